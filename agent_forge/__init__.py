@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult
+    from agent_forge.compressed import load_coded, load_coded_tokenizer
     from agent_forge.notebook import Run
     from agent_forge.pipelines import Ended, PipelineOrchestrator, run
     from agent_forge.registry import ModelRegistry
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 #: Public name → the module that it is in.
 _HOMES = {
     **dict.fromkeys(("EvoMerge", "EvoMergePipeline", "EvoMergeResult"), "agent_forge.api"),
+    **dict.fromkeys(("load_coded", "load_coded_tokenizer"), "agent_forge.compressed"),
     "Run": "agent_forge.notebook",
     "EvoMergeConfig": "evomerge.config",
     **dict.fromkeys(("Ended", "PipelineOrchestrator", "run"), "agent_forge.pipelines"),
@@ -35,6 +37,8 @@ __all__ = [
     "ModelRegistry",
     "PipelineOrchestrator",
     "Run",
+    "load_coded",
+    "load_coded_tokenizer",
     "run",
 ]
 

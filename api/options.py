@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from evaluation.data import hub_data, training_texts
+from runs import kinds
 from runs.errors import ConfigError
 from runs.system.child_environment import may_ask_hub
 
@@ -64,6 +65,10 @@ class Options:
     register_seconds: float = 1800.0
     #: The user is the one who started the process: any file may be named, as at a terminal.
     anywhere: bool = False
+
+    def starts(self, kind: str) -> bool:
+        """Return False for a kind whose settings may name any file, if there are roots to keep."""
+        return self.anywhere or not kinds.of(kind).names_files
 
     @classmethod
     def of_environment(cls, roots: Sequence[str] = (), host: str = "127.0.0.1") -> Options:

@@ -56,6 +56,7 @@ COMMANDS = {
         "cli.runs.export",
         "Write a run's champion as a Hugging Face folder, with a report.",
     ),
+    "decompress": ("cli.decompress", "Write the model in a file of coded weights as a folder."),
     "wandb": ("cli.operations.wandb", "Send runs to Weights & Biases."),
     "merge": ("cli.evomerge.merge", "Merge models as a mergekit config says, out of core."),
     "recipe": (
@@ -110,7 +111,7 @@ SECTIONS = {
         "compare",
     ),
     "History": ("verify", "fork", "archive", "import"),
-    "Models and merging": ("cognate", "models", "merge", "recipe", "score", "export"),
+    "Models and merging": ("cognate", "models", "merge", "recipe", "score", "export", "decompress"),
     "Server and users": ("serve", "mcp", "users"),
     "Storage": ("db", "artifacts"),
     "Environment": ("doctor", "completion", "wandb"),

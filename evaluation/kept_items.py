@@ -37,8 +37,9 @@ def pinned(
     """Return the run's pinned items, or None if the caller is to read them from `paths`.
 
     Pinned items are needed if a file of `paths` is missing here, or if `paths` has tasks. They
-    come from this machine's folder or from the store; each slice of `needed` has text. Raises
-    UnavailableError if a file is missing and the store lacks the items too.
+    come from this machine's folder or from the store; each slice of `needed` has text. A file that
+    another run of this home had pinned is made again by that run. Raises UnavailableError if a file
+    is missing otherwise.
     """
     tasks = list(filter(spec.is_task, paths))
     missing = [p for p in paths if p not in (domains.NAME, *tasks) and not Path(p).exists()]
@@ -46,6 +47,7 @@ def pinned(
         place = supply.folder / checked(digest)
         if (place / ITEMS).is_file() or supply.fetch(digest, place, ITEMS):
             return data_items.load([place / ITEMS], ours=True, needed=needed)
+    missing = [path for path in missing if not supply.items_again(Path(path))]
     if not missing:
         return None
     raise UnavailableError(

@@ -85,8 +85,8 @@ async def plan_of(
 
 
 def check_terminal(kind: str, options: Options) -> None:
-    """Raise ConfigError for a kind whose settings may name any file, if there are roots to keep."""
-    if kinds.of(kind).names_files and not options.anywhere:
+    """Raise ConfigError for a kind that this server does not start."""
+    if not options.starts(kind):
         raise ConfigError(
             f"{kinds.of(kind).title} names models and files in its settings: start it at a terminal, "
             "with --detach for the workers of this server."

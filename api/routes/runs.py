@@ -118,6 +118,7 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
     at, part = desk.place(name, at, upto), children.part_of(desk, name)
     with desk.state(name) as state:
         more = {"places": state.place, "part_of": part, "delegates": kinds.of(state.kind).delegates}
+        more["again"] = request.app.state.options.starts(state.kind)
         row = queries.row(desk.store, name)
         if row is not None:
             more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}

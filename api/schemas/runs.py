@@ -307,6 +307,8 @@ class RunFacts(Answer):
     part_of: PartOf | None
     #: Its tasks are runs: its page shows these, too.
     delegates: bool
+    #: This server starts runs of its kind: its settings may be taken for another one.
+    again: bool
 
 
 class Run(RunFacts):

@@ -116,7 +116,8 @@ def _walk(
         process.join()
         killed = process.exitcode == -signal.SIGKILL
         if empty:
-            shutil.rmtree(home.artifacts, ignore_errors=True)
+            for cache in (home.artifacts, home.folder / "models"):
+                shutil.rmtree(cache, ignore_errors=True)
         results.append((killed, list(_essence(_finish(home)))))
         shutil.rmtree(home.folder)
     return results

@@ -10,12 +10,10 @@ checked and kept, and the others are made again.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import blake3
@@ -25,75 +23,13 @@ from safetensors import safe_open
 from events import failpoints
 from evomerge.merging.tensor_ops import Plan, TensorOp, Weights
 from runs.errors import UnavailableError
-from weights.folders.checkpoint import INDEX, SHARD_BYTES, SINGLE, TORCH
-from weights.tensors import Shape, elements
+from weights.folders.checkpoint import INDEX, SHARD_BYTES
+from weights.folders.safetensors_places import Place, index_of, places
 
 JOURNAL = ".journal"
 #: Bytes between two syncs; bytes of one write call, and how many calls may wait.
 SYNC_BYTES = int(os.environ.get("FORGE_MERGE_SYNC_BYTES", 64 << 20))
 BATCH_BYTES, BATCHES = 4 << 20, 4
-
-_NAMES = {dtype: name for name, dtype in TORCH.items()}
-
-
-@dataclass(frozen=True)
-class Place:
-    """Place of a tensor in the files."""
-
-    name: str
-    dtype: torch.dtype
-    shape: Shape
-    file: str
-    offset: int
-    size: int
-
-
-def places(
-    tensors: Sequence[tuple[str, torch.dtype, Shape]], shard_bytes: int
-) -> tuple[list[Place], dict[str, bytes]]:
-    """Return the places of tensors, which are in order of name, and the header of each file."""
-    shards: list[list[tuple[str, torch.dtype, Shape, int]]] = [[]]
-    used = 0
-    for name, dtype, shape in tensors:
-        size = elements(shape) * dtype.itemsize
-        if shards[-1] and used + size > shard_bytes:
-            shards.append([])
-            used = 0
-        shards[-1].append((name, dtype, shape, size))
-        used += size
-    found: list[Place] = []
-    headers: dict[str, bytes] = {}
-    for number, shard in enumerate(shards, start=1):
-        file = (
-            SINGLE if len(shards) == 1 else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        )
-        header = _header(shard)
-        headers[file] = header
-        offset = len(header)
-        for name, dtype, shape, size in shard:
-            found.append(Place(name, dtype, shape, file, offset, size))
-            offset += size
-    return found, headers
-
-
-def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
-    """Return a header: eight bytes of length, then JSON.
-
-    The JSON is padded with spaces so that data begins at a multiple of 8.
-    """
-    told: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for name, dtype, shape, size in shard:
-        entry = {
-            "dtype": _NAMES[dtype],
-            "shape": list(shape),
-            "data_offsets": [offset, offset + size],
-        }
-        told[name] = entry
-        offset += size
-    text = json.dumps(told, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
 
 
 class SafetensorsSink:
@@ -290,10 +226,7 @@ class SafetensorsSink:
         if self._failed is not None:
             raise self._failed
         if len(self._headers) > 1:
-            total = sum(place.size for place in self._places.values())
-            where = {name: place.file for name, place in self._places.items()}
-            index = {"metadata": {"total_size": total}, "weight_map": where}
-            (self._folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
+            (self._folder / INDEX).write_text(index_of(self._places.values()), "utf-8")
         (self._folder / JOURNAL).unlink()
         return self._digest.hexdigest()
 

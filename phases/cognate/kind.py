@@ -210,6 +210,12 @@ class Cognate(CognateView, Kind[CognateState]):
         """Return True if the settings are those; domains that were not given are those of the data."""
         return super().asked_for({"domains": config.domains, **given}, config)
 
+    def items_address(self, state: CognateState) -> str:
+        """Return the content address of the run's text."""
+        from phases.cognate.tasks import text
+
+        return text.address(state.started.streams, state.started.files, state.started.items)
+
     def items_file(self, state: CognateState, cache: Any) -> Path:
         """Return the file of the items that the run measures on."""
         from phases.cognate.tasks import folders as model_folders

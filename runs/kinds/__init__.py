@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: Name of a kind → its class. The name is the first part of its runs' streams.
 KINDS = {
     "cognate": "phases.cognate.kind:Cognate",
+    "compression": "phases.compression.kind:Compression",
     "evomerge": "evomerge.kind:EvoMerge",
     "measure": "phases.measure.kind:Measure",
     "pipeline": "pipeline.kind:Pipeline",

@@ -57,6 +57,10 @@ class Outcome(Generic[S]):
         told = started.model_copy(update=unnamed).model_dump(mode="json")
         return lineage.shared(started.type, told)
 
+    def items_address(self, state: S) -> str:
+        """Return the content address of what a started run has pinned, its items among it."""
+        return ""
+
     def items_file(self, state: S, cache: Any) -> Path:
         """Return the file of the items that a run has pinned, JSON lines. Raises ForgeError."""
         raise NotFoundError(f"run {state.run} has no items to measure on.")

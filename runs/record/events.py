@@ -16,7 +16,7 @@ from runs.system.digests import Digest, Pinned
 from runs.system.integers import Count, Signed
 
 #: Fields that may differ between a crashed and an undisturbed run.
-LUCK = frozenset({"seconds", "child", "child_version", "child_head", "reused"})
+LUCK = frozenset({"seconds", "decoding_seconds", "child", "child_version", "child_head", "reused"})
 
 #: Priorities go from minus `MOST_PRIORITY` to `MOST_PRIORITY`.
 MOST_PRIORITY = 1_000_000

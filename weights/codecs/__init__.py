@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     import torch
 
 #: Name and version of a codec → its class.
-CODECS: dict[str, str] = {}
+CODECS: dict[str, str] = {
+    "chain@1": "weights.codecs.chain:Chain",
+    "gptq@1": "weights.codecs.gptq:Gptq",
+    "hyper@1": "weights.codecs.hyper:Hyper",
+    "plain@1": "weights.codecs.plain:Plain",
+    "rtn@1": "weights.codecs.rounding:RoundToNearest",
+    "seedlm@1": "weights.codecs.seedlm:SeedLM",
+    "ternary@1": "weights.codecs.ternary:Ternary",
+    "uniform@1": "weights.codecs.entropy_coded:Uniform",
+    "vptq@1": "weights.codecs.vector:Vptq",
+}
 
 
 @dataclass(frozen=True)

@@ -192,12 +192,16 @@ def digest(weights: Mapping[str, torch.Tensor]) -> str:
     """Return BLAKE3 over name, dtype, shape and bytes of all tensors by name, 64 hex digits."""
     hasher = blake3.blake3()
     for name in sorted(weights):
-        tensor = weights[name].contiguous()
-        hasher.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-        if tensor.numel():
-            raw = tensor.view(-1).view(torch.uint8).numpy()
-            hasher.update(raw.data)
+        add_to_digest(hasher, name, weights[name])
     return hasher.hexdigest()
+
+
+def add_to_digest(hasher: blake3.blake3, name: str, tensor: torch.Tensor) -> None:
+    """Add the next tensor, in order of name, to a `digest` that is made tensor by tensor."""
+    tensor = tensor.contiguous()
+    hasher.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+    if tensor.numel():
+        hasher.update(tensor.view(-1).view(torch.uint8).numpy().data)
 
 
 def _shards(weights: Mapping[str, torch.Tensor], limit: int) -> Iterator[list[str]]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Name and version of an operation → its class.
 OPERATIONS = {
+    "decode@1": "weights.operations.decode:Decode",
+    "encode@1": "weights.operations.encode:Encode",
     "float32@1": "weights.operations.float32:Float32",
     "interpolate@1": "weights.operations.interpolate:Interpolate",
     "qwen2-init@1": "weights.operations.qwen2_init:Qwen2Init",

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runs.errors import (
     ConfigError,
@@ -28,6 +28,7 @@ from weights.folders.sources import resolve
 from weights.storage.model_copies import ORIGIN, Copies, written_since
 
 if TYPE_CHECKING:
+    from runs.home import Home
     from weights.storage.artifact_store import Vault
 
 log = logging.getLogger(__name__)
@@ -66,10 +67,12 @@ def check_named(given: ModelReference, found: str, place: Path) -> None:
 class Supply:
     """A run's inputs on this machine: model copies, and what is exchanged with the shared store."""
 
-    def __init__(self, folder: Path, vault: Vault | None) -> None:
+    def __init__(self, folder: Path, vault: Vault | None, cache: Any = None) -> None:
         #: The folder for what a run pinned and this machine keeps.
         self.folder = folder
         self._vault = vault
+        #: The weight cache that this is part of; the log of its home says which runs made an input.
+        self._cache = cache
         self._copies = Copies(folder.parent / "models")
 
     def model(self, given: ModelReference, pinned: SourceRecord | None) -> Path:
@@ -113,7 +116,7 @@ class Supply:
         return None, ""
 
     def _given(self, given: ModelReference, refused: str = "") -> Path:
-        """Return the folder that the user named, or a download of it from the Hub.
+        """Return the folder that the user named, a download of it from the Hub, or one made again.
 
         Raises UnavailableError.
         """
@@ -121,6 +124,11 @@ class Supply:
             return Path(given.path)
         if given.hub_id is not None:
             return Path(resolve(f"{given.hub_id}@{given.revision}").path)
+        if self._home is not None:
+            from weights.storage import made_again
+
+            if (place := made_again.model(self._home, given)) is not None:
+                return place
         raise UnavailableError(
             f"model {given.name} is not on this machine: there is no {given.path}. Put it there, or "
             f"name a store that has it in FORGE_ARTIFACT_STORE.{refused}"
@@ -130,6 +138,21 @@ class Supply:
         """Put a copy into the store, under its content address."""
         found = {p.name: p for p in place.iterdir() if p.name != ORIGIN}
         self.put(stored(place.name), found)
+
+    def items_again(self, file: Path) -> bool:
+        """Make a file of items again that another run pinned among this machine's inputs.
+
+        Returns False if it was none, or if no run of the log pinned it.
+        """
+        if self._home is None or file.parent.parent != self.folder:
+            return False
+        from weights.storage import made_again
+
+        return made_again.items(self._home, self._cache, file.parent.name) == file
+
+    @property
+    def _home(self) -> Home | None:
+        return None if self._cache is None else self._cache.home
 
     @property
     def shares(self) -> bool:

@@ -77,7 +77,7 @@ class Artifacts:
         """The inputs of runs on this machine."""
         from weights.storage.inputs import Supply
 
-        return Supply(self.folder / "supply", self._vault)
+        return Supply(self.folder / "supply", self._vault, self)
 
     def get(self, digest_: str) -> Weights | None:
         """Return the weights with this digest, or None if they must be rebuilt."""

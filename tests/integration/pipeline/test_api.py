@@ -168,7 +168,9 @@ def test_a_phase_s_run_says_where_it_stands(client: TestClient, tmp_path: Path) 
         "previous": None,
         "next": "p.2-second",
     }
-    assert (first["delegates"], client.get("/runs/p").json()["delegates"]) == (False, True)
+    whole = client.get("/runs/p").json()
+    assert (first["delegates"], whole["delegates"]) == (False, True)
+    assert (first["again"], whole["again"]) == (True, False)
     assert client.get("/runs/p.2-second").json()["part_of"]["previous"] == "p.1-first"
     toy_runs.submit(Home(tmp_path / "home"), "p.3-third")
     assert client.get("/runs/p.3-third").json()["part_of"] is None

@@ -1,0 +1,85 @@
+"""Settings of a compression."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from phases.compression.menu import MENU
+
+#: Bytes of a unit.
+UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+class CompressionConfig(BaseModel):
+    """Settings of a compression."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    budget: int | None = Field(
+        None,
+        ge=1,
+        description="Bytes that the file may take, as a number or as 2MB: the best model within them "
+        "is chosen. None: the smallest file that keeps `retention`.",
+    )
+    retention: float = Field(
+        0.95,
+        gt=0,
+        le=1,
+        description="Share of quality that the chosen model keeps, without a budget: bits per byte of "
+        "the input over the model's own, on the selection slice.",
+    )
+    settings: tuple[str, ...] = Field(
+        tuple(MENU),
+        min_length=1,
+        description="Codecs at a rate, each tried on every matrix. Mixtures choose among them.",
+    )
+    mixtures: int = Field(
+        8,
+        ge=0,
+        le=64,
+        description="Mixtures that are tried: a setting for each matrix by how sensitive the model is "
+        "to errors there. 0: none.",
+    )
+    calibration: int = Field(
+        16_384,
+        ge=0,
+        description="Tokens of the train slice that the inputs of layers are read on, for codecs that "
+        "round for a layer's outputs. 0: errors count alike in every direction.",
+    )
+    context: int = Field(
+        1024,
+        ge=8,
+        le=1 << 20,
+        description="Tokens that a prediction may look back on; less if the model takes fewer.",
+    )
+    seed: int = Field(0, description="Of codecs that draw, and of the resamples of intervals.")
+    device: str = Field("cpu", description="cpu or cuda:N.")
+
+    @field_validator("budget", mode="before")
+    @classmethod
+    def _in_bytes(cls, value: Any) -> Any:
+        """Return a size that is a number with a unit in bytes."""
+        if not isinstance(value, str):
+            return value
+        found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*", value)
+        if found is None or found[2].lower() not in UNITS:
+            raise ValueError(f"{value!r} is no size: give bytes, or for example 300kB, 2MB, 1.5GiB")
+        return int(float(found[1]) * UNITS[found[2].lower()])
+
+    @field_validator("settings", mode="before")
+    @classmethod
+    def _separated(cls, value: Any) -> Any:
+        """Return names that are given as one text, separated by commas."""
+        return tuple(value.split(",")) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Refuse settings that are not on the menu, or twice."""
+        if unknown := [name for name in self.settings if name not in MENU]:
+            raise ValueError(f"there is no setting {unknown[0]!r}: there are {', '.join(MENU)}")
+        if len(set(self.settings)) < len(self.settings):
+            raise ValueError("a setting is named twice")
+        return self

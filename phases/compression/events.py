@@ -1,0 +1,142 @@
+"""Events and state of a compression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pydantic import Field
+
+from evaluation.observing import Observed
+from events import Event, Registry
+from phases.compression.config import CompressionConfig
+from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
+from runs.kinds import state as common_state
+from runs.kinds.state import put
+from runs.record import events as common
+from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from weights.making.events import Made
+from weights.making.making import MakingState
+
+
+class Submitted(common.Submitted):
+    """A compression was asked for."""
+
+    config: CompressionConfig
+    #: One model.
+    model: tuple[ModelReference, ...]
+    #: Files and folders of items; none: the built-in ones.
+    data: tuple[str, ...] = ()
+
+
+class Forked(common.Forked):
+    """A compression was branched from another."""
+
+    config: CompressionConfig
+
+
+class MatrixRecord(Part):
+    """A matrix of the model."""
+
+    name: str
+    rows: Count
+    columns: Count
+    #: True if the calibration has its gram: it is a linear layer's.
+    layer: bool
+
+
+class Started(common.Started):
+    """Model, items and profile were pinned, and the inputs of layers read."""
+
+    source: SourceRecord
+    #: In order of name: what codecs are tried on. All other tensors stay as they are, in 16 bits.
+    matrices: tuple[MatrixRecord, ...]
+    #: BLAKE3 of the grams of all layers; None without calibration.
+    grams: Digest | None
+    #: Tokens that they are of.
+    calibrated: Large
+    #: SHA-256 of all items (`evaluation.data.items.digest`).
+    data_digest: Digest
+    #: Domain → number of documents of the slices that are measured on.
+    selection: dict[str, Large]
+    test: dict[str, Large]
+    profile: Profile
+    #: Bytes of all parameters in float32, and as the model was given.
+    float32_bytes: Large
+    bytes: Large
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class Encoded(Made):
+    """A matrix was encoded; the digest is of the coded tensor (`weights/operations/encode.py`)."""
+
+    type = "encoded"
+
+    #: Bytes that a file takes for it.
+    bytes: Large
+    #: ‖W − Ŵ‖² / ‖W‖², of the weights; and of the layer's outputs on the calibration text, where its
+    #: inputs are known.
+    error: float = Field(ge=0)
+    output_error: float | None = Field(default=None, ge=0)
+    decoding_seconds: float = Field(ge=0)
+
+
+class Refused(Event):
+    """A codec does not take a matrix; it stays in 16 bits."""
+
+    type = "refused"
+
+    recipe_id: Digest
+    reason: str
+
+
+class Packed(Made):
+    """A whole model was decoded, and the file that it is decoded from was written and measured."""
+
+    type = "packed"
+
+    #: Bytes of the file, without tokenizer.
+    bytes: Large
+
+
+class Chosen(Part):
+    """The model that a compression gives."""
+
+    #: Name of the point.
+    point: str
+    recipe_id: Digest
+    digest: Digest
+    bytes: Large
+
+
+class Completed(common.Completed):
+    """A point of the front was chosen, and measured on the test slice."""
+
+    chosen: Chosen
+    figures: dict[str, Figure]
+
+
+REGISTRY: Registry = common.registry(
+    (Submitted, Forked, Started, Encoded, Refused, Packed, Observed, Completed)
+)
+
+
+@dataclass
+class CompressionState(MakingState):
+    """State of a compression. Observations are in `answers`, under their tasks' keys."""
+
+    #: Recipe id → why a codec does not take the matrix.
+    refused: dict[str, Refused] = field(default_factory=dict)
+
+    kind: ClassVar[str] = "compression"
+    registry = REGISTRY
+    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | {
+        Encoded: put("made", "recipe_id"),
+        Packed: put("made", "recipe_id"),
+        Refused: put("refused", "recipe_id"),
+    }

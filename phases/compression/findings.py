@@ -1,0 +1,319 @@
+"""What a compression finds: points, sensitivities, mixtures, the choice and its figures. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from evaluation import bootstrap
+from evaluation.bootstrap import Counts
+from evaluation.data.slices import Slice
+from evaluation.observing import Observe, Observed
+from phases.compression import mixtures, plan
+from phases.compression.events import Chosen, CompressionState, Encoded, Packed
+from phases.compression.menu import MENU, PLAIN
+from phases.compression.mixtures import Mixture, Option
+from phases.compression.plan import Assignment
+from runs.event_types import Figure
+from weights.recipes import Transform
+
+MEASURE = "rolling-bits-per-byte@1"
+#: What points are chosen by, and what the chosen one is measured on.
+SELECTION: Slice = "selection"
+TEST: Slice = "test"
+#: The relative squared error that a matrix is tried at alone, as nearly as the settings allow.
+PROBED = 0.1
+#: A matrix is taken for no less sensitive than this share of the median.
+LEAST = 0.1
+
+#: Figure → what it is, in words.
+FIGURES = {
+    "retention": "bits per byte of the given model over those of the compressed one, on the test slice",
+    "bits_per_byte": "bits per byte of the compressed model on the test slice, the mean over domains",
+    "bytes": "bytes of the file, without tokenizer",
+    "size": "bytes of the file over those of the given model's tensors",
+    "ratio": "bytes of all parameters in float32 over those of the file",
+    "bits_per_weight": "bits of the file for a parameter",
+}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A compressed model: a setting for every matrix."""
+
+    name: str
+    #: What it is told apart by: its codec, or "mixture".
+    series: str
+    assignment: Assignment
+    recipe: Transform
+    packed: Packed | None
+    #: Bits per byte on the selection slice; None: not measured yet.
+    bits: float | None
+    #: Bits per byte of the given model there, over its own.
+    retention: float | None
+
+
+def observe(recipe_id: str, on: Slice) -> Observe:
+    """Return the task that measures a model on a slice."""
+    return Observe(recipe_id, MEASURE, on)
+
+
+def observed(state: CompressionState, recipe_id: str, on: Slice) -> Observed | None:
+    """Return what was observed of a model on a slice."""
+    found = state.answers.get(observe(recipe_id, on).key)
+    return found if isinstance(found, Observed) else None
+
+
+def mean(event: Observed) -> float:
+    """Return a model's bits per byte."""
+    return math.fsum(event.values.values()) / len(event.values)
+
+
+def given(state: CompressionState) -> float | None:
+    """Return the bits per byte of the given model on the selection slice."""
+    found = observed(state, plan.source(state.started), SELECTION)
+    return None if found is None else mean(found)
+
+
+def _point(state: CompressionState, name: str, series: str, wanted: Sequence[str]) -> Point:
+    recipe = plan.point(state, wanted)
+    packed, id_ = state.made.get(recipe.id), recipe.id
+    found, own = observed(state, id_, SELECTION), given(state)
+    bits = None if found is None else mean(found)
+    retention = None if bits is None or own is None else own / bits
+    return Point(
+        name,
+        series,
+        plan.taken(state, wanted),
+        recipe,
+        packed if isinstance(packed, Packed) else None,
+        bits,
+        retention,
+    )
+
+
+def singles(state: CompressionState) -> list[Point]:
+    """Return the points with one setting for all matrices, in the order of the menu."""
+    count = len(state.started.matrices)
+    return [
+        _point(state, name, MENU[name].codec.partition("@")[0], (name,) * count)
+        for name in plan.settings(state.submitted.config)
+    ]
+
+
+def encoded(state: CompressionState, matrix: str, setting: str) -> Encoded | None:
+    """Return what is known of a matrix at a setting; None if the codec does not take it."""
+    found = state.made.get(plan.encodings(state)[matrix, setting][0])
+    return found if isinstance(found, Encoded) else None
+
+
+def squared_error(event: Encoded) -> float:
+    """Return the relative squared error that harms follow from: of the layer's outputs if known."""
+    return event.error if event.output_error is None else event.output_error
+
+
+def probed(state: CompressionState) -> dict[str, str]:
+    """Return matrix → the setting that it is tried at alone: that whose error is nearest to PROBED."""
+    found = {}
+    for matrix in state.started.matrices:
+        errors = {
+            name: squared_error(event)
+            for name in plan.settings(state.submitted.config)
+            if (event := encoded(state, matrix.name, name)) is not None
+        }
+        found[matrix.name] = min(sorted(errors), key=lambda name: _distance(errors[name]))
+    return found
+
+
+def _distance(error: float) -> float:
+    """Return how far an error is from PROBED, in logarithms."""
+    return abs(math.log(max(error, 1e-12) / PROBED))
+
+
+def probes(state: CompressionState) -> dict[str, tuple[str, Observe]]:
+    """Return matrix → (setting, the task that measures the model with it alone at the setting)."""
+    return {
+        matrix: (setting, observe(plan.probe(state, matrix, setting).id, SELECTION))
+        for matrix, setting in probed(state).items()
+    }
+
+
+def rises(state: CompressionState) -> dict[str, float]:
+    """Return matrix → bits per byte that the model needed more with it alone at its probe."""
+    own, found = given(state), {}
+    assert own is not None
+    for matrix, (_, task) in probes(state).items():
+        event = state.answers[task.key]
+        assert isinstance(event, Observed)
+        found[matrix] = mean(event) - own
+    return found
+
+
+def ladder(state: CompressionState) -> list[Mixture]:
+    """Return the mixtures from the fewest bytes up."""
+    told, tried = rises(state), probed(state)
+    costs = [
+        told[m] / squared_error(e)
+        for m, setting in tried.items()
+        if (e := encoded(state, m, setting)) is not None and squared_error(e) > 0
+    ]
+    usual, options = median([c for c in costs if c > 0] or [0.0]), []
+    for matrix in state.started.matrices:
+        events = {
+            name: event
+            for name in plan.settings(state.submitted.config)
+            if (event := encoded(state, matrix.name, name)) is not None
+        }
+        errors = {name: squared_error(event) for name, event in events.items()}
+        probe = tried[matrix.name]
+        least = LEAST * usual * errors[probe]
+        harms = mixtures.harms(errors, probe, told[matrix.name], least)
+        options.append([Option(n, events[n].bytes, harm) for n, harm in harms.items()])
+    return mixtures.ladder(options)
+
+
+def mixed(state: CompressionState) -> list[Point]:
+    """Return the mixtures that are tried: as large as single settings, and as the budget."""
+    config = state.submitted.config
+    if not config.mixtures or len(config.settings) < 2:
+        return []
+    steps, alone = ladder(state), singles(state)
+    sizes: list[int] = sorted({p.packed.bytes for p in alone if p.packed})
+    rest = max([0, *(_rest(state, p) for p in alone)])
+    wanted = sizes[: -1 if len(sizes) > 1 else None]
+    wanted = [wanted[i * len(wanted) // config.mixtures] for i in range(config.mixtures)]
+    asked: list[int] = [] if config.budget is None else [config.budget]
+    targets: list[int] = sorted({*wanted, *asked})
+    found: dict[Assignment, None] = {}
+    for most in targets:
+        if (mixture := mixtures.within(steps, most - rest)) is not None:
+            found.setdefault(mixture.settings)
+    unlike = [a for a in found if len(set(a)) > 1]
+    return [_point(state, f"mixture-{i}", "mixture", a) for i, a in enumerate(unlike, 1)]
+
+
+def _rest(state: CompressionState, point: Point) -> int:
+    """Return the bytes of a point's file beyond its matrices."""
+    assert point.packed is not None
+    names = [matrix.name for matrix in state.started.matrices]
+    events = (encoded(state, n, s) for n, s in zip(names, point.assignment, strict=True))
+    return point.packed.bytes - sum(event.bytes for event in events if event is not None)
+
+
+def points(state: CompressionState) -> list[Point]:
+    """Return all points that are packed and measured, those with the fewest bytes first."""
+    every = [*singles(state), *(mixed(state) if probed_all(state) else [])]
+    done = [p for p in every if p.packed is not None and p.bits is not None]
+    return sorted(done, key=lambda p: (p.packed.bytes if p.packed else 0, p.name))
+
+
+def probed_all(state: CompressionState) -> bool:
+    """Return True if every matrix was tried alone."""
+    encodings = plan.encodings(state).values()
+    if any(id_ not in state.made and id_ not in state.refused for id_, _ in encodings):
+        return False
+    if given(state) is None or any(point.packed is None for point in singles(state)):
+        return False
+    return all(task.key in state.answers for _, task in probes(state).values())
+
+
+def front(found: Sequence[Point]) -> list[Point]:
+    """Return the points that no other beats in bytes and in bits per byte, the smallest first."""
+    kept: list[Point] = []
+    for point in found:  # by bytes
+        assert point.bits is not None
+        if not kept or point.bits < (kept[-1].bits or 0.0):
+            kept.append(point)
+    return kept
+
+
+def choose(state: CompressionState) -> Point | None:
+    """Return the point that the policy chooses; None if none meets it.
+
+    With a budget the point with the fewest bits per byte within it, otherwise the smallest that keeps
+    the share of quality.
+    """
+    config, found = state.submitted.config, points(state)
+    if config.budget is None:
+        kept = [p for p in found if (p.retention or 0.0) >= config.retention]
+        return kept[0] if kept else None
+    within = [p for p in found if p.packed and p.packed.bytes <= config.budget]
+    return min(within, key=lambda p: (p.bits or 0.0, p.name), default=None)
+
+
+def unmet(state: CompressionState) -> str:
+    """Return why no point meets the policy, with the nearest one."""
+    config, found = state.submitted.config, points(state)
+    if config.budget is not None:
+        least = found[0]
+        assert least.packed is not None
+        return (
+            f"no point fits into {config.budget:,} bytes. The nearest is {least.name}: "
+            f"{least.packed.bytes:,} bytes at {least.retention:.4f} of the quality."
+        )
+    best = max(found, key=lambda p: p.retention or 0.0)
+    assert best.packed is not None
+    return (
+        f"no point keeps {config.retention:.4f} of the quality. The nearest is {best.name}: "
+        f"{best.retention:.4f} in {best.packed.bytes:,} bytes."
+    )
+
+
+def result(state: CompressionState, point: Point) -> Chosen:
+    """Return the chosen model."""
+    assert point.packed is not None
+    return Chosen(
+        point=point.name,
+        recipe_id=point.recipe.id,
+        digest=point.packed.digest,
+        bytes=point.packed.bytes,
+    )
+
+
+def figures(state: CompressionState, point: Point) -> dict[str, Figure]:
+    """Return the figures of the chosen model, which is measured on the test slice."""
+    own = observed(state, plan.source(state.started), TEST)
+    ours = observed(state, point.recipe.id, TEST)
+    assert own
+    assert ours
+    assert point.packed
+    counts = state.started.test
+    draws = {
+        d: bootstrap.draws(counts[d], "compression", state.submitted.config.seed, d)
+        for d in sorted(counts)
+    }
+    n, size = sum(counts.values()), point.packed.bytes
+    before, after = _resampled(own, draws), _resampled(ours, draws)
+    weights = state.started.float32_bytes // 4
+    return {
+        "retention": _figure(mean(own) / mean(ours), before / after, n),
+        "bits_per_byte": _figure(mean(ours), after, n),
+        "bytes": Figure(value=size),
+        "size": Figure(value=size / state.started.bytes),
+        "ratio": Figure(value=state.started.float32_bytes / size),
+        "bits_per_weight": Figure(value=8 * size / weights),
+    }
+
+
+def _resampled(event: Observed, draws: Mapping[str, Counts]) -> Counts:
+    """Return bits per byte in each resample of documents, [resamples]."""
+    rates = [bootstrap.ratio(c, event.items[d], event.sizes[d]) for d, c in draws.items()]
+    return np.mean(rates, axis=0) / math.log(2)
+
+
+def _figure(value: float, resampled: Counts, n: int) -> Figure:
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return Figure(value=value, low=float(low), high=float(high), n=n)
+
+
+def fallbacks(state: CompressionState) -> dict[str, str]:
+    """Return "MATRIX at SETTING" → why the codec does not take it."""
+    return {
+        f"{matrix} at {name}": state.refused[id_].reason
+        for (matrix, name), (id_, _) in plan.encodings(state).items()
+        if id_ in state.refused and name != PLAIN
+    }

@@ -1,0 +1,281 @@
+"""The compression as a kind of run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from evaluation.observing import Observe, Observed
+from evaluation.observing import unasked as wrong_observation
+from events import Envelope, Event, New
+from phases.compression import findings, origins, plan
+from phases.compression.config import CompressionConfig
+from phases.compression.events import (
+    Completed,
+    CompressionState,
+    Encoded,
+    Forked,
+    Packed,
+    Refused,
+    Started,
+    Submitted,
+)
+from phases.compression.findings import SELECTION, TEST, observe
+from phases.compression.view import CompressionView
+from runs.event_types import Figure, MadeModel
+from runs.home import Home
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.kind import Kind
+from runs.kinds.origin import Origin
+from runs.kinds.retries import failure
+from runs.kinds.tasks import Decision, Start, Task
+from runs.system.rounding import alike
+from weights.making import making
+from weights.making.making import Make
+
+#: Role of the compressed model, and of the one that is given.
+ROLE = "model"
+
+
+class Compression(CompressionView, Kind[CompressionState]):
+    """Compression of a model at a rate chosen from a measured curve."""
+
+    name = "compression"
+    title = "a compression"
+    line = "encode a model in few bytes, at a rate chosen from a measured curve"
+    unit = "task"
+    result_name = "model"
+    config = CompressionConfig
+    submitted = Submitted
+    forked = Forked
+    state = CompressionState
+    answers: ClassVar[Mapping[type[Event], type]] = {
+        Started: Start,
+        Encoded: Make,
+        Refused: Make,
+        Packed: Make,
+        Observed: Observe,
+    }
+    figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+    listed = frozenset({Encoded.type, Refused.type, Packed.type, Observed.type})
+
+    # ---- deciding ------------------------------------------------------------------------------
+
+    def due(self, state: CompressionState) -> Decision:
+        """Return what there is to do after `started`: encode, pack and measure, mix, choose."""
+        for work in (plan.unencoded, _singles, _probes, _mixtures):
+            if (decision := work(state)).tasks:
+                return decision
+        chosen = findings.choose(state)
+        if chosen is None:
+            return Decision(facts=[failure(state, findings.unmet(state))])
+        last = [observe(id_, TEST) for id_ in (plan.source(state.started), chosen.recipe.id)]
+        if open_ := [task for task in last if task.key not in state.answers]:
+            return Decision(tasks=open_)
+        done = Completed(
+            lineage_digest=state.lineage_digest(),
+            chain_head=state.head,
+            chosen=findings.result(state, chosen),
+            figures=findings.figures(state, chosen),
+        )
+        return Decision(facts=[New(done, f"{state.run}/completed")])
+
+    def essential(self, state: CompressionState, task: str) -> bool:
+        """Return True: a front needs every point."""
+        return True
+
+    def unasked(self, state: CompressionState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Make) and isinstance(event, Encoded | Packed):
+            encodes = task.recipe.kind == "transform" and task.recipe.operation == "encode@1"
+            if encodes != isinstance(event, Encoded):
+                return "it is of a matrix, and a model was asked for, or the other way round"
+            return making.unasked(task, event)
+        if isinstance(task, Make) and isinstance(event, Refused):
+            return None if event.recipe_id == task.recipe.id else "another recipe was refused"
+        if isinstance(task, Observe) and isinstance(event, Observed):
+            counts = {domain: len(some) for domain, some in event.items.items()}
+            pinned = state.started.test if task.on == TEST else state.started.selection
+            if counts != pinned:
+                return "it has other documents than those that `started` pins"
+            return wrong_observation(task, event)
+        return None
+
+    def wrong_result(self, state: CompressionState) -> Iterator[str]:
+        """Yield what `completed` says that the events before it contradict."""
+        chosen = findings.choose(state)
+        if chosen is None or state.completed.chosen != findings.result(state, chosen):
+            yield "the model is not the one that the policy chooses by the events before"
+        elif not alike(state.completed.figures, findings.figures(state, chosen)):
+            yield "the figures are not those of the events before"
+
+    # ---- asking for a run ------------------------------------------------------------------------
+
+    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+        """Return the plan of a run over a `model`."""
+        from phases.compression import submission
+
+        return submission.plan(self, asked, lookup)
+
+    def placed(self, data: str) -> str:
+        """Return data with an absolute path; tasks and built-in items keep their names."""
+        from evaluation.data.items import absolute
+
+        return absolute(data)
+
+    def check(self, plan: Plan) -> Checked:
+        """Open the model (header only), tokenizer and data; raise the errors of a start."""
+        from phases.compression import submission
+
+        return submission.check(plan)
+
+    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
+        """Yield the name of the model and the paths of data."""
+        yield from ((model.name, "a model's name") for model in submitted.model)
+        yield from ((path, "a path") for path in submitted.data)
+
+    # ---- scheduling ------------------------------------------------------------------------------
+
+    def memory(self, state: CompressionState) -> int:
+        """Return the bytes of the model three times: as given, decoded, and in the model's object."""
+        return 12 * state.started.source.parameters if state.started else 0
+
+    # ---- results and work ------------------------------------------------------------------------
+
+    def result_id(self, state: CompressionState) -> str | None:
+        """Return the recipe id of the chosen model; None before."""
+        return state.completed.chosen.recipe_id if state.completed else None
+
+    def result(self, state: CompressionState) -> str | None:
+        """Return the digest of the chosen model's weights; None before."""
+        return state.completed.chosen.digest if state.completed else None
+
+    def roles(self, config: CompressionConfig) -> Sequence[str]:
+        """Return the compressed model."""
+        return [ROLE]
+
+    def results(self, state: CompressionState) -> dict[str, MadeModel]:
+        """Return the compressed model, decoded."""
+        chosen = state.completed.chosen
+        return {ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
+
+    def figures(self, state: CompressionState) -> dict[str, Figure]:
+        """Return the figures of the chosen model."""
+        return dict(state.completed.figures)
+
+    def inputs(self, state: CompressionState) -> dict[str, list[str]]:
+        """Return the digest of the given model."""
+        return {ROLE: [state.started.source.digest]}
+
+    def find(self, state: CompressionState, name: str) -> str:
+        """Return the recipe id that a point's name, "model" or the beginning of an id means."""
+        return origins.find(state, name)
+
+    def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
+        """Return the origin of a point's model; without a name, of the chosen one."""
+        return origins.origin(state, name)
+
+    def settle(
+        self,
+        home: Home,
+        state: CompressionState,
+        head: str,
+        recipe_id: str,
+        folders: Sequence[Path],
+    ) -> str:
+        """Return a folder with a point's model, decoded; make it again if need be."""
+        from phases.compression.tasks import folders as model_folders
+
+        return model_folders.settle(home, state, recipe_id, folders)
+
+    def context(self, state: CompressionState, cache: Any) -> Any:
+        """Open the run's model and items in this process."""
+        from phases.compression.tasks.execute import Context
+        from weights.threads import set_threads
+
+        set_threads()
+        return Context(state, cache)
+
+    def keep(self, state: CompressionState, cache: Any) -> None:
+        """Remove what processes that were killed have left of files."""
+        from phases.compression.tasks.execute import packing
+
+        if state.ended:
+            shutil.rmtree(packing(cache, state.run), ignore_errors=True)
+
+    def result_files(self, state: CompressionState, cache: Any) -> list[tuple[str, Path]]:
+        """Return the files of the chosen model's weights, made again if the cache lacks them."""
+        from phases.compression.tasks import folders as model_folders
+
+        return model_folders.files(state, cache)
+
+    def write_result(self, home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
+        """Write the file of coded weights, the card and the report; return the report."""
+        from phases.compression.tasks import folders as model_folders
+
+        return model_folders.write(home, state, out)
+
+    # ---- verification ----------------------------------------------------------------------------
+
+    def chosen(self, state: CompressionState, which: str) -> list[str]:
+        """Return the recipe ids that "all", "champion" (the chosen one), a point or an id means."""
+        if which == "all":
+            return [*state.made]
+        return [self.find(state, "" if which == "champion" else which)]
+
+    def rebuild(
+        self,
+        state: CompressionState,
+        cache: Any,
+        ids: Sequence[str],
+        tolerance: float | None,
+        say: Any,
+    ) -> Iterator[Any]:
+        """Encode and decode again, and compare digests and bytes with the recorded ones."""
+        from phases.compression.tasks import verify
+
+        yield from verify.rebuild(state, cache, ids, tolerance, say)
+
+    def document(self, folder: Path) -> dict[str, Any] | None:
+        """Return the report of a compression's folder; None if it has none."""
+        from phases.compression.tasks import verify
+
+        return verify.document(folder)
+
+    def verify_folder(
+        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
+    ) -> Iterator[Any]:
+        """Decode the file in a folder and compare it with the run's model."""
+        from phases.compression.tasks import verify
+
+        yield from verify.folder(folder, document, state)
+
+
+def _singles(state: CompressionState) -> Decision:
+    """Return the models of one setting that are not packed, or else not measured."""
+    return _packed_and_measured(state, findings.singles(state))
+
+
+def _probes(state: CompressionState) -> Decision:
+    """Return the matrices that are not tried alone; nothing if no mixtures are wanted."""
+    config = state.submitted.config
+    if not config.mixtures or len(config.settings) < 2:
+        return Decision()
+    asked = [task for _, task in findings.probes(state).values()]
+    return Decision(tasks=[task for task in asked if task.key not in state.answers])
+
+
+def _mixtures(state: CompressionState) -> Decision:
+    """Return the mixtures that are not packed, or else not measured."""
+    return _packed_and_measured(state, findings.mixed(state))
+
+
+def _packed_and_measured(state: CompressionState, points: Sequence[findings.Point]) -> Decision:
+    open_ = {point.recipe.id: Make(point.recipe) for point in points if point.packed is None}
+    if open_:
+        return Decision(tasks=list(open_.values()))
+    ids = dict.fromkeys([plan.source(state.started), *(point.recipe.id for point in points)])
+    tasks = [observe(id_, SELECTION) for id_ in ids]
+    return Decision(tasks=[task for task in tasks if task.key not in state.answers])

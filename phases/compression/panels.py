@@ -1,0 +1,155 @@
+"""Head and panels of a compression: the front, the table of points, the matrices. Pure."""
+
+from __future__ import annotations
+
+from phases.compression import findings, report
+from phases.compression.events import CompressionState
+from runs.panels.head import Fact, Result
+from runs.panels.panels import (
+    Axis,
+    Column,
+    Front,
+    Metric,
+    Panel,
+    Units,
+)
+from runs.panels.panels import Point as Dot
+from runs.panels.shapes import Limit
+
+POINTS = (
+    Column(name="point", type="text"),
+    Column(name="codec", type="text"),
+    Column(name="bytes", type="integer", unit="B"),
+    Column(name="× float32", type="number"),
+    Column(name="bits a weight", type="number"),
+    Column(name="bits per byte", type="number"),
+    Column(name="retention", type="number"),
+    Column(name="weights' error", type="number"),
+    Column(name="encoding", type="number", unit="s"),
+    Column(name="decoding", type="number", unit="s"),
+)
+MATRICES = (
+    Column(name="matrix", type="text"),
+    Column(name="rows", type="integer"),
+    Column(name="columns", type="integer"),
+    Column(name="tried at", type="text"),
+    Column(name="rise of bits per byte", type="number"),
+    Column(name="setting", type="text"),
+)
+
+
+def result(state: CompressionState) -> Result | None:
+    """Return what the chosen model keeps; None before it is chosen."""
+    if not state.completed:
+        return None
+    kept = state.completed.figures["retention"]
+    return Result(
+        name=state.completed.chosen.point,
+        metric=Metric(name="retention", unit="share", better="up"),
+        value=kept.value,
+        low=kept.low,
+        high=kept.high,
+        on=findings.TEST,
+        n=kept.n,
+    )
+
+
+def facts(state: CompressionState) -> tuple[Fact, ...]:
+    """Return the sizes: of the given model, and of the file once it is chosen."""
+    if state.started is None:
+        return ()
+    told = [
+        Fact(name="parameters", value=state.started.source.parameters),
+        Fact(name="bytes in float32", value=state.started.float32_bytes),
+    ]
+    if state.completed:
+        told.append(Fact(name="bytes of the file", value=state.completed.chosen.bytes))
+        told.append(Fact(name="times smaller", value=state.completed.figures["ratio"].value))
+    return tuple(told)
+
+
+def panels(state: CompressionState) -> list[Panel]:
+    """Return the panels of what is there."""
+    if state.started is None or findings.given(state) is None or not findings.points(state):
+        return []
+    return [_front(state), _points(state), _matrices(state)]
+
+
+def _front(state: CompressionState) -> Front:
+    """Return bytes and bits per byte of all points."""
+    found, own = findings.points(state), findings.given(state)
+    kept = {p.name for p in findings.front(found)}
+    dots = tuple(
+        Dot(
+            id=p.name,
+            label=p.name,
+            series=p.series,
+            values=(p.packed.bytes, p.bits),
+            kept=p.name in kept,
+        )
+        for p in found
+        if p.packed is not None and p.bits is not None
+    )
+    config = state.submitted.config
+    limits = [Limit(at=own, says="the given model")] if own else []
+    if config.budget:
+        limits.append(Limit(at=config.budget, says="budget", axis=0))
+    elif own:
+        most = own / config.retention
+        limits.append(Limit(at=most, says="retention that is asked for"))
+    return Front(
+        name="front",
+        title="Size and quality",
+        says="Bytes of whole files against bits per byte on the selection slice; a point of the front "
+        "is beaten by no other in both.",
+        axes=(
+            Axis(name="bytes", unit="B", log=True, better="down"),
+            Axis(name="bits per byte", unit="bit/B", better="down"),
+        ),
+        points=dots,
+        chosen=state.completed.chosen.point if state.completed else None,
+        limits=tuple(limits),
+    )
+
+
+def _points(state: CompressionState) -> Units:
+    """Return the rate–distortion table."""
+    keys = ("point", "codec", "bytes", "ratio", "bits_per_weight", "bits_per_byte", "retention")
+    more = ("weight_error", "encoding_seconds", "decoding_seconds")
+    rows = tuple(tuple(row[key] for key in (*keys, *more)) for row in report.rows(state))
+    return Units(
+        name="points",
+        title="Points",
+        says="Bytes are those of whole files, embedding included, tokenizer not.",
+        unit="point",
+        columns=POINTS,
+        rows=rows,
+    )
+
+
+def _matrices(state: CompressionState) -> Units:
+    """Return each matrix with what the model lost with it alone, and its chosen setting."""
+    probed = findings.probed_all(state) and state.submitted.config.mixtures
+    tried = findings.probed(state) if probed else {}
+    rises = findings.rises(state) if probed else {}
+    chosen = findings.choose(state)
+    names = [matrix.name for matrix in state.started.matrices]
+    taken = dict(zip(names, chosen.assignment, strict=True)) if chosen else {}
+    rows = tuple(
+        (m.name, m.rows, m.columns, tried.get(m.name), rises.get(m.name), taken.get(m.name))
+        for m in state.started.matrices
+    )
+    refused = len(findings.fallbacks(state))
+    told = (
+        f" {refused} times a codec did not take a matrix, which then has 16 bits."
+        if refused
+        else ""
+    )
+    return Units(
+        name="matrices",
+        title="Matrices",
+        says=f"What the model loses with a matrix alone at a setting, and its setting now.{told}",
+        unit="matrix",
+        columns=MATRICES,
+        rows=rows,
+    )

@@ -1,0 +1,102 @@
+"""The report and the card of a compression. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phases.compression import findings
+from phases.compression.events import CompressionState
+from phases.compression.findings import Point
+
+
+def rows(state: CompressionState) -> list[dict[str, Any]]:
+    """Return the rate–distortion table: a row for each point, the fewest bytes first."""
+    kept = {p.name for p in findings.front(findings.points(state))}
+    return [_row(state, point, point.name in kept) for point in findings.points(state)]
+
+
+def _row(state: CompressionState, point: Point, kept: bool) -> dict[str, Any]:
+    assert point.packed is not None
+    names = [matrix.name for matrix in state.started.matrices]
+    pairs = zip(names, point.assignment, strict=True)
+    events = [e for n, s in pairs if (e := findings.encoded(state, n, s)) is not None]
+    size, whole = point.packed.bytes, state.started.float32_bytes
+    return {
+        "point": point.name,
+        "codec": point.series,
+        "bytes": size,
+        "ratio": whole / size,
+        "bits_per_weight": 32 * size / whole,
+        "bits_per_byte": point.bits,
+        "retention": point.retention,
+        "weight_error": _pooled(state, events),
+        "encoding_seconds": sum(e.seconds for e in events),
+        "decoding_seconds": sum(e.decoding_seconds for e in events),
+        "front": kept,
+    }
+
+
+def _pooled(state: CompressionState, events: list[Any]) -> float:
+    """Return the mean relative squared error of the matrices, by their numbers of weights."""
+    sizes = {m.name: m.rows * m.columns for m in state.started.matrices}
+    weights = [sizes[e.recipe.params["tensor"]] for e in events]
+    total = sum(weights)
+    return sum(e.error * w for e, w in zip(events, weights, strict=True)) / total
+
+
+def report(state: CompressionState) -> dict[str, Any]:
+    """Return the report of a completed compression, as JSON has it."""
+    done = state.completed
+    return {
+        "model": state.started.source.name,
+        "chosen": done.chosen.model_dump(),
+        "figures": {name: one.model_dump() for name, one in done.figures.items()},
+        "given": {
+            "bits_per_byte": findings.given(state),
+            "bytes": state.started.bytes,
+            "float32_bytes": state.started.float32_bytes,
+        },
+        "points": rows(state),
+        "not_taken": findings.fallbacks(state),
+    }
+
+
+def card(state: CompressionState) -> str:
+    """Return the card of the compressed model, Markdown."""
+    done, name = state.completed, state.started.source.name
+    kept = done.figures["retention"]
+    lines = [
+        f"# {name}, compressed",
+        "",
+        f"{done.chosen.bytes:,} bytes, {done.figures['ratio'].value:.1f} times smaller than float32, "
+        f"by the point {done.chosen.point} of the curve below. On the test slice it keeps "
+        f"{kept.value:.4f} of the quality ({kept.low:.4f} to {kept.high:.4f}, {kept.n} documents): "
+        "bits per byte of the given model over its own.",
+        "",
+        "    forge decompress model.forge FOLDER",
+        "",
+        "    from agent_forge import load_coded, load_coded_tokenizer",
+        '    model, tokenizer = load_coded("model.forge"), load_coded_tokenizer("model.forge")',
+        "",
+        "Measured on the selection slice, which the point was chosen by:",
+        "",
+        *table(state),
+        "",
+        f"Made by run {state.run}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def table(state: CompressionState) -> list[str]:
+    """Return the rate–distortion table as Markdown; points of the front are marked."""
+    lines = [
+        "| point | bytes | × float32 | bits a weight | bits per byte | retention | front |",
+        "|---|---:|---:|---:|---:|---:|:-:|",
+    ]
+    for row in rows(state):
+        lines.append(
+            f"| {row['point']} | {row['bytes']:,} | {row['ratio']:.2f} | {row['bits_per_weight']:.3f} "
+            f"| {row['bits_per_byte']:.4f} | {row['retention']:.4f} | {'•' if row['front'] else ''} |"
+        )
+    return lines

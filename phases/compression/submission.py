@@ -1,0 +1,66 @@
+"""Submission of a compression: model and data, checked before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.data.slices import Slice
+from evaluation.loading import load_items, texts_of
+from phases.compression.menu import MENU
+from runs.errors import ConfigError
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+
+if TYPE_CHECKING:
+    from runs.kinds.kind import Kind
+
+#: Slices of the data that a compression measures on.
+NEEDED: tuple[Slice, ...] = ("selection", "test")
+
+
+def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of a compression of one `model`. Raises ConfigError or UnavailableError."""
+    from weights.devices import check_device
+    from weights.folders.sources import ALIASES, resolve
+
+    config = kind.parse(asked.config)
+    if unknown := sorted(set(asked.models) - {"model"}):
+        raise ConfigError(f"a compression has no models {unknown[0]!r}: it has model.")
+    names = asked.models.get("model", ())
+    if len(names) != 1:
+        raise ConfigError("a compression is of one model: --model model=MODEL.")
+    check_device(config.device, lookup.elsewhere)
+    _check_codecs(config.settings)
+    model = resolve(str(names[0]), {**ALIASES, **lookup.aliases}, lookup.named)
+    data = tuple(kind.placed(str(place)) for place in asked.data)
+    return Plan(kind.name, config, {"model": (model,), "data": data}, asked.output_dir)
+
+
+def _check_codecs(settings: tuple[str, ...]) -> None:
+    """Raise ConfigError if a codec needs a package that is not installed."""
+    from importlib.util import find_spec
+
+    wanted = [name for name in settings if MENU[name].codec == "uniform@1"]
+    if wanted and find_spec("constriction") is None:
+        raise ConfigError(
+            f"{wanted[0]} needs the range coder of the package constriction, which is not installed: "
+            "pip install 'agent-forge[codecs]', or name other settings."
+        )
+
+
+def check(plan: Plan) -> Checked:
+    """Open the model (header only), tokenizer and data; raise the errors that a start would raise."""
+    from evaluation.loading import load_tokenizer
+    from weights.folders import model_config
+    from weights.folders.checkpoint import open_checkpoint
+
+    (model,) = plan.fields["model"]
+    opened = open_checkpoint(Path(model.path))
+    model_config.check_predicts_tokens(opened.given, opened.config)
+    load_tokenizer(model.path)
+    items = load_items(plan.fields["data"], parameters=opened.parameters, needed=NEEDED)
+    counts: dict[str, dict[str, int]] = {}
+    for on in NEEDED:
+        for domain, some in texts_of(items, on).items():
+            counts.setdefault(domain, {})[on] = len(some)
+    return Checked(parameters=opened.parameters, items=counts)

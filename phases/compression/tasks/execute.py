@@ -1,0 +1,401 @@
+"""The work of a compression's tasks: pin model, items and grams; encode; decode; measure."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evaluation import kept_items, rolling
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import items as data_items
+from evaluation.data.documents import documents
+from evaluation.data.items import Item, Text
+from evaluation.data.slices import Slice
+from evaluation.loading import load_items, load_tokenizer, texts_of
+from evaluation.machine_profile import machine_profile, unsuited
+from evaluation.observing import Observe, Observed, answered
+from events import Event, failpoints
+from phases.compression import plan
+from phases.compression.events import (
+    CompressionState,
+    Encoded,
+    MatrixRecord,
+    Packed,
+    Refused,
+    Started,
+)
+from phases.compression.submission import NEEDED
+from runs.errors import ConfigError, DataError, NotFiniteError, SourceChangedError, SourceError
+from runs.event_types import Profile, SourceRecord
+from runs.kinds.tasks import Start
+from weights import operations
+from weights.codecs.calibration import grams
+from weights.devices import of_process
+from weights.folders import companions
+from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
+from weights.formats import coded_file
+from weights.making.maker import Maker, snapshots
+from weights.making.making import Make
+from weights.model import Model
+from weights.operations import decode
+from weights.operations.encode import unpacked
+from weights.recipes import Source, Transform
+from weights.storage.inputs import check_named
+from weights.storage.weight_cache import Artifacts
+from weights.tensors import Weights
+from weights.threads import set_threads
+from weights.training import modules
+
+
+class Context:
+    """The opened model and items of a compression, and the work on its tasks."""
+
+    def __init__(self, state: CompressionState, cache: Artifacts) -> None:
+        self.state = state
+        self._cache = cache
+
+    # ---- what is opened when it is first used --------------------------------------------------
+
+    @cached_property
+    def place(self) -> Path:
+        """The folder of this machine's own copy of the model."""
+        (given,) = self.state.submitted.model
+        started = self.state.started
+        return self._cache.supply.model(given, started.source if started else None)
+
+    @cached_property
+    def model(self) -> Model:
+        """The given model, tied weights once. Raises SourceChangedError for other weights."""
+        checkpoint, started = self._checkpoint, self.state.started
+        weights = checkpoint.tensors()
+        if started is not None and digest(weights) != started.source.digest:
+            self._cache.supply.forget(self.place)
+            raise SourceChangedError(
+                f"the weights of model {started.source.name} are not those that the run has pinned. "
+                "Put the old files back, or start a new run."
+            )
+        head = checkpoint.tied and "lm_head.weight"
+        return Model(checkpoint.config, {n: t for n, t in weights.items() if n != head})
+
+    @cached_property
+    def _checkpoint(self) -> Checkpoint:
+        (given,) = self.state.submitted.model
+        return open_checkpoint(self.place, Path(given.path))
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """All items of the data: the pinned ones if they are kept, else read from the files."""
+        given, started = self.state.submitted.data, self.state.started
+        pinned = started.data_digest if started else None
+        kept = kept_items.pinned(self._cache.supply, given, pinned, NEEDED)
+        if kept is not None:
+            return kept
+        return load_items(given, parameters=self._checkpoint.parameters, needed=NEEDED)
+
+    def texts(self, on: Slice) -> dict[str, list[Text]]:
+        """Return domain → the documents of a slice."""
+        return texts_of(self.items, on)
+
+    @cached_property
+    def _resident(self) -> ResidentModel:
+        return ResidentModel(self.place, self.device, self._checkpoint.tied)
+
+    @cached_property
+    def context(self) -> int:
+        """Tokens that a prediction may look back on."""
+        return min(self.state.submitted.config.context, self._checkpoint.positions or 1 << 30)
+
+    @property
+    def device(self) -> str:
+        """The run's device, as this process names it."""
+        return of_process(self.state.submitted.config.device)
+
+    @cached_property
+    def maker(self) -> Maker:
+        """The maker of the run's recipes."""
+        started = self.state.started
+        given = {plan.source(started): lambda: self.model}
+        if (id_ := plan.grams(started)) is not None:
+            given[id_] = lambda: Model({}, self.grams)
+        profile = str(started.profile.of_machine)
+        known = plan.known(self.state)
+        kept = snapshots(self._cache, profile)
+        return Maker(self.state, self._cache, known, dict, dict, kept, self.device, given)
+
+    @cached_property
+    def grams(self) -> Weights:
+        """The grams of all layers, kept or read again. Raises SourceChangedError for other ones."""
+        started = self.state.started
+        pinned = started.grams if started else None
+        if pinned is not None and (kept := self._cache.get(pinned)) is not None:
+            return kept
+        began = time.monotonic()
+        found, _ = self._calibrated()
+        if pinned is not None and digest(found) != pinned:
+            raise SourceChangedError(
+                "the inputs of layers on the calibration text are not those that the run has pinned: "
+                "this machine computes other numbers than the one that started it."
+            )
+        self._cache.keep(digest(found), found, time.monotonic() - began)
+        return found
+
+    def _calibrated(self) -> tuple[dict[str, torch.Tensor], int]:
+        """Return the grams of all linear layers but a tied head, and the tokens that they are of."""
+        windows, left = [], self.state.submitted.config.calibration
+        texts = self.texts("train") or self.texts("search")
+        tokenizer = load_tokenizer(str(self.place))
+        queues = [
+            [w for one in documents(some, tokenizer, self.context) for w in one.windows]
+            for some in texts.values()
+        ]
+        for number in range(max(map(len, queues), default=0)):  # every domain in turn
+            for queue in queues:
+                if number < len(queue) and left > 0:
+                    windows.append(queue[number][:left])
+                    left -= len(windows[-1])
+        if not windows:
+            return {}, 0
+        module = modules.build(self.model, self.device).eval()
+        # The errors of an embedding reach the model by its rows, also if it is the head, too.
+        embedding = module.get_input_embeddings().weight
+        layers = (m for m in module.modules() if isinstance(m, torch.nn.Linear))
+        own = {id(p): name for name, p in module.named_parameters()}
+        names = [own[id(layer.weight)] for layer in layers if layer.weight is not embedding]
+        return grams(module, windows, names), sum(map(len, windows))
+
+    # ---- tasks ---------------------------------------------------------------------------------
+
+    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the task alone."""
+        return [task]
+
+    def prepare(self, tasks: Sequence[Any]) -> None:
+        """Do nothing."""
+
+    def carry_out(self, task: Any) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        if isinstance(task, Start):
+            return self.started()
+        if isinstance(task, Make):
+            assert isinstance(task.recipe, Transform)
+            encodes = task.recipe.operation == "encode@1"
+            return self._encoded(task) if encodes else self._packed(task.recipe)
+        assert isinstance(task, Observe)
+        return self.observed(task)
+
+    # ---- started -------------------------------------------------------------------------------
+
+    def started(self) -> Started:
+        """Read model and items; return the event that pins them. Raises SourceError, DataError."""
+        (given,) = self.state.submitted.model
+        weights, checkpoint = self._checkpoint.tensors(), self._checkpoint
+        _check_finite(weights)
+        found = digest(weights)
+        check_named(given, found, self.place)
+        self._cache.supply.share_model(self.place)
+        supply, pinned = self._cache.supply, data_items.digest(self.items)
+        kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
+        layers, tokens = self._calibrated() if self.state.submitted.config.calibration else ({}, 0)
+        if layers:
+            self._cache.keep(digest(layers), layers, 1.0)
+        matrices = tuple(
+            MatrixRecord(name=n, rows=t.shape[0], columns=t.shape[1], layer=n in layers)
+            for n, t in sorted(self.model.weights.items())
+            if t.dim() == 2 and t.is_floating_point()
+        )
+        if not matrices:
+            raise SourceError(f"model {given.name} has no matrix that could be encoded.")
+        return Started(
+            warnings=(),
+            source=self._record(given.name, found),
+            matrices=matrices,
+            grams=digest(layers) if layers else None,
+            calibrated=tokens,
+            data_digest=pinned,
+            selection={d: len(some) for d, some in self.texts("selection").items()},
+            test={d: len(some) for d, some in self.texts("test").items()},
+            profile=self.profile(),
+            float32_bytes=4 * sum(t.numel() for t in self.model.weights.values()),
+            bytes=checkpoint.bytes,
+        )
+
+    def _record(self, name: str, found: str) -> SourceRecord:
+        return SourceRecord(
+            name=name,
+            recipe_id=Source(digest=found).id,
+            digest=found,
+            sketch="",
+            parameters=self._checkpoint.parameters,
+            model=self.place.name,
+            files=companions.digests(self.place),
+        )
+
+    def profile(self) -> Profile:
+        """Return the profile of this process: all facts that can change the last bit of a number."""
+        return machine_profile(self.device)
+
+    def check_unchanged(self) -> None:
+        """Raise DataError for other items, UnavailableError for another profile."""
+        started = self.state.started
+        if data_items.digest(self.items) != started.data_digest:
+            raise DataError(
+                "the data has changed since the run started. Put the old files back, or start a new "
+                "run."
+            )
+        if other := self.profile().unlike(started.profile):
+            raise unsuited(other)
+
+    # ---- encoded, packed -----------------------------------------------------------------------
+
+    def _encoded(self, task: Make) -> Encoded | Refused:
+        """Encode a matrix, keep it, and measure its errors."""
+        try:
+            made = self.maker.make(task)
+        except ConfigError as error:  # of the codec, for this matrix' shape or size
+            return Refused(recipe_id=task.recipe.id, reason=str(error))
+        coded = unpacked(self.maker.weights(task.recipe))
+        began = time.monotonic()
+        decoded = coded_file.decode(coded)
+        seconds = time.monotonic() - began
+        original = self.model.weights[coded.name].double()
+        gram = self.grams.get(coded.name) if self.state.started.grams else None
+        lost = original - decoded.double()
+        return Encoded(
+            **made.model_dump(),
+            bytes=coded.coded.bytes,
+            error=_ratio(lost, original, None),
+            output_error=None if gram is None else _ratio(lost, original, gram),
+            decoding_seconds=seconds,
+        )
+
+    def _packed(self, recipe: Transform) -> Packed:
+        """Write a model's file, measure it, and decode the model; the file is not kept."""
+        began = time.monotonic()
+        place = packing(self._cache, self.state.run)
+        place.mkdir(parents=True, exist_ok=True)
+        file = place / f"{recipe.id[:32]}.{os.getpid()}.forge"
+        try:
+            written = self.write(recipe, file)
+        finally:
+            file.unlink(missing_ok=True)
+        failpoints.hit("model-packed")
+        return Packed(
+            recipe_id=recipe.id,
+            recipe=recipe,
+            digest=written.digest,
+            bytes=written.bytes,
+            seconds=time.monotonic() - began,
+        )
+
+    def write(
+        self, recipe: Transform, file: Path, files: Mapping[str, bytes] | None = None
+    ) -> coded_file.Written:
+        """Write the file that a model is decoded from; `files` are companions by name."""
+        params = decode.Decoding.model_validate(recipe.params)
+        told = recipe.model_dump(mode="json") if files else None
+        inputs = self._inputs(recipe)
+        return coded_file.write(
+            file, decode.tensors(inputs, params), self.model.config, files, told
+        )
+
+    def _inputs(self, recipe: Transform) -> dict[str, Model]:
+        """Return role → model of a decoding's inputs."""
+        known, found = plan.known(self.state), {}
+        for role, id_ in recipe.inputs.items():
+            found[role] = Model({}, self.maker.weights(known[id_])) if id_ in known else self.model
+        return found
+
+    def weights(self, recipe: Transform) -> Weights:
+        """Return the weights of a decoded model, kept or decoded again.
+
+        Raises SourceChangedError for others than those that are recorded.
+        """
+        made = self.state.made.get(recipe.id)
+        if made is not None and (kept := self._cache.get(made.digest)) is not None:
+            return kept
+        found = operations.apply(recipe, self._inputs(recipe)).weights
+        if made is not None and digest(found) != made.digest:
+            raise SourceChangedError(
+                f"model {recipe.id[:12]} decoded again has the weights {digest(found)[:12]}, the log "
+                f"says {made.digest[:12]}."
+            )
+        return found
+
+    # ---- observed ------------------------------------------------------------------------------
+
+    def observed(self, task: Observe) -> Observed:
+        """Score every document of a slice. Raises SourceError for a model that gives no numbers."""
+        began = time.monotonic()
+        recipe = self._recipe(task.recipe_id)
+        weights = self.model.weights if recipe is None else self.weights(recipe)
+        if recipe is not None and task.on == "test":  # the chosen model
+            made = self.state.made[recipe.id]
+            assert isinstance(made, Packed)
+            self._cache.keep(made.digest, weights, made.seconds)
+        model, on = self._resident, task.on
+        model.load(weights)
+        tokenizer = load_tokenizer(str(self.place))
+        items: dict[str, tuple[float, ...]] = {}
+        sizes: dict[str, tuple[int, ...]] = {}
+        for domain, some in self.texts(on).items():  # type: ignore[arg-type]
+            split = documents(some, tokenizer, self.context)
+            items[domain] = tuple(rolling.score(model, split))
+            sizes[domain] = tuple(one.bytes for one in split)
+            if not all(map(math.isfinite, items[domain])):
+                raise SourceError(
+                    f"model {task.recipe_id[:12]} gives no finite numbers on {domain}."
+                )
+        return answered(task, items, sizes, began)
+
+    def _recipe(self, recipe_id: str) -> Transform | None:
+        """Return the recipe of a measured model; None: the given one."""
+        from phases.compression import findings
+
+        if recipe_id == plan.source(self.state.started):
+            return None
+        made = self.state.made.get(recipe_id)
+        if made is not None:
+            assert isinstance(made, Packed)
+            return made.recipe
+        alone = (plan.probe(self.state, m, s) for m, (s, _) in findings.probes(self.state).items())
+        return next(recipe for recipe in alone if recipe.id == recipe_id)
+
+
+def packing(cache: Artifacts, run: str) -> Path:
+    """Return the folder for files of a run that are being measured."""
+    return cache.folder / "packing" / run
+
+
+def _check_finite(weights: Weights) -> None:
+    """Raise NotFiniteError naming a tensor with NaN or Inf."""
+    for name, tensor in weights.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise NotFiniteError(f"tensor {name} holds NaN or Inf: the model cannot be compressed.")
+
+
+def _ratio(lost: torch.Tensor, original: torch.Tensor, gram: torch.Tensor | None) -> float:
+    """Return ‖lost‖² / ‖original‖², of outputs if a gram of inputs is given; 0 for zeros."""
+    if gram is None:
+        below = float(original.square().sum())
+        return float(lost.square().sum()) / below if below else 0.0
+    below = float(((original @ gram) * original).sum())
+    above = float(((lost @ gram) * lost).sum())
+    return max(0.0, above / below) if below > 0 else 0.0
+
+
+def opened(state: CompressionState, cache: Artifacts) -> Context:
+    """Open a started run in this process, with its number of threads, and check it.
+
+    Raises DataError or UnavailableError if other numbers would come out here.
+    """
+    set_threads(state.started.profile.threads)
+    context = Context(state, cache)
+    context.check_unchanged()
+    return context

@@ -1,0 +1,112 @@
+"""Results of a compression: the file of coded weights, and folders with decoded ones.
+
+OUT/model.forge        the file that `forge decompress` and `agent_forge.load_coded` read
+OUT/README.md          the card: the curve, what was chosen, how to use it
+OUT/compression.json   the report, written last
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from phases.compression import report
+from phases.compression.events import CompressionState, Packed
+from phases.compression.tasks.execute import Context, opened
+from runs.errors import SourceError
+from runs.home import Home
+from weights.folders import companions
+from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
+from weights.folders.holding import holds
+from weights.recipes import Transform
+from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
+from weights.storage.output_folder import COMPRESSED, check_target
+from weights.storage.weight_cache import Artifacts
+
+#: Name of the file of coded weights.
+FILE = "model.forge"
+
+
+def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
+    """Write file, card and report, whole or not at all; return the report.
+
+    Raises the errors of `check_target`.
+    """
+    out = check_target(out)
+    context, chosen = opened(state, Artifacts.of(home)), state.completed.chosen
+    told = report.report(state)
+
+    def fill(folder: Path) -> None:
+        recipe = _recipe(state, chosen.recipe_id)
+        written = context.write(recipe, folder / FILE, companions.contents(context.place))
+        if written.digest != chosen.digest:
+            raise SourceError(
+                f"the file decodes to {written.digest[:12]}, and the log says {chosen.digest[:12]}."
+            )
+        (folder / "README.md").write_text(report.card(state), "utf-8")
+        whole = {**told, "run": state.run, "chain_head": state.head, "digest": chosen.digest}
+        (folder / COMPRESSED).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+
+    publish(out, fill)
+    return {**told, "run": state.run, "folder": str(out)}
+
+
+def _recipe(state: CompressionState, recipe_id: str) -> Transform:
+    made = state.made[recipe_id]
+    assert isinstance(made, Packed)
+    return made.recipe
+
+
+def settle(home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]) -> str:
+    """Return a folder with a decoded model; write it into the last of `folders` if need be.
+
+    Raises ForgeError.
+    """
+    kept, digest = folders[-1], state.made[recipe_id].digest
+    for folder in folders:
+        if _holds(folder, digest):
+            if folder == kept:
+                touch(kept)
+            return str(folder.resolve())
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with alone(kept.parent / f".{kept.name[:16]}.lock"):
+        if not _holds(kept, digest):  # another process may have written it
+            cache = Artifacts.of(home)
+            context = Context(state, cache) if cache.files(digest) else opened(state, cache)
+            _publish(context, kept, _recipe(state, recipe_id))
+    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
+    return str(kept)
+
+
+def _publish(context: Context, place: Path, recipe: Transform) -> None:
+    """Write a decoded model as an ordinary folder."""
+    weights = context.weights(recipe)
+
+    def fill(folder: Path) -> None:
+        write_weights(folder, weights, SHARD_BYTES)
+        config = companions.as_text(companions.cleaned(dict(context.model.config)))
+        (folder / companions.CONFIG).write_text(config, "utf-8")
+        for name, content in companions.contents(context.place).items():
+            (folder / name).write_bytes(content)
+
+    publish(place, fill)
+
+
+def _holds(folder: Path, digest: str) -> bool:
+    """Return True if a folder has the weights, and files beside them."""
+    try:
+        return holds(folder, digest)
+    except (SourceError, OSError):
+        return False
+
+
+def files(state: CompressionState, cache: Artifacts) -> list[tuple[str, Path]]:
+    """Return (name in an archive, file) of the chosen weights, made again if the cache lacks them."""
+    chosen = state.completed.chosen
+    if not cache.files(chosen.digest):
+        context = opened(state, cache)
+        cache.keep(chosen.digest, context.weights(_recipe(state, chosen.recipe_id)))
+    return [(f"{chosen.digest}/{file.name}", file) for file in cache.files(chosen.digest)]

@@ -1,0 +1,102 @@
+"""The part of an audit that needs weights: encode and decode again and compare, check files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation import measured_again
+from evaluation.observing import Observe, Observed
+from phases.compression import findings
+from phases.compression.events import CompressionState, Encoded, Packed
+from phases.compression.tasks.execute import Context, opened
+from phases.compression.tasks.folders import FILE
+from runs.errors import DataError, ForgeError
+from runs.history.audit import Finding
+from runs.system import bounded_files
+from weights.formats.coded_file import CodedFile
+from weights.making.making import Make
+from weights.storage.output_folder import COMPRESSED
+from weights.storage.weight_cache import Artifacts
+
+Say = Callable[[str], None]
+
+
+def rebuild(
+    state: CompressionState, cache: Artifacts, ids: Sequence[str], tolerance: float | None, say: Say
+) -> Iterator[Finding]:
+    """Make encodings and models again from the given one; yield an error for each that differs.
+
+    With a tolerance, also measure again, and compare the figures.
+    """
+    with tempfile.TemporaryDirectory() as empty:
+        mine = Artifacts(Path(empty) / "cache")
+        mine.supply = cache.supply
+        try:
+            context = opened(state, mine)
+        except ForgeError as error:
+            yield Finding("unchecked", "weights", f"nothing can be made again: {error}")
+            return
+        for id_ in ids:
+            yield from _again(context, state.made[id_], say)
+        if tolerance is not None:
+            yield from _measured(context, ids, tolerance, say)
+
+
+def _again(context: Context, made: Any, say: Say) -> Iterator[Finding]:
+    """Make one result again, in an empty cache."""
+    what = f"{made.recipe.operation} {made.recipe_id[:12]}"
+    assert isinstance(made, Encoded | Packed)
+    try:
+        found = context.carry_out(Make(made.recipe))
+    except ForgeError as error:
+        yield Finding("error", "weights", f"{what}: {error}")
+        return
+    luck = {"seconds", "decoding_seconds"}
+    if found.model_dump(exclude=luck) != made.model_dump(exclude=luck):
+        yield Finding("error", "weights", f"{what}: made again it is not what the log says")
+    else:
+        say(f"{what} again: {made.bytes:,} bytes, digest {made.digest[:12]} as recorded")
+
+
+def _measured(
+    context: Context, ids: Sequence[str], tolerance: float, say: Say
+) -> Iterator[Finding]:
+    for on in (findings.SELECTION, findings.TEST):
+        for id_ in ids:
+            task: Observe = findings.observe(id_, on)
+            recorded = context.state.answers.get(task.key)
+            if isinstance(recorded, Observed):
+                yield from measured_again.compared(recorded, context.observed(task), tolerance, say)
+
+
+def document(folder: Path) -> dict[str, Any] | None:
+    """Return the report of a compression's folder; None if it has none. Raises DataError."""
+    if not (folder / COMPRESSED).is_file():
+        return None
+    found = bounded_files.read_object(folder / COMPRESSED, error=DataError)
+    if {"run", "chain_head", "digest"} <= set(found):
+        return found
+    raise DataError(f"{folder / COMPRESSED} does not say which run made the file.")
+
+
+def folder(
+    place: Path, document: dict[str, Any], state: CompressionState | None
+) -> Iterator[Finding]:
+    """Decode the file of a folder; yield an error if it is not what folder and run say."""
+    try:
+        opened_file = CodedFile(place / FILE)
+        for _ in opened_file.tensors():
+            pass
+    except ForgeError as error:
+        yield Finding("error", "files", str(error))
+        return
+    found, said = opened_file.header.digest, str(document["digest"])
+    what = f"{place / FILE} decodes to {found[:12]}"
+    if found != said:
+        yield Finding("error", "files", f"{what}, and the report beside it says {said[:12]}")
+    if state is not None and state.completed and found != state.completed.chosen.digest:
+        chosen = state.completed.chosen.digest
+        yield Finding("error", "files", f"{what}, and the run chose {chosen[:12]}")

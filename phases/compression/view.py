@@ -1,0 +1,114 @@
+"""Views of a compression: the front of points, the table, the chosen model. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.observing import Observed
+from events import Envelope, Event
+from phases.compression import findings, origins, plan, report
+from phases.compression import panels as own_panels
+from phases.compression.events import CompressionState, Encoded, Packed
+from runs.kinds import default_panels
+from runs.kinds.origin import Ancestor
+from runs.kinds.view import View
+from runs.panels.head import Head
+from runs.panels.panels import Panel
+
+
+class CompressionView(View[CompressionState]):
+    """The part of a compression that is shown."""
+
+    def names(self, state: CompressionState) -> dict[str, str]:
+        """Return recipe id → what it is called."""
+        if state.started is None:
+            return {}
+        found = {id_: f"{m} at {s}" for (m, s), (id_, _) in plan.encodings(state).items()}
+        found[plan.source(state.started)] = state.started.source.name
+        if findings.given(state) is not None:
+            found |= {p.recipe.id: p.name for p in findings.points(state)}
+        return found
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        match type_:
+            case "submitted":
+                return data["model"][0]["name"]
+            case "started":
+                return f"{len(data['matrices'])} matrices, {data['calibrated']:,} tokens of calibration"
+            case "encoded":
+                return f"{name}: {data['bytes']:,} bytes, error {data['error']:.4g}"
+            case "refused":
+                return f"{name}: {data['reason']}"
+            case "packed":
+                return f"{name}: {data['bytes']:,} bytes"
+            case "observed":
+                values = data["values"].values()
+                return f"{name}: {math.fsum(values) / len(values):.4f} bits per byte"
+            case "completed":
+                kept = data["figures"]["retention"]["value"]
+                return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
+        return None
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        id_ = key.rpartition("/")[2]
+        if key.startswith("observe/"):
+            return f"measure {names.get(id_, id_[:12])}"
+        if key.startswith("make/"):
+            return f"make {names.get(id_, id_[:12])}"
+        return "read model, items and inputs of layers" if key == "start" else ""
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note the number of tasks that are done in the run's row of the run list."""
+        if isinstance(event, Encoded | Packed | Observed):
+            entry["done"] = (entry["done"] or 0) + 1
+
+    def made(self, state: CompressionState, digest: str) -> str | None:
+        """Return the recipe id of the model with these weights; None if the run made none."""
+        packed = (m for m in state.made.values() if isinstance(m, Packed))
+        return next((one.recipe_id for one in packed if one.digest == digest), None)
+
+    def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
+        """Return a point's recipe, those of its matrices, and the given model."""
+        return origins.ancestry(state, name)
+
+    def progress(self, state: CompressionState) -> tuple[int, int | None]:
+        """Return (tasks that are done, all that are known so far)."""
+        if state.started is None:
+            return 0, None
+        done = len(state.made) + len(state.refused)
+        done += sum(isinstance(event, Observed) for event in state.answers.values())
+        config = state.submitted.config
+        points = len(plan.settings(config))
+        total = len(plan.encodings(state)) + 2 * points + 3
+        if config.mixtures and len(config.settings) > 1:
+            total += len(state.started.matrices) + 2 * config.mixtures
+        return done, done if state.completed else max(total, done + 1)
+
+    def head(self, state: CompressionState) -> Head:
+        """Return the head: what the chosen model keeps, once it is measured."""
+        return default_panels.head(self, state, own_panels.result(state), own_panels.facts(state))
+
+    def panels(
+        self, state: CompressionState, curve: Sequence[float | None] = ()
+    ) -> Sequence[Panel]:
+        """Return the front, the table of points, and the settings of the matrices."""
+        return [*own_panels.panels(state), default_panels.tasks(self, state)]
+
+    def report(self, state: CompressionState, rows: Sequence[Envelope]) -> dict[str, Any]:
+        """Return the report of a completed compression."""
+        return {**super().report(state, rows), **report.report(state)}
+
+    def summary(self, state: CompressionState, rows: Sequence[Envelope]) -> list[str]:
+        """Return the table of points, of a completed run."""
+        return report.table(state) if state.completed else []
+
+    def view(self, state: CompressionState) -> dict[str, Any]:
+        """Return the points that are measured."""
+        if state.started is None or findings.given(state) is None:
+            return {"points": []}
+        return {"points": report.rows(state)}

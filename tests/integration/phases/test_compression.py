@@ -1,0 +1,252 @@
+"""A compression of a toy model: whole, decoded elsewhere, verified, forged, killed, and refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner, Result
+from safetensors.torch import load_file, save_file
+
+from agent_forge import load_coded
+from cli.main import forge
+from phases.compression import findings, plan
+from phases.compression.events import CompressionState, Encoded, Packed
+from runs.errors import ConfigError, DataError, NotFiniteError, RunFailedError
+from runs.history import audit, repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.models.toys import Toys
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+from tests.integration.kinds.test_forgeries import edit, relinked
+from weights.folders.checkpoint import digest, open_checkpoint
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+TEXTS = [
+    {"id": f"{domain}{n}{on}", "domain": domain, "slice": on, "text": f"{word} é {n} " * (8 * n)}
+    for domain, word in (("animals", "a cat and a dog"), ("numbers", "one and two"))
+    for on in ("train", "selection", "test")
+    for n in (1, 2, 3)
+]
+SETTINGS = {"settings": ["rtn-4", "gptq-2", "uniform-1"], "mixtures": 4, "context": 16}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("compressed") / "texts.jsonl"
+    file.write_text("".join(json.dumps(text) + "\n" for text in TEXTS), "utf-8")
+    return file
+
+
+def submit(home: Home, model: Path, data: Path, run: str = "c", **changes: object) -> None:
+    wanted = Asked("compression", {**SETTINGS, **changes}, {"model": [str(model)]}, [str(data)])
+    asked = validate.plan(wanted)
+    validate.check(asked)
+    with closing(home.open_store()) as store:
+        commands_submit.submit(store, asked, run)
+
+
+def finish(home: Home, run: str = "c") -> CompressionState:
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+@pytest.fixture(scope="module")
+def home(toys: Toys, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A home with a compression `c` of the first source."""
+    made = Home(tmp_path_factory.mktemp("home"))
+    submit(made, toys.sources[0], data)
+    finish(made)
+    return made
+
+
+def state(home: Home, run: str = "c") -> CompressionState:
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
+def call(home: Home, *words: str) -> Result:
+    return CliRunner().invoke(forge, list(words), env={"FORGE_HOME": str(home.folder)})
+
+
+def test_every_matrix_is_tried_at_every_setting_and_mixtures_choose_among_them(home: Home) -> None:
+    done = state(home)
+    names = [*plan.settings(done.submitted.config)]
+    assert names == ["rtn-4", "gptq-2", "uniform-1", "plain-16"]
+    matrices = [m.name for m in done.started.matrices]
+    assert "model.embed_tokens.weight" in matrices
+    assert not any("norm" in name for name in matrices)
+    encoded = [e for e in done.made.values() if isinstance(e, Encoded)]
+    assert len(encoded) == 4 * len(matrices)
+    mixed = [p for p in findings.points(done) if p.series == "mixture"]
+    assert mixed
+    for point in mixed:
+        assert len(set(point.assignment)) > 1
+        assert set(point.assignment) <= set(names)
+
+
+def test_the_table_has_the_bytes_of_files(home: Home, toys: Toys, tmp_path: Path) -> None:
+    """The chosen file, with its tokenizer beside the weights, decodes to the recorded weights."""
+    done = state(home)
+    told = call(home, "export", "c", "--out", str(tmp_path / "out"))
+    assert told.exit_code == 0, told.output
+    file, chosen = tmp_path / "out" / "model.forge", done.completed.chosen
+    made = done.made[chosen.recipe_id]
+    assert isinstance(made, Packed)
+    assert made.bytes < file.stat().st_size  # companions and recipe come on top
+    told = call(home, "decompress", str(file), str(tmp_path / "plain"))
+    assert told.exit_code == 0, told.output
+    assert digest(open_checkpoint(tmp_path / "plain").tensors()) == chosen.digest
+    module, weights = load_coded(file), load_file(tmp_path / "plain" / "model.safetensors")
+    assert all(torch.equal(p, weights[name]) for name, p in module.named_parameters())
+    checked = call(home, "verify", str(tmp_path / "out"))
+    assert checked.exit_code == 0, checked.output
+
+
+def test_it_is_verified_and_made_again(home: Home) -> None:
+    told = call(home, "verify", "c", "--rebuild", "all", "--recompute")
+    assert told.exit_code == 0, told.output
+    assert f"{state(home).completed.chosen.digest[:12]} as recorded" in told.output
+    shown = call(home, "show", "c")
+    assert "Size and quality" in shown.output
+
+
+def test_a_run_that_goes_on_with_the_chosen_model(home: Home, toys: Toys) -> None:
+    """RUN is the decoded model, a source like any other; its origin is the given one."""
+    told = call(home, "lineage", "c")
+    assert told.exit_code == 0, told.output
+    assert "source0" in told.output
+    found = call(
+        home, "export", "c:rtn-4", "--format", "gguf", "--out", str(home.folder / "m.gguf")
+    )
+    assert found.exit_code == 0, found.output
+
+
+@pytest.mark.parametrize(
+    ("forgery", "what"),
+    [
+        (edit("packed", 0, bytes=1), "the model is not the one"),
+        (edit("encoded", 0, bytes=1), ""),
+        (edit("completed", figures={}), "figures are not those"),
+    ],
+)
+def test_forged_bytes_and_figures_are_found(home: Home, forgery, what: str) -> None:
+    """Without a model: the choice no longer follows from the events."""
+    with closing(home.open_store()) as store:
+        rows = list(repository.history(store, "c"))
+    found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
+    assert any(what in one for one in found), found
+    assert found
+
+
+def test_a_file_that_was_altered_is_refused(home: Home, tmp_path: Path) -> None:
+    assert call(home, "export", "c", "--out", str(tmp_path / "out")).exit_code == 0
+    file = tmp_path / "out" / "model.forge"
+    raw = bytearray(file.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    file.write_bytes(raw)
+    told = call(home, "verify", str(tmp_path / "out"))
+    assert told.exit_code != 0
+    assert "altered" in told.output
+
+
+def test_a_budget_chooses_the_best_within_it_and_one_that_nothing_meets_names_the_nearest(
+    home: Home, toys: Toys, data: Path, tmp_path: Path
+) -> None:
+    sizes = [p.packed.bytes for p in findings.points(state(home)) if p.packed]
+    submit(home, toys.sources[0], data, "budget", budget=sizes[1])
+    done = finish(home, "budget")
+    within = [p for p in findings.points(done) if p.packed and p.packed.bytes <= sizes[1]]
+    best = min(within, key=lambda p: (p.bits or 0.0, p.name))
+    assert done.completed.chosen.point == best.name
+    submit(home, toys.sources[0], data, "tiny", budget=10, mixtures=0)
+    with pytest.raises(RunFailedError, match=r"no point fits into 10 bytes\. The nearest is"):
+        finish(home, "tiny")
+
+
+def test_a_codec_that_does_not_take_a_matrix_leaves_it_in_16_bits(
+    toys: Toys, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from weights.codecs.rounding import RoundToNearest
+
+    honest = RoundToNearest.encode
+
+    def choosy(self, matrix, gram, params, seed):
+        if matrix.shape[0] == matrix.shape[1]:
+            raise ConfigError("no square matrices")
+        return honest(self, matrix, gram, params, seed)
+
+    monkeypatch.setattr(RoundToNearest, "encode", choosy)
+    home = Home(tmp_path / "home")
+    submit(home, toys.sources[0], data, settings=["rtn-4"], mixtures=0)
+    done = finish(home)
+    refused = findings.fallbacks(done)
+    assert refused
+    assert all("no square matrices" in why for why in refused.values())
+    (point,) = [p for p in findings.points(done) if p.name == "rtn-4"]
+    assert set(point.assignment) == {"rtn-4", "plain-16"}
+    with closing(home.open_store()) as store:
+        assert audit.audit(list(repository.history(store, "c"))) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("made-kept:3", marks=pytest.mark.soak),
+        pytest.param("task-appended:7", marks=pytest.mark.soak),
+        pytest.param("coded-tensor-written:9", marks=pytest.mark.soak),
+        "model-packed:2",
+    ],
+)
+def test_killed_while_it_encodes_or_packs_a_run_ends_as_if_undisturbed(
+    home: Home, toys: Toys, data: Path, warm: Template, tmp_path: Path, point: str
+) -> None:
+    """What was encoded before the kill is kept."""
+    other = Home(tmp_path / "home")
+    submit(other, toys.sources[0], data)
+    assert was_killed(warm.start(other, "c", f"kill:{point}")), "not reached"
+    before = state(other)
+    done = finish(other)
+    assert set(before.made) <= set(done.made)
+    assert done.lineage_digest() == state(home).lineage_digest()
+    with closing(other.open_store()) as store:
+        assert audit.audit(list(repository.history(store, "c"))) == []
+    assert not (other.artifacts / "packing" / "c").exists()
+
+
+def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Path) -> None:
+    one = str(toys.sources[0])
+    with pytest.raises(ConfigError, match="no models 'base'"):
+        validate.plan(Asked("compression", {}, {"base": [one]}, []))
+    with pytest.raises(ConfigError, match="of one model"):
+        validate.plan(Asked("compression", {}, {"model": [one, one]}, []))
+    with pytest.raises(ConfigError, match="there is no setting 'mp3'"):
+        validate.plan(Asked("compression", {"settings": ["mp3"]}, {"model": [one]}, []))
+    lacking = tmp_path / "lacking.jsonl"
+    lacking.write_text(json.dumps({**TEXTS[0], "slice": "test"}) + "\n")
+    wanted = Asked("compression", SETTINGS, {"model": [one]}, [str(lacking)])
+    with pytest.raises(DataError, match="no text in the slice selection"):
+        validate.check(validate.plan(wanted))
+
+
+def test_a_model_with_a_number_that_is_none_is_refused(
+    toys: Toys, data: Path, tmp_path: Path
+) -> None:
+    broken = Path(shutil.copytree(toys.sources[0], tmp_path / "broken"))
+    weights = load_file(broken / "model.safetensors")
+    name = next(n for n in weights if "down_proj" in n)
+    weights[name][0, 0] = float("nan")
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    home = Home(tmp_path / "home")
+    submit(home, broken, data)
+    with pytest.raises((NotFiniteError, RunFailedError), match="down_proj"):
+        finish(home)

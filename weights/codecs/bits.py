@@ -1,0 +1,70 @@
+"""Integers of a few bits each as bytes, in little-endian bit order.
+
+Bit b of value i is bit (i · bits + b) of the stream, and bit k of the stream is bit k mod 8 of byte
+k // 8. The last byte's unused bits are zero.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from runs.errors import ConfigError, SourceError
+
+#: The most bits that a value may have.
+MOST = 32
+#: Values that are expanded to bits at a time: a multiple of 8, so every part ends with a byte.
+_PART = 1 << 18
+
+
+def packed_bytes(count: int, bits: int) -> int:
+    """Return the bytes that `count` values of `bits` bits take."""
+    return (count * bits + 7) // 8
+
+
+def pack(values: torch.Tensor, bits: int) -> torch.Tensor:
+    """Return [packed_bytes] uint8 of [count] int64 values in 0 … 2^bits − 1.
+
+    Raises ConfigError for another value, or another width than 1 to 32 bits.
+    """
+    if not 1 <= bits <= MOST:
+        raise ConfigError(f"values have 1 to {MOST} bits, not {bits}.")
+    flat = values.reshape(-1).to(torch.int64).numpy()
+    if flat.size and (flat.min() < 0 or flat.max() >> bits):
+        raise ConfigError(
+            f"values {flat.min()} to {flat.max()} do not fit into {bits} bits: 0 to {2**bits - 1}."
+        )
+    places = np.arange(bits, dtype=np.int64)
+    parts = [np.empty(0, np.uint8)]
+    for start in range(0, flat.size, _PART):
+        expanded = (flat[start : start + _PART, None] >> places) & 1
+        parts.append(np.packbits(expanded.astype(np.uint8).reshape(-1), bitorder="little"))
+    return torch.from_numpy(np.concatenate(parts))
+
+
+def unpack(packed: torch.Tensor, bits: int, count: int) -> torch.Tensor:
+    """Return [count] int64, the inverse of `pack`.
+
+    Raises SourceError unless the bytes are those of `count` values: their number, and zeros at the
+    end of the last one.
+    """
+    if not 1 <= bits <= MOST:
+        raise SourceError(f"values have 1 to {MOST} bits, not {bits}.")
+    needed = packed_bytes(count, bits)
+    if packed.dtype != torch.uint8 or packed.shape != (needed,):
+        raise SourceError(
+            f"{count} values of {bits} bits are {needed} bytes; found {list(packed.shape)} of "
+            f"{packed.dtype}."
+        )
+    stream = packed.contiguous().numpy()
+    unused = needed * 8 - count * bits
+    if unused and stream[-1] >> (8 - unused):
+        raise SourceError("the last byte of packed values has bits set beyond the last value.")
+    weights = np.int64(1) << np.arange(bits, dtype=np.int64)
+    values = np.empty(count, np.int64)
+    for start in range(0, count, _PART):
+        stop = min(start + _PART, count)
+        part = stream[start * bits // 8 : packed_bytes(stop, bits)]
+        expanded = np.unpackbits(part, count=(stop - start) * bits, bitorder="little")
+        values[start:stop] = expanded.reshape(-1, bits).astype(np.int64) @ weights
+    return torch.from_numpy(values)

@@ -1,0 +1,94 @@
+"""Collection of grams: the mean of x xᵀ over the inputs x of each linear layer of a model.
+
+A forward hook on each layer adds up xᵀ x of its inputs in float64, window by window, so the same
+windows give the same grams on one machine. A gram takes 8 · columns² bytes; `names` bounds how many
+there are at a time. A head that is the embedding (tied) has its gram under the embedding's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from runs.errors import ConfigError, NotFiniteError
+
+
+class Grams:
+    """Sums of x xᵀ by the name of the layer's weight."""
+
+    def __init__(self, module: torch.nn.Module, names: Collection[str] | None) -> None:
+        """Add hooks to the linear layers whose weights have these names; None: all."""
+        own = {id(tensor): name for name, tensor in module.named_parameters()}
+        self._sums: dict[str, torch.Tensor] = {}
+        self._counts: dict[str, int] = {}
+        self._hooks: list[Any] = []
+        #: The last input and its product: query, key and value layers have one input in common.
+        self._last: tuple[torch.Tensor, torch.Tensor] | None = None
+        for layer in module.modules():
+            if not isinstance(layer, torch.nn.Linear):
+                continue
+            name = own[id(layer.weight)]
+            if names is None or name in names:
+                self._hook(name, layer)
+        if lacking := sorted(set(names or ()) - set(self._sums)):
+            self.close()
+            raise ConfigError(f"there is no linear layer with the weight {lacking[0]}")
+
+    def _hook(self, name: str, layer: torch.nn.Linear) -> None:
+        columns = layer.in_features
+        self._sums[name] = torch.zeros((columns, columns), dtype=torch.float64)
+        self._counts[name] = 0
+
+        def add(_: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> None:
+            inputs = given[0].detach()
+            if self._last is None or self._last[0] is not given[0]:
+                rows = inputs.reshape(-1, columns).double()
+                self._last = given[0], (rows.T @ rows).cpu()
+            self._sums[name] += self._last[1]
+            self._counts[name] += inputs.numel() // columns
+
+        self._hooks.append(layer.register_forward_pre_hook(add))
+
+    def close(self) -> None:
+        """Remove the hooks."""
+        for hook in self._hooks:
+            hook.remove()
+        self._last = None
+
+    def means(self) -> dict[str, torch.Tensor]:
+        """Return the grams of layers that had inputs, in order of name. Raises NotFiniteError."""
+        found = {n: s / self._counts[n] for n, s in sorted(self._sums.items()) if self._counts[n]}
+        for name, gram in found.items():
+            if not torch.isfinite(gram).all():
+                raise NotFiniteError(f"the inputs of {name} are NaN or Inf on the calibration data")
+        return found
+
+
+def grams(
+    module: torch.nn.Module,
+    windows: Sequence[NDArray[np.int64]],
+    names: Collection[str] | None = None,
+) -> dict[str, torch.Tensor]:
+    """Return name of a layer's weight → its gram, [columns, columns] float64.
+
+    `module` is called with `input_ids` [1, tokens] for each window, in order; layers that no window
+    reaches are left out. Raises ConfigError without windows or for a name that is no linear layer's,
+    NotFiniteError.
+    """
+    if not len(windows):
+        raise ConfigError("there is no window of tokens to calibrate with")
+    device = next(module.parameters()).device
+    collected, training = Grams(module, names), module.training
+    try:
+        module.eval()
+        with torch.no_grad():
+            for window in windows:
+                module(input_ids=torch.from_numpy(np.ascontiguousarray(window))[None].to(device))
+    finally:
+        collected.close()
+        module.train(training)
+    return collected.means()

@@ -1,0 +1,84 @@
+"""Codecs one after the other: each encodes what the one before it decodes.
+
+The bytes are those of the last codec alone, and they decode to what it decodes. So a chain has the rate
+of its last codec and the errors of all: coding the same numbers again replaces the rate, it does not
+multiply it. The default is the chain of the source documents, SeedLM, VPTQ, Hyper-compression, at their
+default settings. It is here to be measured beside its parts, not to be recommended.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from runs.errors import ConfigError, SourceError
+from weights import algorithms, codecs
+from weights.codecs import Coded, matrices
+
+#: This codec's own name, which no step may have.
+NAME = "chain@1"
+
+
+class Step(BaseModel):
+    """A codec of a chain."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    codec: str
+    params: dict[str, Any] = Field(default_factory=dict, validate_default=True)
+
+
+class Params(BaseModel):
+    """Settings of a chain."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    #: The codecs, in order.
+    steps: tuple[Step, ...] = Field(
+        (Step(codec="seedlm@1"), Step(codec="vptq@1"), Step(codec="hyper@1")),
+        min_length=1,
+        max_length=8,
+        validate_default=True,
+    )
+
+    @field_validator("steps")
+    @classmethod
+    def _complete(cls, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Write out the parameters of each step. Raises ConfigError for others than the codec's."""
+        for step in steps:
+            if step.codec == NAME:
+                raise ConfigError("a chain cannot be a step of a chain: list its steps instead.")
+        return tuple(
+            Step(
+                codec=step.codec,
+                params=algorithms.complete(codecs.of(step.codec).Params, step.params, step.codec),
+            )
+            for step in steps
+        )
+
+
+class Chain:
+    """The codec `chain@1`."""
+
+    Params = Params
+
+    def encode(
+        self, matrix: torch.Tensor, gram: torch.Tensor | None, params: Params, seed: int
+    ) -> Coded:
+        """Return the coded matrix. Raises ConfigError for a shape that a step does not take."""
+        matrices.check(matrix, gram)
+        *first, last = params.steps
+        for step in first:
+            coded = codecs.encode(step.codec, matrix, step.params, gram, seed)
+            matrix = codecs.decode(step.codec, coded)
+        coded = codecs.encode(last.codec, matrix, last.params, gram, seed)
+        return Coded(coded.shape, {"codec": last.codec, "header": coded.header}, coded.parts)
+
+    def decode(self, coded: Coded) -> torch.Tensor:
+        """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
+        name, header = coded.header.get("codec"), coded.header.get("header")
+        if name == NAME or name not in codecs.CODECS or not isinstance(header, dict):
+            raise SourceError(f"the header names no codec that ends a chain: {name!r}.")
+        return codecs.decode(name, Coded(coded.shape, header, coded.parts))

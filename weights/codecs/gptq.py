@@ -1,0 +1,60 @@
+"""Codec `gptq@1`: rounding with error feedback (GPTQ, arXiv 2210.17323), stored as `rtn@1` is."""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field
+
+from runs.errors import ConfigError
+from weights.codecs import Coded, grouped_grid
+from weights.codecs.feedback import BLOCK, fed_back
+from weights.codecs.grouped_grid import GridParams, fit, levels, nearest, width
+from weights.codecs.inputs import check, normalised
+
+
+class GptqParams(GridParams):
+    """Grids, and the damping of the gram."""
+
+    #: Share of the gram's mean diagonal that is added to its diagonal.
+    damping: float = Field(default=0.01, gt=0.0, le=1.0)
+
+
+class Gptq:
+    """Each column as the nearest levels, its error made up for by later columns.
+
+    A group's grid is fitted to its weights as earlier groups have left them.
+    """
+
+    Params = GptqParams
+
+    def encode(
+        self, matrix: torch.Tensor, gram: torch.Tensor | None, params: GptqParams, seed: int
+    ) -> Coded:
+        """Return the coded matrix. Raises ConfigError without a gram, NotFiniteError."""
+        if gram is None:
+            raise ConfigError("gptq needs the gram of the layer's inputs: calibrate, or use rtn.")
+        check(matrix, gram)
+        matrix, exponent = normalised(matrix)
+        rows, columns = matrix.shape
+        group = width(columns, params.group)
+        codes = torch.empty((rows, columns), dtype=torch.uint8)
+        scales: list[torch.Tensor] = []
+        lows: list[torch.Tensor] = []
+
+        def quantise(column: int, ahead: torch.Tensor) -> torch.Tensor:
+            if column % group == 0:
+                scale, low = fit(ahead[:, :group], params)
+                scales.append(scale)
+                lows.append(low)
+            lowest = levels(scales[-1], lows[-1], params)
+            code = codes[:, column] = nearest(ahead[:, 0], scales[-1], lowest, params.bits)
+            return code.float() * scales[-1].float() + lowest
+
+        fed_back(matrix, gram, quantise, params.damping, block=group * max(1, BLOCK // group))
+        return grouped_grid.stored(
+            codes, torch.stack(scales, 1), torch.stack(lows, 1), params, exponent
+        )
+
+    def decode(self, coded: Coded) -> torch.Tensor:
+        """Return [rows, columns] float32. Raises SourceError."""
+        return grouped_grid.decoded(coded)

@@ -1,0 +1,46 @@
+"""Codec `plain@1`: the weights themselves, in 32 or 16 bits. Norms, biases, and what no codec takes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from runs.errors import ConfigError, SourceError
+from weights.codecs import Coded
+from weights.codecs.inputs import check
+
+DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16")}
+
+
+class PlainParams(BaseModel):
+    """The dtype that weights are stored in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dtype: Literal["float32", "float16", "bfloat16"] = "float32"
+
+
+class Plain:
+    """Weights that are not coded, only rounded to a dtype."""
+
+    Params = PlainParams
+
+    def encode(
+        self, matrix: torch.Tensor, gram: torch.Tensor | None, params: PlainParams, seed: int
+    ) -> Coded:
+        """Return the coded matrix. Raises ConfigError for weights beyond the dtype, NotFiniteError."""
+        check(matrix, None)
+        held = matrix.to(DTYPES[params.dtype]).contiguous().clone()
+        if not torch.isfinite(held).all():
+            largest = float(matrix.abs().max())
+            raise ConfigError(f"a weight of {largest:.3g} is too large for {params.dtype}")
+        return Coded((len(matrix), matrix.shape[1]), {}, {"weights": held})
+
+    def decode(self, coded: Coded) -> torch.Tensor:
+        """Return [rows, columns] float32. Raises SourceError."""
+        held = coded.parts.get("weights")
+        if held is None or held.dtype not in DTYPES.values() or tuple(held.shape) != coded.shape:
+            raise SourceError(f"no weights of shape {list(coded.shape)} are there")
+        return held.float()

@@ -1,0 +1,37 @@
+"""Codec `rtn@1`: round to nearest, the plainest quantisation. It reads no gram."""
+
+from __future__ import annotations
+
+import torch
+
+from weights.codecs import Coded, grouped_grid
+from weights.codecs.grouped_grid import GridParams, fit, levels, nearest, width
+from weights.codecs.inputs import check, normalised
+
+
+class RoundToNearest:
+    """Each weight as the nearest level of its group's grid."""
+
+    Params = GridParams
+
+    def encode(
+        self, matrix: torch.Tensor, gram: torch.Tensor | None, params: GridParams, seed: int
+    ) -> Coded:
+        """Return the coded matrix. Raises ConfigError, NotFiniteError."""
+        check(matrix, gram)
+        matrix, exponent = normalised(matrix)
+        group = width(matrix.shape[1], params.group)
+        codes, scales, lows = [], [], []
+        for values in matrix.split(group, dim=1):
+            scale, low = fit(values, params)
+            lowest = levels(scale, low, params)
+            codes.append(nearest(values, scale[:, None], lowest[:, None], params.bits))
+            scales.append(scale)
+            lows.append(low)
+        return grouped_grid.stored(
+            torch.cat(codes, 1), torch.stack(scales, 1), torch.stack(lows, 1), params, exponent
+        )
+
+    def decode(self, coded: Coded) -> torch.Tensor:
+        """Return [rows, columns] float32. Raises SourceError."""
+        return grouped_grid.decoded(coded)

@@ -1,0 +1,1 @@
+"""Searches of the codecs, compiled: seeds, centres, places of the plane."""

@@ -1,0 +1,139 @@
+"""Tables of all seeds of a register: their matrices U(s), orthonormal bases and pseudoinverses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weights.codecs.search import lfsr
+from weights.codecs.search.compiler import compiled
+
+#: Places that are searched together; tables of places are filled up to a multiple of it.
+TILE = 1024
+#: The largest κ of seeds that are ranked by R⁻ᵀ (`seeds.py`).
+LARGEST = 32.0
+
+
+@dataclass(frozen=True)
+class Bases:
+    """Tables of all seeds of one geometry; "place" is the index in the cycle of U's first entry."""
+
+    #: C, values of a block; P, coefficients; K, bits of a seed.
+    block: int
+    coefficients: int
+    bits: int
+    #: [places + …] float32 entries in [−1, 1] and int64 numerators, around the end of the cycle.
+    entries: NDArray[np.float32]
+    numerators: NDArray[np.int64]
+    #: [places] int64 the seed whose matrix begins at a place.
+    seeds: NDArray[np.int64]
+    #: [tiles, P (P + 1) / 2 · TILE] float32 R⁻ᵀ by rows, each for all places of a tile; zeros for
+    #: `hard` places.
+    whitening: NDArray[np.float32]
+    #: [places, P, C] float64 pseudoinverses.
+    inverses: NDArray[np.float64]
+    #: [hard] int64 the places of large κ, and [P · C, hard] float32 their orthonormal bases.
+    hard: NDArray[np.int64]
+    hard_bases: NDArray[np.float32]
+
+
+@cache
+def bases(block: int, coefficients: int, bits: int) -> Bases:
+    """Return the tables of C = `block`, P = `coefficients`, K = `bits`; (C, P) is (8, 3) or (12, 4)."""
+    order = lfsr.cycle(bits)
+    padded = -(-order.size // TILE) * TILE
+    around = padded + block * coefficients + coefficients
+    numerators = np.resize(order, around) - (1 << (bits - 1))
+    exact = numerators / ((1 << (bits - 1)) - 1)
+    factors, orthonormal, inverses, spread = _decompose(exact, order.size, block, coefficients)
+    hard = np.flatnonzero(~(spread <= LARGEST))
+    factors[hard] = 0.0
+    whitening = np.zeros((padded, factors.shape[1]), np.float32)
+    whitening[: order.size] = factors
+    whitening = whitening.reshape(padded // TILE, TILE, -1).transpose(0, 2, 1)
+    return Bases(
+        block,
+        coefficients,
+        bits,
+        exact.astype(np.float32),
+        numerators,
+        np.roll(order, 1),
+        np.ascontiguousarray(whitening).reshape(padded // TILE, -1),
+        inverses,
+        hard,
+        np.ascontiguousarray(
+            orthonormal[hard].reshape(hard.size, block * coefficients).T, dtype=np.float32
+        ),
+    )
+
+
+@compiled
+def _orthonormalise(q, r):  # pyright: ignore
+    """Replace the rows of `q` by an orthonormal basis and fill `r`: before = rᵀ · after.
+
+    By Gram and Schmidt, twice, which is as accurate as a singular value decomposition. A row in the
+    span of those before it becomes zeros, and its r_jj too.
+    """
+    count, size = q.shape
+    r[:] = 0.0
+    for j in range(count):
+        length = math.sqrt(np.sum(q[j] * q[j]))
+        for _ in range(2):
+            for i in range(j):
+                dot = np.sum(q[i] * q[j])
+                for c in range(size):
+                    q[j, c] -= dot * q[i, c]
+                r[i, j] += dot
+        rest = math.sqrt(np.sum(q[j] * q[j]))
+        if rest > 1e-12 * length:
+            r[j, j] = rest
+            q[j] /= rest
+        else:
+            q[j] = 0.0
+
+
+@compiled
+def _inverse_transposed(r, lower):  # pyright: ignore
+    """Fill `lower` with R⁻ᵀ; rows of zeros for zeros of the diagonal."""
+    lower[:] = 0.0
+    for j in range(r.shape[0]):
+        for i in range(j + 1):
+            total = 1.0 if i == j else 0.0
+            for k in range(i, j):
+                total -= r[k, j] * lower[k, i]
+            lower[j, i] = total / r[j, j] if r[j, j] > 0.0 else 0.0
+
+
+@compiled
+def _decompose(exact, places, block, coefficients):  # pyright: ignore
+    """Return R⁻ᵀ by rows, Qᵀ, the pseudoinverse and κ of every place, in float64; U = QR."""
+    factors = np.zeros((places, coefficients * (coefficients + 1) // 2))
+    q = np.zeros((places, coefficients, block))
+    inverses = np.zeros((places, coefficients, block))
+    spread = np.zeros(places)
+    r = np.zeros((coefficients, coefficients))
+    lower = np.zeros((coefficients, coefficients))
+    lengths = np.zeros(coefficients)
+    for place in range(places):
+        for j in range(coefficients):
+            for c in range(block):
+                q[place, j, c] = exact[place + c * coefficients + j]
+            lengths[j] = math.sqrt(np.sum(q[place, j] * q[place, j]))
+        _orthonormalise(q[place], r)
+        _inverse_transposed(r, lower)
+        at = 0
+        for i in range(coefficients):
+            row = 0.0
+            for j in range(i + 1):
+                factors[place, at] = lower[i, j]
+                at += 1
+                row += abs(lower[i, j]) * lengths[j]
+                for c in range(block):
+                    inverses[place, j, c] += lower[i, j] * q[place, i, c]
+            spread[place] += row * row
+        spread[place] = math.sqrt(spread[place])
+    return factors, q, inverses, spread

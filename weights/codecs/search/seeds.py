@@ -1,0 +1,293 @@
+"""Exact search for the best seed of a block of weights (SeedLM, arXiv 2410.10714, section 3.3).
+
+Of all 2^K − 1 seeds, `search` returns the seed whose quantised reconstruction is nearest to the
+block, the lowest of several equally near ones: the result of trying all, in a fraction of the time.
+
+Bound. A reconstruction lies in the span of the columns of U(s), so its squared error is at least
+‖w‖² − ‖Qᵀw‖² with Q an orthonormal basis of the span. Seeds are ranked by that energy ‖Qᵀw‖², and
+only those whose bound is below the best error found are quantised: about six of a block.
+
+Energies. U(s) is a window of one sequence, row by row: its column j is column 0 of the window j
+places later. So one product of `C` numbers per place gives d_j = u_jᵀw of every seed, and with the
+Cholesky factor of UᵀU = RᵀR (from U = QR) Qᵀw = R⁻ᵀd: 8 + 6 multiplications a seed for C = 8, P = 3,
+where the projection itself takes 24. They run in float32, over tiles of places that stay in the
+cache, and only the largest energy of every group of places is kept.
+
+Margin. In float32, whose unit roundoff is u, with ‖w‖ = 1 and κ² = Σ_i (Σ_j |R⁻ᵀ_ij| ‖u_j‖)²,
+‖δ(Qᵀw)‖ ≤ (C + P + 3) u κ to first order, so an energy is off by at most 2 (C + P + 3) u κ +
+(P + 1) u. `MARGIN` has twice that for κ ≤ `LARGEST`. The few seeds of larger κ, whose columns are
+nearly parallel, are projected by Q itself, for which κ² ≤ P C. A seed is left out only if its energy
+is more than the margin below what it needs, therefore no rounding can lose the best.
+
+Ties. A reconstruction is an integer times 2^e / (2^(K−1) − 1), so equal reconstructions of different
+seeds have the same bits, and so have their errors.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from weights.codecs.search.compiler import compiled, compiled_fast
+from weights.codecs.search.seed_tables import LARGEST, TILE, Bases
+
+#: Range of the 4-bit mantissas and of the 4-bit exponent (section 3.2).
+LOW, HIGH = -8, 7
+#: Groups of a tile, blocks that use a tile before the next one is loaded.
+GROUPS, BATCH = 32, 16
+#: How far energies in float32 may be off, as a part of ‖w‖²: twice 2 (12 + 4 + 3) 2⁻²⁴ κ.
+MARGIN = 2 * (2 * 19 * LARGEST + 5) * 2.0**-24
+
+
+@compiled_fast
+def _energies_of_8(entries, whitening, w, dots, out):  # pyright: ignore
+    """Fill `out` with ‖R⁻ᵀd‖² of a tile's places for C = 8, P = 3, and `dots` with d.
+
+    `entries` and `whitening` begin at the tile. Offsets are written out, and slices of one array are
+    not taken apart: so the compiler sees that the loops may be done several places at a time.
+    """
+    a, b, c, d, e, f, g, h = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
+    for n in range(TILE + 2):
+        near = entries[n] * a + entries[n + 3] * b + entries[n + 6] * c + entries[n + 9] * d
+        far = entries[n + 12] * e + entries[n + 15] * f + entries[n + 18] * g + entries[n + 21] * h
+        dots[n] = near + far
+    for n in range(TILE):
+        p, q, r = dots[n], dots[n + 1], dots[n + 2]
+        x = whitening[n] * p
+        y = whitening[n + TILE] * p + whitening[n + 2 * TILE] * q
+        z = whitening[n + 3 * TILE] * p + whitening[n + 4 * TILE] * q + whitening[n + 5 * TILE] * r
+        out[n] = x * x + y * y + z * z
+
+
+@compiled_fast
+def _energies_of_12(entries, whitening, w, dots, out):  # pyright: ignore
+    """Fill `out` with ‖R⁻ᵀd‖² of a tile's places for C = 12, P = 4, and `dots` with d."""
+    a, b, c, d, e, f, g, h = w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]
+    for n in range(TILE + 3):
+        near = entries[n] * a + entries[n + 4] * b + entries[n + 8] * c + entries[n + 12] * d
+        far = entries[n + 16] * e + entries[n + 20] * f + entries[n + 24] * g + entries[n + 28] * h
+        dots[n] = near + far
+    a, b, c, d = w[8], w[9], w[10], w[11]
+    for n in range(TILE + 3):
+        rest = entries[n + 32] * a + entries[n + 36] * b + entries[n + 40] * c + entries[n + 44] * d
+        dots[n] += rest
+    for n in range(TILE):
+        p, q, r, s = dots[n], dots[n + 1], dots[n + 2], dots[n + 3]
+        x = whitening[n] * p
+        y = whitening[n + TILE] * p + whitening[n + 2 * TILE] * q
+        z = whitening[n + 3 * TILE] * p + whitening[n + 4 * TILE] * q + whitening[n + 5 * TILE] * r
+        first = whitening[n + 6 * TILE] * p + whitening[n + 7 * TILE] * q
+        v = first + whitening[n + 8 * TILE] * r + whitening[n + 9 * TILE] * s
+        out[n] = x * x + y * y + z * z + v * v
+
+
+@compiled_fast
+def _keep_larger(kept, others):  # pyright: ignore
+    """Replace `kept` by the larger of the two at each place."""
+    for n in range(kept.size):
+        kept[n] = others[n] if others[n] > kept[n] else kept[n]
+
+
+@compiled_fast
+def _rank(entries, whitening, weights, tops):  # pyright: ignore
+    """Fill `tops` [batch, groups] with the largest energy of each group of places.
+
+    Group g of a tile has the places g, g + GROUPS, g + 2 GROUPS, … of the tile.
+    """
+    dots = np.empty(TILE + 4, np.float32)
+    energies = np.empty(TILE, np.float32)
+    for tile in range(whitening.shape[0]):
+        some, white = entries[tile * TILE :], whitening[tile]
+        for b in range(weights.shape[0]):
+            if weights.shape[1] == 8:
+                _energies_of_8(some, white, weights[b], dots, energies)
+            else:
+                _energies_of_12(some, white, weights[b], dots, energies)
+            half = TILE // 2
+            while half >= GROUPS:
+                _keep_larger(energies[:half], energies[half : 2 * half])
+                half //= 2
+            tops[b, tile * GROUPS : (tile + 1) * GROUPS] = energies[:GROUPS]
+
+
+@compiled_fast
+def _hard_energies(hard_bases, weights, block, out):  # pyright: ignore
+    """Fill `out` [hard] with ‖Qᵀw‖² of the hard places."""
+    count = out.size
+    dots = np.empty(count, np.float32)
+    out[:] = 0.0
+    for p in range(hard_bases.shape[0] // block):
+        dots[:] = 0.0
+        for c in range(block):
+            row = hard_bases[p * block + c]
+            weight = weights[c]
+            for n in range(count):
+                dots[n] += row[n] * weight
+        for n in range(count):
+            out[n] += dots[n] * dots[n]
+
+
+@compiled
+def quantise(numerators, inverses, unit, place, block, mantissas):  # pyright: ignore
+    """Return the squared error of a block at a place, and the exponent; fill its mantissas.
+
+    t = U⁺w; e = ⌈log2(max |t| / 7.5)⌉ in −8 … 7; q = t / 2^e rounded to the nearest, to even at
+    halves, in −8 … 7; the reconstruction is U q 2^e. `block` is [C] float64; `unit` is 2^(K−1) − 1.
+    """
+    size, count = block.size, mantissas.size
+    largest = 0.0
+    for p in range(count):
+        total = 0.0
+        for c in range(size):
+            total += inverses[place, p, c] * block[c]
+        mantissas[p] = total
+        largest = max(largest, abs(total))
+    exponent = LOW
+    if largest > 0.0:
+        fraction, exponent = math.frexp(largest / 7.5)
+        if fraction == 0.5:
+            exponent -= 1
+        exponent = min(max(exponent, LOW), HIGH)
+    scale = math.ldexp(1.0, exponent)
+    for p in range(count):
+        mantissas[p] = min(max(np.rint(mantissas[p] / scale), LOW), HIGH)
+    error = 0.0
+    for c in range(size):
+        whole = 0
+        for p in range(count):
+            whole += numerators[place + c * count + p] * np.int64(mantissas[p])
+        error += (block[c] - whole / unit * scale) ** 2
+    return error, exponent
+
+
+@compiled
+def _try(tables, block, place, mantissas, best, lowest):  # pyright: ignore
+    """Quantise a block at a place; return the lowest error, and keep what reaches it in `best`."""
+    numerators, seeds, inverses, unit = tables
+    error, exponent = quantise(numerators, inverses, unit, place, block, mantissas)
+    if error < lowest or (error == lowest and seeds[place] < best[0]):
+        best[0], best[1] = seeds[place], exponent
+        for p in range(mantissas.size):
+            best[2 + p] = np.int64(mantissas[p])
+        return error
+    return lowest
+
+
+@compiled_fast
+def _energy(entries, whitening, weights, place, scratch):  # pyright: ignore
+    """Return ‖R⁻ᵀd‖² of one place, in float32; `scratch` has P numbers."""
+    stride = scratch.size
+    tile, n = place // TILE, place % TILE
+    scratch[:] = 0.0
+    for j in range(stride):
+        dot = np.float32(0.0)
+        for c in range(weights.size):
+            dot += entries[place + c * stride + j] * weights[c]
+        for i in range(j, stride):
+            scratch[i] += whitening[tile, (i * (i + 1) // 2 + j) * TILE + n] * dot
+    total = np.float32(0.0)
+    for i in range(stride):
+        total += scratch[i] * scratch[i]
+    return total
+
+
+@compiled
+def _try_group(  # pyright: ignore
+    tables, ranking, block, shrunk, group, mantissas, scratch, best, lowest, norm
+):
+    """Quantise a block at the places of a group whose energy is enough; return the lowest error."""
+    entries, whitening = ranking
+    seeds = tables[1]
+    needed = np.float32(1.0 - lowest / norm - MARGIN)
+    start = group // GROUPS * TILE + group % GROUPS
+    for k in range(TILE // GROUPS):
+        place = start + k * GROUPS
+        if place >= seeds.size:
+            break
+        if _energy(entries, whitening, shrunk, place, scratch) >= needed:
+            lowest = _try(tables, block, place, mantissas, best, lowest)
+            needed = np.float32(1.0 - lowest / norm - MARGIN)
+    return lowest
+
+
+@compiled
+def _choose(tables, ranking, block, shrunk, tops, hard, hard_energies, best):  # pyright: ignore
+    """Fill `best` with the seed, the exponent and the mantissas of a block other than zero.
+
+    The group with the most energy goes first, which sets the bound for all others.
+    """
+    norm = np.sum(block * block)
+    mantissas = np.zeros(best.size - 2)
+    scratch = np.zeros(mantissas.size, np.float32)
+    best[0] = 1 << 62
+    first = 0
+    for group in range(tops.size):
+        if tops[group] > tops[first]:
+            first = group
+    lowest = _try_group(
+        tables, ranking, block, shrunk, first, mantissas, scratch, best, np.inf, norm
+    )
+    needed = np.float32(1.0 - lowest / norm - MARGIN)
+    for group in range(tops.size):
+        if tops[group] >= needed and group != first:
+            lowest = _try_group(
+                tables, ranking, block, shrunk, group, mantissas, scratch, best, lowest, norm
+            )
+            needed = np.float32(1.0 - lowest / norm - MARGIN)
+    for n in range(hard.size):
+        if hard_energies[n] >= needed:
+            lowest = _try(tables, block, hard[n], mantissas, best, lowest)
+            needed = np.float32(1.0 - lowest / norm - MARGIN)
+
+
+@compiled
+def _search(tables, ranking, hard, hard_bases, blocks, found):  # pyright: ignore
+    """Fill `found` [blocks, 2 + P] with seed, exponent and mantissas; zeros take seed 1."""
+    size = blocks.shape[1]
+    entries, whitening = ranking
+    shrunk = np.empty((BATCH, size), np.float32)
+    tops = np.empty((BATCH, whitening.shape[0] * GROUPS), np.float32)
+    energies = np.empty(hard.size, np.float32)
+    for start in range(0, blocks.shape[0], BATCH):
+        taken = min(BATCH, blocks.shape[0] - start)
+        for b in range(taken):
+            norm = math.sqrt(np.sum(blocks[start + b] ** 2))
+            for c in range(size):
+                shrunk[b, c] = blocks[start + b, c] / norm if norm > 0.0 else 0.0
+        _rank(entries, whitening, shrunk[:taken], tops[:taken])
+        for b in range(taken):
+            if np.any(blocks[start + b]):
+                _hard_energies(hard_bases, shrunk[b], size, energies)
+                _choose(
+                    tables,
+                    ranking,
+                    blocks[start + b],
+                    shrunk[b],
+                    tops[b],
+                    hard,
+                    energies,
+                    found[start + b],
+                )
+            else:
+                found[start + b, :] = 0
+                found[start + b, 0], found[start + b, 1] = 1, LOW
+
+
+def search(table: Bases, blocks: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return [blocks, 2 + P] the seed, the exponent and the mantissas of each block, int64.
+
+    `blocks` is [blocks, C] float64, finite.
+    """
+    found = np.zeros((blocks.shape[0], 2 + table.coefficients), np.int64)
+    unit = float((1 << (table.bits - 1)) - 1)
+    _search(
+        (table.numerators, table.seeds, table.inverses, unit),
+        (table.entries, table.whitening),
+        table.hard,
+        table.hard_bases,
+        np.ascontiguousarray(blocks),
+        found,
+    )
+    return found

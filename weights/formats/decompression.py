@@ -1,0 +1,122 @@
+"""A file of coded weights as an ordinary model: a Hugging Face folder, or a module of transformers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runs.errors import SourceError
+from weights.folders import companions, model_config
+from weights.folders.checkpoint import INDEX, SHARD_BYTES, TORCH, publish
+from weights.folders.safetensors_places import index_of, places
+from weights.formats.coded_file import CodedFile
+
+
+def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> CodedFile:
+    """Write config.json, companions and decoded weights as a folder, whole or not at all.
+
+    Weights are decoded and written tensor by tensor. Raises SourceError, TamperedError naming the
+    place, UnavailableError if the disk is full.
+    """
+    opened = CodedFile(file)
+    others = opened.companions()
+
+    def fill(hidden: Path) -> None:
+        _write_weights(opened, hidden, shard_bytes)
+        (hidden / companions.CONFIG).write_bytes(opened.config_text())
+        for name, content in others.items():
+            (hidden / name).write_bytes(content)
+
+    publish(folder, fill)
+    return opened
+
+
+def _write_weights(opened: CodedFile, folder: Path, shard_bytes: int) -> None:
+    """Write the shards, and the index of several."""
+    told = [(name, TORCH[dtype], shape) for name, (dtype, shape) in opened.shapes.items()]
+    found, headers = places(told, shard_bytes)
+    for name, header in headers.items():
+        (folder / name).write_bytes(header)
+    for place, (_, tensor) in zip(found, opened.tensors(), strict=True):
+        with (folder / place.file).open("ab") as shard:
+            shard.write(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
+    if len(headers) > 1:
+        (folder / INDEX).write_text(index_of(found), "utf-8")
+
+
+@contextmanager
+def _folder_of_companions(opened: CodedFile) -> Iterator[Path]:
+    """Make a folder for a moment with config.json and companions, as transformers reads them."""
+    with tempfile.TemporaryDirectory(prefix="forge-") as made:
+        folder = Path(made)
+        (folder / companions.CONFIG).write_bytes(opened.config_text())
+        for name, content in opened.companions().items():
+            (folder / name).write_bytes(content)
+        yield folder
+
+
+def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
+    """Return the causal language model of transformers that a file holds, in evaluation mode.
+
+    `dtype`: of all weights; None: that of the first tensor. No code of the file is run. Raises
+    SourceError for an architecture that transformers does not have, TamperedError.
+    """
+    from transformers import AutoModelForCausalLM, GenerationConfig
+
+    opened = CodedFile(file)
+    dtype = dtype or TORCH[opened.header.tensors[0].dtype]
+    with _folder_of_companions(opened) as folder:
+        config = model_config.load(folder)
+        generation = (folder / "generation_config.json").is_file()
+        with model_config.described(f"{file} describes no model that can be built"):
+            chosen = GenerationConfig.from_pretrained(folder) if generation else None
+            model: Any = AutoModelForCausalLM.from_config(
+                config, trust_remote_code=False, dtype=dtype
+            )
+    own = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+    wanted = {name for name, _ in model.named_parameters()}
+    for name, tensor in opened.tensors():
+        if name not in own or own[name].shape != tensor.shape:
+            raise SourceError(f"{file}: tensor {name!r} has no place in the model of its config.")
+        with torch.no_grad():
+            own[name].copy_(tensor)
+        wanted.discard(name)
+    if wanted:
+        raise SourceError(f"{file} lacks the tensor {min(wanted)!r} of its model.")
+    if chosen is not None:
+        model.generation_config = chosen
+    return model.eval()
+
+
+def load_tokenizer(file: Path) -> Any:
+    """Return the tokenizer that a file holds. Raises SourceError if it holds none."""
+    from transformers import AutoTokenizer
+
+    with _folder_of_companions(CodedFile(file)) as folder:
+        model_config.check_tokenizer(folder)
+        with model_config.described(f"{file} holds no usable tokenizer"):
+            return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+
+def described(opened: CodedFile) -> dict[str, Any]:
+    """Return what a file says of itself, as JSON has it: codecs, tensors, bytes, digest, recipe."""
+    used: dict[str, dict[str, int]] = {}
+    for told in opened.header.tensors:
+        sums = used.setdefault(told.codec, {"tensors": 0, "weights": 0, "bytes": 0})
+        sums["tensors"] += 1
+        sums["weights"] += told.matrix[0] * told.matrix[1]
+        sums["bytes"] += told.bytes
+    return {
+        "file": str(opened.file),
+        "bytes": opened.file.stat().st_size,
+        "weights": sum(sums["weights"] for sums in used.values()),
+        "codecs": dict(sorted(used.items())),
+        "digest": opened.header.digest,
+        "recipe": opened.header.recipe,
+        "companions": [told.name for told in opened.header.companions],
+    }

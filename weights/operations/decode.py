@@ -1,0 +1,68 @@
+"""Operation `decode`: a model with some of its tensors as codecs give them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from runs.errors import ConfigError
+from weights.formats import coded_file
+from weights.formats.coded_file import CodedTensor
+from weights.model import Model
+from weights.operations.encode import unpacked
+
+#: dtype of the tensors that no codec is given for; "own": the one that they have.
+Rest = Literal["own", "float16"]
+
+
+class Decoding(BaseModel):
+    """Which tensors are decoded, in the order of the inputs "0000", "0001", …; and all others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tensors: tuple[str, ...]
+    rest: Rest = "own"
+
+
+class Decode:
+    """Decoding: `model` gives the other tensors, and every tensor's dtype and shape."""
+
+    Params = Decoding
+
+    def apply(self, inputs: Mapping[str, Model], params: Decoding, seed: int) -> Model:
+        """Return the model. Raises ConfigError for inputs that are not those of `params`."""
+        found = {t.name: coded_file.decode(t) for t in tensors(inputs, params)}
+        return Model(inputs["model"].config, found)
+
+
+def role(number: int) -> str:
+    """Return the role of the input with the coded tensor of this number, from 0."""
+    return f"{number:04}"
+
+
+def tensors(inputs: Mapping[str, Model], params: Decoding) -> Iterator[CodedTensor]:
+    """Yield every tensor of the model as it is coded, in order of name. Raises ConfigError."""
+    coded = {name: role(number) for number, name in enumerate(params.tensors)}
+    if set(inputs) != {"model", *coded.values()}:
+        raise ConfigError(f"decode reads model and {len(coded)} coded tensors, not {len(inputs)}")
+    for name, tensor in sorted(inputs["model"].weights.items()):
+        if name in coded:
+            found = unpacked(inputs[coded.pop(name)].weights)
+            if (found.name, found.shape) != (name, tuple(tensor.shape) or (1,)):
+                raise ConfigError(f"what is coded is {found.name} {[*found.shape]}, not {name}")
+            yield found
+        else:
+            yield plain(name, tensor, params.rest)
+    if coded:
+        raise ConfigError(f"the model has no tensor {min(coded)}")
+
+
+def plain(name: str, tensor: torch.Tensor, rest: Rest) -> CodedTensor:
+    """Return a tensor that is not coded, in 16 bits if those hold it and `rest` asks for it."""
+    own = str(tensor.dtype).removeprefix("torch.")
+    fits = rest == "float16" and bool(torch.isfinite(tensor.to(torch.float16)).all())
+    dtype = "float16" if fits and own == "float32" else own
+    return coded_file.code(name, tensor, "plain@1", {"dtype": dtype})

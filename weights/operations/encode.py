@@ -1,0 +1,81 @@
+"""Operation `encode`: one tensor of a model, as a codec writes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from events import canonical_json
+from runs.errors import ConfigError
+from weights.codecs import Coded
+from weights.formats import coded_file
+from weights.formats.coded_file import CodedTensor
+from weights.model import Model
+from weights.recipes import Versioned
+from weights.tensors import Weights
+
+#: Name of the tensor with what else a coded tensor has, as JSON in UTF-8 bytes.
+HEADER = "header"
+#: What the names of a coded tensor's parts begin with.
+PART = "part/"
+
+
+class Encoding(BaseModel):
+    """Which tensor, and the codec with its parameters, all of them written out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tensor: str
+    codec: Versioned
+    params: dict[str, Any]
+
+
+class Encode:
+    """Encoding of the tensor of `model`; `grams` has the grams of its linear layers by name.
+
+    The result's tensors are the parts of the coded tensor and a header (`unpacked`).
+    """
+
+    Params = Encoding
+
+    def apply(self, inputs: Mapping[str, Model], params: Encoding, seed: int) -> Model:
+        """Return the coded tensor. Raises ConfigError, NotFiniteError."""
+        if not {"model"} <= set(inputs) <= {"model", "grams"}:
+            raise ConfigError(f"encode reads the inputs model and grams, not {sorted(inputs)}")
+        tensor = inputs["model"].weights.get(params.tensor)
+        if tensor is None:
+            raise ConfigError(f"the model has no tensor {params.tensor}")
+        gram = inputs["grams"].weights.get(params.tensor) if "grams" in inputs else None
+        coded = coded_file.code(params.tensor, tensor, params.codec, params.params, gram, seed)
+        return Model({}, packed(coded))
+
+
+def packed(tensor: CodedTensor) -> dict[str, torch.Tensor]:
+    """Return a coded tensor as tensors by name."""
+    coded = tensor.coded
+    told = {
+        "name": tensor.name,
+        "dtype": tensor.dtype,
+        "shape": list(tensor.shape),
+        "codec": tensor.codec,
+        "matrix": list(coded.shape),
+        "header": coded.header,
+    }
+    raw = torch.frombuffer(bytearray(canonical_json(told).encode()), dtype=torch.uint8)
+    # A copy has the usual strides also where a dimension is one long.
+    parts = {n: p.clone(memory_format=torch.contiguous_format) for n, p in coded.parts.items()}
+    return {HEADER: raw, **{f"{PART}{name}": part for name, part in parts.items()}}
+
+
+def unpacked(weights: Weights) -> CodedTensor:
+    """Return the coded tensor that `packed` was given."""
+    told = json.loads(bytes(weights[HEADER].numpy()))
+    rows, columns = told["matrix"]
+    parts = {n.removeprefix(PART): t for n, t in weights.items() if n != HEADER}
+    coded = Coded((rows, columns), told["header"], parts)
+    shape = tuple(told["shape"])
+    return CodedTensor(told["name"], told["dtype"], shape, told["codec"], coded)

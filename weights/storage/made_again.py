@@ -1,0 +1,65 @@
+"""Inputs of a run that other runs made: made again by those runs, where their files are gone.
+
+The log knows who made them. This takes as long as the other run's own work did, if its cache is empty.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from runs import kinds
+from runs.errors import ForgeError
+from runs.event_types import ModelReference
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.origin import Origin
+from runs.lists import family
+from runs.streams import run_of
+from weights.storage.model_origin import settle
+
+log = logging.getLogger(__name__)
+
+
+def model(home: Home, given: ModelReference) -> Path | None:
+    """Return a folder with the model that was given with this digest; None if no run made it."""
+    origin = _origin(home, given.digest) if given.digest else None
+    if origin is None:
+        return None
+    try:
+        return Path(settle(home, json.loads(origin.request(origin.folders))))
+    except ForgeError as error:
+        log.warning("model %s cannot be made again: %s", given.name, error)
+        return None
+
+
+def _origin(home: Home, digest: str) -> Origin | None:
+    """Return the model of the run that made these weights; None if the log knows of none."""
+    store = home.open_store()
+    try:
+        run = family.said(store, digest)
+        if run is None:
+            return None
+        state, rows = repository.opened(store, run, showing=True)
+        kind = kinds.of(state.kind)
+        recipe_id = kind.made(state, digest)
+        return None if recipe_id is None else kind.origin(state, rows, recipe_id)
+    finally:
+        store.close()
+
+
+def items(home: Home, cache: Any, address: str) -> Path | None:
+    """Return the file of the items below this address, which a run pinned; None if no run did."""
+    store = home.open_store()
+    try:
+        for name in kinds.table():
+            kind = kinds.of(name)
+            for first in store.streams(f"{name}/") if kind.gives_items else ():
+                state = repository.load(store, run_of(first.stream))
+                if state.started is not None and kind.items_address(state) == address:
+                    return kind.items_file(state, cache)
+    finally:
+        store.close()
+    return None
