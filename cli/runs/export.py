@@ -8,14 +8,24 @@ from typing import Any
 import click
 
 from cli.options import emit, json_option, warn_skipped
+from cli.runs import formats
 
 
 @click.command("export")
 @click.argument("run")
 @click.option("--out", type=click.Path(), help="The champion's folder, or the GGUF file, to write.")
 @click.option("--parquet", type=click.Path(), help="A folder for the run's tables; at any time.")
-@click.option("--format", "format_", type=click.Choice(["folder", "gguf"]), default="folder")
-@click.option("--type", "type_", help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_0, …")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["folder", *formats.FORMATS]),
+    default="folder",
+)
+@click.option(
+    "--type",
+    "type_",
+    help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_0, …; of compressed-tensors: int8, int4.",
+)
 @click.option("--ollama", is_flag=True, help="Write a Modelfile beside the GGUF file.")
 @click.option(
     "--push", metavar="OWNER/NAME", help="Upload what --out has to a Hugging Face Hub, too."
@@ -40,7 +50,8 @@ def export_command(
     The tables are generations, candidates, evaluations, items and events, as Parquet files.
 
     With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name); it is
-    written as one file for llama.cpp, and nothing is recorded.
+    written as one file for llama.cpp, and nothing is recorded. With --format compressed-tensors it
+    becomes a folder for vLLM, its matrices rounded to --type int8 or int4.
 
     --push takes the token of HF_TOKEN, or of `hf auth login`, and sends it to HF_ENDPOINT or
     huggingface.co.
@@ -56,14 +67,14 @@ def export_command(
     from runs.home import Home
 
     to = _pushed(push, public, out)
-    if format_ == "gguf":
-        _check_gguf(out, parquet, reason)
-        _gguf(run, Path(str(out)), type_ or "F16", ollama, as_json, to)
+    if format_ != "folder":
+        formats.write(
+            format_, run, formats.Options(out, parquet, reason, type_, ollama, as_json, to)
+        )
         return
     if type_ is not None or ollama:
-        raise ConfigError(
-            f"--{'type' if type_ else 'ollama'} is of a GGUF file: add --format gguf."
-        )
+        option = "--type" if type_ is not None else "--ollama"
+        raise ConfigError(f"{option} is of another format: add --format gguf, for example.")
     if out is None and parquet is None:
         raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
     home = Home.default()
@@ -85,62 +96,6 @@ def _pushed(push: str | None, public: bool, out: str | None) -> Any:
     from worker.exports import hub
 
     return hub.target(push, public)
-
-
-def _send(to: Any, out: Path, *more: Path) -> dict[str, Any]:
-    """Upload an export, and files beside it; return what is said of that."""
-    if to is None:
-        return {}
-    from worker.exports import hub
-
-    files = {name: file for place in (out, *more) for name, file in hub.files_of(place).items()}
-    return {"hub": hub.send(to, files, out)}
-
-
-def _say_sent(data: dict[str, Any]) -> None:
-    """Print where an export is at a Hub, if it is there."""
-    if told := data.get("hub"):
-        click.echo(f"hub:      {told['url']} ({'private' if told['private'] else 'public'})")
-
-
-def _check_gguf(out: str | None, parquet: str | None, reason: str | None) -> None:
-    """Raise ConfigError for options that a GGUF file does not have."""
-    from runs.errors import ConfigError
-
-    if out is None:
-        raise ConfigError("nothing to write: give --out FILE.gguf.")
-    if parquet is not None or reason is not None:
-        raise ConfigError(
-            "--parquet and --reason are of a run's folder and tables, not of a GGUF file."
-        )
-
-
-def _gguf(model: str, out: Path, type_: str, ollama: bool, as_json: bool, to: Any) -> None:
-    """Write a model's GGUF file, and say so."""
-    from runs.home import Home
-    from worker.exports import gguf_export
-
-    told = gguf_export.export(
-        Home.default(), model, out, type_, lambda text: click.echo(text, err=True), ollama
-    )
-    told |= _send(
-        to, Path(told["file"]), *(Path(told[key]) for key in ("modelfile",) if key in told)
-    )
-    if as_json:
-        emit(told)
-        return
-    click.echo(f"model:    {told['file']} ({told['bytes']:,} bytes, {told['type']})")
-    if others := told["other_types"]:
-        click.echo(
-            f"F16:      {len(others)} matrices, whose rows {told['type']} cannot cut into blocks, such "
-            f"as {others[0]}"
-        )
-    if "modelfile" in told:
-        click.echo(f"ollama:   ollama create NAME -f {told['modelfile']}")
-        click.echo(f"template: {told['template']}")
-    for note in told["notes"]:
-        click.echo(f"note:     {note}")
-    _say_sent(told)
 
 
 def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
@@ -182,10 +137,10 @@ def _champion(
     from worker.exports import delivery
 
     state, written = delivery.deliver(home, run, out, reason)
-    sent = _send(to, out)
+    sent = formats.send(to, out)
     announce(state, written | ({"tables": tables} if tables else {}) | sent, as_json)
     if not as_json:
-        _say_sent(sent)
+        formats.say_sent(sent)
 
 
 def announce(state: Any, data: dict[str, Any], as_json: bool) -> None:

@@ -63,7 +63,8 @@ def of(tokenizer: Any, file: str, positions: int, begins: bool) -> Modelfile:
 
 
 def _quoted(text: str) -> str:
-    return f'"""{text}"""'
+    """Return an argument in one quote a side, or in three if it has lines or quotes itself."""
+    return f'"""{text}"""' if '"' in text or "\n" in text else f'"{text}"'
 
 
 def _template(tokenizer: Any, begins: bool) -> tuple[str | None, str | None, str]:

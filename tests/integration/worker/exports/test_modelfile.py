@@ -34,15 +34,16 @@ TALK = [
 
 def parsed(text: str) -> list[tuple[str, str]]:
     """The instructions of a Modelfile by its grammar: NAME ARGUMENT, or three quotes over lines."""
-    instruction = (
-        r'(FROM|TEMPLATE|SYSTEM|PARAMETER (?:stop|num_ctx)) (?:"""(.*?)"""|([^"\n]+))\n|#[^\n]*\n'
-    )
+    argument = r'(?:"""(.*?)"""|"([^"\n]*)"|([^"\n]+))'
+    instruction = rf"(FROM|TEMPLATE|SYSTEM|PARAMETER (?:stop|num_ctx)) {argument}\n|#[^\n]*\n"
     found, at = [], 0
     while at < len(text):
         match = re.compile(instruction, re.DOTALL).match(text, at)
         assert match, f"no instruction: {text[at : at + 40]!r}"
         if match[1]:
-            found.append((match[1], match[2] if match[2] is not None else match[3]))
+            found.append(
+                (match[1], next(group for group in match.groups()[1:] if group is not None))
+            )
         at = match.end()
     return found
 
