@@ -75,11 +75,11 @@ def start_command(
     if kind is None:
         raise click.UsageError("give the KIND of a new run, or --resume RUN.")
     config = {**files.read(config_file), **dict(map(setting, settings))}
-    plan = _plan(home, kind, config, models, data, output_dir, detach)
+    plan = planned(home, kind, config, models, data, output_dir, detach)
     begin(home, plan, queued, detach, as_json)
 
 
-def _plan(
+def planned(
     home: Home,
     kind: str,
     config: dict[str, Any],

@@ -16,32 +16,25 @@ class Setting:
 
     codec: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    #: Parameters for a matrix that is no linear layer's, such as an embedding that is not the head.
+    #: Parameters for a matrix whose inputs are not known, such as an embedding.
     lone: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _uniform(step: float) -> Setting:
-    return Setting("uniform@1", {"step": step}, {"rows": True})
-
+#: Steps of the entropy-coded codec, in root mean squares of a matrix, or of each row of an embedding.
+STEPS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0)
 
 #: Name → setting. `plain-16` is what a matrix falls back to that a codec does not take.
 PLAIN = "plain-16"
 MENU: Mapping[str, Setting] = {
     PLAIN: Setting("plain@1", {"dtype": "float16"}),
-    "rtn-8": Setting("rtn@1", {"bits": 8}),
-    "rtn-4": Setting("rtn@1", {"bits": 4}),
-    "rtn-3": Setting("rtn@1", {"bits": 3}),
-    "rtn-2": Setting("rtn@1", {"bits": 2}),
-    "gptq-4": Setting("gptq@1", {"bits": 4}),
-    "gptq-3": Setting("gptq@1", {"bits": 3}),
-    "gptq-2": Setting("gptq@1", {"bits": 2}),
-    "uniform-0.1": _uniform(0.1),
-    "uniform-0.25": _uniform(0.25),
-    "uniform-0.5": _uniform(0.5),
-    "uniform-0.75": _uniform(0.75),
-    "uniform-1": _uniform(1.0),
-    "uniform-1.25": _uniform(1.25),
-    "uniform-1.5": _uniform(1.5),
-    "uniform-2": _uniform(2.0),
+    **{f"rtn-{bits}": Setting("rtn@1", {"bits": bits}) for bits in (8, 4, 3, 2)},
+    **{f"gptq-{bits}": Setting("gptq@1", {"bits": bits}) for bits in (4, 3, 2)},
+    **{f"uniform-{step:g}": Setting("uniform@1", {"step": step}, {"rows": True}) for step in STEPS},
     "ternary": Setting("ternary@1"),
+    "seedlm-4": Setting("seedlm@1", {"bits": 4}),
+    "seedlm-3": Setting("seedlm@1", {"bits": 3}),
+    "vptq-2": Setting("vptq@1", {"vector": 4, "bits": 8}),
+    "hyper-6": Setting("hyper@1", {"points": 2048, "classes": 2}),
+    "hyper-4": Setting("hyper@1", {"points": 128, "classes": 2}),
+    "chain": Setting("chain@1"),
 }

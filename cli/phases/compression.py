@@ -1,0 +1,63 @@
+"""`forge compress`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cli.options import json_option, queue_options, setting
+
+
+@click.command("compress")
+@click.argument("model")
+@click.option(
+    "--out", required=True, type=click.Path(), help="The folder for the file and its card."
+)
+@click.option("--budget", metavar="SIZE", help="Bytes that the file may take: 300kB, 2MB, 1.5GiB.")
+@click.option(
+    "--retention",
+    type=click.FloatRange(0.0, 1.0, min_open=True),
+    help="Share of quality to keep in the smallest file, if there is no --budget (default 0.95).",
+)
+@click.option("--data", multiple=True, type=click.Path(), help="Files or folders of items.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@queue_options
+@json_option
+def compress_command(
+    model: str,
+    out: str,
+    budget: str | None,
+    retention: float | None,
+    data: tuple[str, ...],
+    settings: tuple[str, ...],
+    detach: bool,
+    as_json: bool,
+    **queued: Any,
+) -> None:
+    """Encode a model in few bytes, at a rate chosen from a curve that is measured on it.
+
+    MODEL is a folder, Hub id, RUN or RUN:ROLE. Every matrix is encoded at every setting; whole models
+    and mixtures are measured; the smallest file that keeps the quality is chosen, or with --budget the
+    best within it. OUT gets model.forge, a card with the curve and the report. `forge settings
+    compression` lists the settings.
+
+    \b
+    Example:
+      forge compress models/base --out small --retention 0.98
+      forge compress 20261121-3fa9c1 --out small --budget 2MB --data items
+      forge decompress small/model.forge plain
+    """
+    from cli.runs.carry_on import begin
+    from cli.runs.start import planned
+    from runs.home import Home
+
+    if budget is not None and retention is not None:
+        raise click.UsageError("give --budget or --retention: each alone chooses a file.")
+    config = dict(map(setting, settings))
+    given = {"budget": budget, "retention": retention}
+    config |= {name: value for name, value in given.items() if value is not None}
+    home = Home.default()
+    plan = planned(home, "compression", config, (f"model={model}",), data, out, detach)
+    begin(home, plan, queued, detach, as_json)
