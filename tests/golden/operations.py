@@ -88,7 +88,7 @@ OPERATIONS: dict[str, Callable[[], str]] = {
     "qwen2-init@1": initialised,
 }
 #: Objective → what a training with it has beside the toy's fields.
-OBJECTIVES: dict[str, dict[str, Any]] = {"lm@1": {}}
+OBJECTIVES: dict[str, dict[str, Any]] = {"lm@1": {}, "ternary@1": {}}
 
 
 def trained(**changes: Any) -> str:

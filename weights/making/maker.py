@@ -145,6 +145,7 @@ class Maker:
             first,
             recipe.upto,
             self.report,
+            inputs={role: self._model(id_) for role, id_ in recipe.inputs.items()},
             device=self._device,
             team=self._team,
         )
