@@ -1,19 +1,27 @@
-"""Linear layers of a module that compute with ternary weights or int8 activations.
+"""Linear layers of a module that compute with ternary weights and int8 activations.
 
 A layer keeps its parameters and their names: what changes is its `forward`. Embedding and head stay
 as they are (arXiv 2402.17764, section 2). No norm is added before a layer; the paper's own models have
 one there, so that the inputs of `o_proj` and `down_proj` are quantised here without one.
+
+With one scale for each tensor, products are of whole numbers, and scaled afterwards:
+
+    y = (q tᵀ) / (k / s) + b,  q = round(k x),  t = trits of W
+
+Sums of up to 2²⁴ / 127 of them are exact in float32 in any order. So the trained forward, that
+of packed weights, and that of transformers' BitLinear give the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from runs.errors import ConfigError
+from weights.folders.model_config import described
 from weights.ternary import quantiser
 
 
@@ -38,50 +46,79 @@ def names(module: Any) -> list[str]:
     return sorted(f"{name}.weight" for name, _ in linears(module))
 
 
-def train_ternary(module: Any, group: int, activations: bool) -> Share:
+def of_config(settings: Mapping[str, Any]) -> list[str]:
+    """Return `names` of the causal language model that a config.json describes. Raises SourceError."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with described("the config describes no model that can be built"), torch.device("meta"):
+        config = AutoConfig.for_model(**dict(settings))
+        return names(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+
+
+def train_ternary(module: Any, group: int, int8: bool) -> Share:
     """Let a module's linear layers compute with ternary weights; return the λ that they read.
 
-    Gradients pass to the full-precision parameters (straight-through). If `activations`, inputs are
-    int8 as well. Raises ConfigError for a module without linear layers, or a group that does not fit.
+    Gradients pass to the full-precision parameters (straight-through). If `int8`, the layers' inputs
+    are quantised as well. Raises ConfigError for a module without linear layers, or a group that does
+    not fit.
     """
-    share = Share()
-    found = list(linears(module))
+    share, found = Share(), list(linears(module))
     if not found:
         raise ConfigError("the model has no linear layers: nothing could be ternary")
     for name, layer in found:
         quantiser.check_group(name, layer.in_features, group)
     for _, layer in found:
-        layer.forward = _forward(layer, share, group, activations)
+        layer.forward = _training(layer, share, group, int8)
     return share
 
 
-def _forward(
-    layer: torch.nn.Linear, share: Share, group: int, activations: bool
+def compute_packed(module: Any, group: int, int8: bool) -> None:
+    """Let a module's linear layers compute with ternary weights as they are, as after a training.
+
+    The weights must hold {−s, 0, s} of each tensor or group (`quantiser.parts`) when it computes.
+    """
+    for _, layer in linears(module):
+        layer.forward = _packed(layer, group, int8)
+
+
+def _training(
+    layer: Any, share: Share, group: int, int8: bool
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     def forward(x: torch.Tensor) -> torch.Tensor:
         weight = layer.weight
-        ternary = quantiser.quantise(weight.detach(), group)
-        weight = quantiser.straight_through(weight, ternary, share.value)
-        if activations:
-            x = quantiser.straight_through(
-                x, quantiser.quantise_activations(x.detach()), share.value
-            )
-        return F.linear(x, weight, layer.bias)
+        scale = quantiser.mean_scale(weight.detach(), group)
+        wanted = quantiser.trits(weight.detach(), scale)
+        unit = weight / quantiser.spread(scale.clamp(min=quantiser.TINY), weight.shape[1])
+        trits = quantiser.straight_through(unit, wanted, share.value)
+        return _product(x, trits, scale, layer.bias, int8, share.value)
 
     return forward
 
 
-def compute_int8(module: Any) -> None:
-    """Let a module's linear layers round their inputs to int8; weights are taken as they are.
-
-    A module with packed weights then computes what the trained one does at λ = 1.
-    """
-    for _, layer in linears(module):
-        layer.forward = _int8_forward(layer)
-
-
-def _int8_forward(layer: torch.nn.Linear) -> Callable[[torch.Tensor], torch.Tensor]:
+def _packed(layer: Any, group: int, int8: bool) -> Callable[[torch.Tensor], torch.Tensor]:
     def forward(x: torch.Tensor) -> torch.Tensor:
-        return F.linear(quantiser.quantise_activations(x), layer.weight, layer.bias)
+        scale = quantiser.largest(layer.weight, group)
+        return _product(x, layer.weight.sign(), scale, layer.bias, int8, 1.0)
 
     return forward
+
+
+def _product(
+    x: torch.Tensor,
+    trits: torch.Tensor,
+    scale: torch.Tensor,
+    bias: torch.Tensor | None,
+    int8: bool,
+    share: float,
+) -> torch.Tensor:
+    """Return the layer's output, float32, of [..., columns] inputs and [rows, columns] trits."""
+    divisor = torch.ones((), device=x.device)
+    if int8:
+        wanted, factor = quantiser.int8(x.detach())
+        x, divisor = quantiser.straight_through(x.float() * factor, wanted, share), factor
+    if scale.numel() == 1:
+        divisor = divisor * (1 / scale.clamp(min=quantiser.TINY)).reshape(1)
+    else:
+        trits = trits * quantiser.spread(scale, trits.shape[1])
+    y = F.linear(x, trits) / divisor
+    return y if bias is None else y + bias

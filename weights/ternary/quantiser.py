@@ -2,10 +2,10 @@
 
     γ  = mean |W|                                  of a tensor, or of a group of a row's columns
     W̃ = clip(round(W / (γ + ε)), −1, 1) · γ
-    x̃ = clip(round(127 x / a), −128, 127) · a / 127,  a = max |x| of a token
+    x̃ = clip(round(x · k), −128, 127) / k,  k = 127 / max |x| of a token
 
-Rounding is to the even neighbour. A scale of several groups is [rows, columns / group], so that group
-g of row r covers the columns g · group … (g + 1) · group − 1 of that row.
+Rounding is to the even neighbour. A scale is [1, 1] for a tensor, or [rows, columns / group]: group g
+of row r covers the columns g · group … (g + 1) · group − 1 of that row.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import torch
 from runs.errors import ConfigError, SourceError
 
 EPSILON = 1e-5
+#: Smallest scale of weights that is divided by: a matrix of zeros has the scale 0.
+TINY = torch.finfo(torch.float32).tiny
 
 
 def check_group(name: str, columns: int, group: int) -> None:
@@ -27,10 +29,17 @@ def check_group(name: str, columns: int, group: int) -> None:
 
 
 def mean_scale(weight: torch.Tensor, group: int = 0) -> torch.Tensor:
-    """Return γ of a [rows, columns] matrix: [1, 1], or [rows, columns / group] of its groups."""
+    """Return γ of a [rows, columns] matrix."""
     if not group:
         return weight.abs().mean().reshape(1, 1)
     return weight.abs().unflatten(1, (-1, group)).mean(-1)
+
+
+def largest(weight: torch.Tensor, group: int = 0) -> torch.Tensor:
+    """Return max |W| of a [rows, columns] matrix: the scale of one that is ternary already."""
+    if not group:
+        return weight.abs().max().reshape(1, 1)
+    return weight.abs().unflatten(1, (-1, group)).amax(-1)
 
 
 def spread(scale: torch.Tensor, columns: int) -> torch.Tensor:
@@ -51,11 +60,11 @@ def quantise(weight: torch.Tensor, group: int = 0) -> torch.Tensor:
     return trits(weight, scale) * spread(scale, weight.shape[1])
 
 
-def quantise_activations(x: torch.Tensor) -> torch.Tensor:
-    """Return x̃ of [..., features] activations, float32: int8 with a scale for each token."""
+def int8(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (whole numbers −128 … 127 in float32, k [..., 1]) of [..., features] activations."""
     x = x.float()
-    scale = x.abs().amax(-1, keepdim=True).clamp(min=EPSILON) / 127
-    return (x / scale).round().clamp(-128, 127) * scale
+    factor = 127 / x.abs().amax(-1, keepdim=True).clamp(min=EPSILON)
+    return (x * factor).round().clamp(-128, 127), factor
 
 
 def straight_through(x: torch.Tensor, quantised: torch.Tensor, share: float) -> torch.Tensor:
@@ -63,7 +72,7 @@ def straight_through(x: torch.Tensor, quantised: torch.Tensor, share: float) -> 
 
     At share 1 the value is `quantised` to the last bit: x − x is 0, and x + (quantised − x) is not.
     """
-    value = quantised if share == 1.0 else torch.lerp(x.to(quantised.dtype), quantised, share)
+    value = quantised if share == 1.0 else torch.lerp(x.detach(), quantised, share)
     return (x - x.detach()) + value.detach()
 
 
@@ -74,12 +83,7 @@ def parts(name: str, weight: torch.Tensor, group: int = 0) -> tuple[torch.Tensor
     """
     weight = weight.float()
     check_group(name, weight.shape[1], group)
-    scale = (
-        weight.abs().unflatten(1, (-1, group)).amax(-1)
-        if group
-        else weight.abs().max().reshape(1, 1)
-    )
-    signs = weight.sign()
+    scale, signs = largest(weight, group), weight.sign()
     if not torch.equal(signs * spread(scale, weight.shape[1]), weight):
         raise SourceError(
             f"{name} is not ternary: a matrix must hold −s, 0 and s only, with one s for "

@@ -104,7 +104,7 @@ def test_int8_activations_are_what_the_packed_model_computes_with() -> None:
         for name, tensor in model().weights.items()
     }
     packed = modules.build(Model(model().config, ternary)).eval()
-    linears.compute_int8(packed)
+    linears.compute_packed(packed, 0, int8=True)
     tokens = batch["tokens"]
     logits = packed(input_ids=tokens[:, :-1]).logits
     wanted = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
@@ -123,6 +123,45 @@ def test_distillation_adds_the_divergence_from_the_teacher() -> None:
     logits = modules.build(model())(input_ids=batch["tokens"][:, :-1]).logits
     kl = -math.log(64) - logits.log_softmax(-1).mean().item()
     assert taught - plain == pytest.approx(100 * kl, rel=1e-4)
+
+
+def test_the_gradient_of_a_layer_is_that_of_its_rounded_product() -> None:
+    """The product is x̃ W̃ᵀ + b, and straight through: dW = gᵀ x̃, dx = g W̃, db = Σ g."""
+    generator = torch.Generator().manual_seed(5)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator)
+
+    layer = torch.nn.Linear(6, 4)
+    with torch.no_grad():
+        layer.weight.copy_(normal(4, 6))
+        layer.bias.copy_(normal(4))
+    for group in (0, 3):
+        layer.zero_grad()
+        module = torch.nn.Sequential(layer)
+        linears.train_ternary(module, group, int8=True)
+        x, upstream = normal(5, 6).requires_grad_(), normal(5, 4)
+        whole, factor = quantiser.int8(x.detach())
+        rounded, ternary = whole / factor, quantiser.quantise(layer.weight.detach(), group)
+        y = module(x)
+        torch.testing.assert_close(y, rounded @ ternary.T + layer.bias)
+        (y * upstream).sum().backward()
+        assert layer.weight.grad is not None
+        torch.testing.assert_close(layer.weight.grad, upstream.T @ rounded)
+        torch.testing.assert_close(x.grad, upstream @ ternary)
+        torch.testing.assert_close(layer.bias.grad, upstream.sum(0))
+
+
+def test_a_matrix_of_zeros_stays_finite() -> None:
+    layer = torch.nn.Linear(4, 2, bias=False)
+    torch.nn.init.zeros_(layer.weight)
+    module = torch.nn.Sequential(layer)
+    linears.train_ternary(module, 0, int8=True)
+    y = module(torch.ones(1, 4))
+    y.sum().backward()
+    assert y.tolist() == [[0.0, 0.0]]
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.isfinite().all()
 
 
 @pytest.mark.slow

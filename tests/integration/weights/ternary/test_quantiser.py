@@ -36,8 +36,9 @@ def test_a_group_of_columns_has_a_scale_of_its_own_in_each_row() -> None:
 def test_activations_are_whole_steps_of_each_token_s_own_scale() -> None:
     """Token 1 has a = 2.54, so steps of 0.02; token 2 is zero."""
     x = torch.tensor([[2.54, -0.031, 0.0], [0.0, 0.0, 0.0]])
-    wanted = torch.tensor([[2.54, -0.04, 0.0], [0.0, 0.0, 0.0]])
-    torch.testing.assert_close(quantiser.quantise_activations(x), wanted)
+    whole, factor = quantiser.int8(x)
+    assert whole.tolist() == [[127, -2, 0], [0, 0, 0]]
+    assert factor.tolist() == [[pytest.approx(50)], [pytest.approx(127 / 1e-5)]]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
