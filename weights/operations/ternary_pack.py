@@ -24,7 +24,7 @@ ROLE = "of"
 
 
 class Packing(BaseModel):
-    """How the scales are found."""
+    """Method and parameters of the scales."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -21,23 +21,29 @@ MAGIC = b"GGUF"
 
 
 def export(
-    home: Home, model: str, out: Path, type_: str, tell: Callable[[str], None]
+    home: Home,
+    model: str,
+    out: Path,
+    type_: str,
+    tell: Callable[[str], None],
+    fallback: bool = False,
 ) -> dict[str, Any]:
     """Write a model as a GGUF file; return what was written, as JSON has it.
 
     `model` is what other commands take: a folder, a Hub id, RUN (its champion), RUN:ROLE, a registered
-    name. An earlier GGUF file at `out` is replaced, and stays if anything goes wrong. Raises
+    name. An earlier GGUF file at `out` is replaced, and stays if anything goes wrong. With `fallback`
+    matrices that a ternary type cannot cut into blocks are F16. Raises
     ConfigError, ConflictError, NotFiniteError, SourceError, UnavailableError.
     """
     place = _target(out)
     given = resolve(model, named=finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
-    gguf_file.check(checkpoint, type_)
+    gguf_file.check(checkpoint, type_, fallback)
     rows = checkpoint.config["vocab_size"]
     tokens = byte_bpe.of(load_tokenizer(given.path), rows)
     hidden = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        written = gguf_file.write(checkpoint, tokens, hidden, type_, given.name)
+        written = gguf_file.write(checkpoint, tokens, hidden, type_, given.name, fallback)
         os.replace(hidden, place)
         sync(place.parent)
     except OSError as error:
