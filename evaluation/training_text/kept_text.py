@@ -84,7 +84,8 @@ class Text:
         Raises DataError for a domain whose texts are too short to predict anything.
         """
         lines = (self.folder / ITEMS).read_text("utf-8").splitlines()
-        rows = data_items.from_rows(map(json.loads, lines))
+        every = data_items.from_rows(map(json.loads, lines))
+        rows = [item for item in every if isinstance(item, data_items.Text)]
         found = {d: p for d, p in pack(rows, self.tokenizer, context)[on].items() if p.texts}
         for domain, packed in found.items():
             if not sum(packed.bytes):

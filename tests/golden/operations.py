@@ -83,6 +83,12 @@ def initialised() -> str:
     return digest(toy_training.model().weights)
 
 
+def drawn() -> str:
+    """Return the digest of new weights for the toy model."""
+    recipe = Transform(operation="fresh@1", inputs={"of": "1" * 64}, seed=5)
+    return digest(operations.apply(recipe, {"of": toy_training.model()}).weights)
+
+
 def fed_back() -> str:
     """Return the digest of the toy model, rounded with error feedback."""
     digests = {name: stream_digest(ids) for name, ids in toy_training.streams().items()}
@@ -115,6 +121,7 @@ def rounded() -> str:
 #: Operation → its digest. Every entry of the table needs a line.
 OPERATIONS: dict[str, Callable[[], str]] = {
     "float32@1": widened,
+    "fresh@1": drawn,
     "interpolate@1": interpolated,
     "qwen2-init@1": initialised,
     "ternary-feedback@1": fed_back,

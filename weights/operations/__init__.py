@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 #: Name and version of an operation → its class.
 OPERATIONS = {
     "float32@1": "weights.operations.float32:Float32",
+    "fresh@1": "weights.operations.fresh:Fresh",
     "interpolate@1": "weights.operations.interpolate:Interpolate",
     "qwen2-init@1": "weights.operations.qwen2_init:Qwen2Init",
     "ternary-feedback@1": "weights.operations.ternary_feedback:TernaryFeedback",

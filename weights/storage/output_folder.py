@@ -9,15 +9,17 @@ from pathlib import Path
 from runs.errors import ConfigError, ConflictError, UnavailableError
 
 #: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model, as
-#: that of all models of a cognate run and as a pipeline's: these may be replaced.
+#: that of all models of a cognate run, a bitnet run's and a pipeline's: these may be replaced.
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 TRAINED, TRAINED_ALL = "training.json", "cognate.json"
+TERNARY = "bitnet.json"
 PIPELINE = "pipeline.json"
+MARKS = (MARK, MERGED, TRAINED, TRAINED_ALL, TERNARY, PIPELINE)
 
 
 def _ours(place: Path) -> bool:
     """Return True if the folder holds what this program wrote: a result, which may be replaced."""
-    return any((place / mark).is_file() for mark in (MARK, MERGED, TRAINED, TRAINED_ALL, PIPELINE))
+    return any((place / mark).is_file() for mark in MARKS)
 
 
 def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:

@@ -112,3 +112,15 @@ def unpack(
 def bytes_of(packed: Mapping[str, torch.Tensor]) -> int:
     """Return the bytes of a container's tensors."""
     return sum(tensor.numel() * tensor.element_size() for tensor in packed.values())
+
+
+def packed_bytes(
+    weights: Mapping[str, torch.Tensor], matrices: Collection[str], group: int = 0
+) -> int:
+    """Return `bytes_of` the container of a model that is not ternary yet, by its shapes alone."""
+    total = bytes_of({name: t for name, t in weights.items() if name not in matrices})
+    for name in matrices:
+        rows, columns = weights[name].shape
+        quantiser.check_group(name, columns, group)
+        total += rows * -(-columns // PER_BYTE) + 4 * (rows * columns // group if group else 1)
+    return total

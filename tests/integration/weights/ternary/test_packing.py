@@ -47,6 +47,7 @@ def test_a_container_gives_back_the_same_bits(group: int) -> None:
     packed = packing.pack(weights, ["a.weight"], group)
     assert sorted(packed) == ["a.bias", "a.weight.scale", "a.weight.trits"]
     assert packing.bytes_of(packed) == 8 * 2 + 4 * (16 if group else 1) + 4 * 8
+    assert packing.packed_bytes(weights, ["a.weight"], group) == packing.bytes_of(packed)
     back = packing.unpack(packed, {"a.weight": 6})
     assert {name: t.dtype for name, t in back.items()} == dict.fromkeys(weights, torch.float32)
     assert all(torch.equal(back[name], weights[name]) for name in weights)
