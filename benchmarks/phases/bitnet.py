@@ -6,10 +6,12 @@
 
 `train` continues a model's training (one of `forge cognate`, such as `--preset tiny`) on the built-in
 text: in full precision and ternary, the same windows, AdamW. The rate of each arm is the best of three
-on a scan of fewer steps with a seed that does not count, by the selection slice; figures are those of
-the test slice, the mean over domains. `--rates FULL,TERNARY` leaves the scan out. `--out` is appended to line by line, and what is there already is
-not done again. `speed` writes a model of random ternary weights as GGUF files of several types, and
-counts tokens by seconds of processor time, in turns of one process with one thread.
+on a scan of fewer steps with a seed that does not count, by the selection slice; `--rates` leaves the
+scan out. Figures are those of the test slice, the mean over domains. `--out` is appended to line by
+line, and what is there already is not done again.
+
+`speed` writes a model of random ternary weights as GGUF files of several types, and counts tokens by
+seconds of processor time, in turns of one process with one thread.
 """
 
 from __future__ import annotations
