@@ -25,6 +25,8 @@ from weights.model import Model
 from weights.recipes import Algorithm, Transform
 from weights.training import objectives, optimisers, schedules
 from weights.training.loop import segment
+from weights.training.pinned import pinned
+from weights.training.windows import stream_digest
 
 NOTED = Path(__file__).parent / "operations.json"
 
@@ -81,14 +83,52 @@ def initialised() -> str:
     return digest(toy_training.model().weights)
 
 
+def drawn() -> str:
+    """Return the digest of new weights for the toy model."""
+    recipe = Transform(operation="fresh@1", inputs={"of": "1" * 64}, seed=5)
+    return digest(operations.apply(recipe, {"of": toy_training.model()}).weights)
+
+
+def fed_back() -> str:
+    """Return the digest of the toy model, rounded with error feedback."""
+    digests = {name: stream_digest(ids) for name, ids in toy_training.streams().items()}
+    recipe = operations.complete(
+        Transform(
+            operation="ternary-feedback@1",
+            inputs={"of": "1" * 64},
+            params={"data": digests, "context": 12, "windows": 8},
+        )
+    )
+    given = {"of": toy_training.model()}
+    with pinned(1):
+        return digest(operations.apply(recipe, given, toy_training.streams).weights)
+
+
+def rounded() -> str:
+    """Return the digest of the toy model with ternary matrices, by every method."""
+    made = {}
+    for method in ("absmean", "least-squares", "sigma"):
+        recipe = Transform(
+            operation="ternary-pack@1",
+            inputs={"of": "1" * 64},
+            params={"method": method, "group": 8, "sigmas": 1.6},
+        )
+        model = operations.apply(recipe, {"of": toy_training.model()})
+        made |= {f"{method}/{name}": tensor for name, tensor in model.weights.items()}
+    return digest(made)
+
+
 #: Operation → its digest. Every entry of the table needs a line.
 OPERATIONS: dict[str, Callable[[], str]] = {
     "float32@1": widened,
+    "fresh@1": drawn,
     "interpolate@1": interpolated,
     "qwen2-init@1": initialised,
+    "ternary-feedback@1": fed_back,
+    "ternary-pack@1": rounded,
 }
 #: Objective → what a training with it has beside the toy's fields.
-OBJECTIVES: dict[str, dict[str, Any]] = {"lm@1": {}}
+OBJECTIVES: dict[str, dict[str, Any]] = {"lm@1": {}, "ternary@1": {}}
 
 
 def trained(**changes: Any) -> str:
