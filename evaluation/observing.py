@@ -69,8 +69,10 @@ def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
 
 
 #: Measure → the rule that its figures follow from its items by.
+#: `int8-bits-per-byte` is of a ternary model whose linear layers read their inputs as int8.
 RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "bits-per-byte@1": bits_per_byte,
+    "int8-bits-per-byte@1": bits_per_byte,
     "loss-along-line@1": losses_along,
     "rolling-bits-per-byte@1": bits_per_byte,
 }

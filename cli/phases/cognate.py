@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--out", required=True, type=click.Path(), help="The folder for models and items.")
 @click.option(
     "--preset",
-    type=click.Choice(["mini", "tiny", "small", "25m"]),
+    type=click.Choice(["mini", "tiny", "small", "25m", "25m-wide"]),
     default="tiny",
     show_default=True,
     help="How large, how long; mini takes seconds, to try the machinery.",

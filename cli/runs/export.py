@@ -26,6 +26,11 @@ from cli.runs import formats
     "type_",
     help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_0, …; of compressed-tensors: int8, int4.",
 )
+@click.option(
+    "--fallback",
+    type=click.Choice(["F16"]),
+    help="Of a GGUF file of type TQ1_0 or TQ2_0: for matrices whose rows are no multiple of 256.",
+)
 @click.option("--ollama", is_flag=True, help="Write a Modelfile beside the GGUF file.")
 @click.option(
     "--push", metavar="OWNER/NAME", help="Upload what --out has to a Hugging Face Hub, too."
@@ -39,6 +44,7 @@ def export_command(
     parquet: str | None,
     format_: str,
     type_: str | None,
+    fallback: str | None,
     ollama: bool,
     push: str | None,
     public: bool,
@@ -51,7 +57,8 @@ def export_command(
 
     With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name); it is
     written as one file for llama.cpp, and nothing is recorded. With --format compressed-tensors it
-    becomes a folder for vLLM, its matrices rounded to --type int8 or int4.
+    becomes a folder for vLLM, its matrices rounded to --type int8 or int4; with --format bitnet it is
+    a ternary model, of `forge bitnet`, and becomes a packed folder that transformers loads.
 
     --push takes the token of HF_TOKEN, or of `hf auth login`, and sends it to HF_ENDPOINT or
     huggingface.co.
@@ -61,26 +68,37 @@ def export_command(
       forge export 20261121-3fa9c1 --out champion
       forge export 20261121-3fa9c1 --parquet tables
       forge export 20261121-3fa9c1 --format gguf --type Q8_0 --out champion.gguf
+      forge export 20261121-3fa9c1:model --format bitnet --out packed
       forge export 20261121-3fa9c1 --out champion --push me/champion
     """
-    from runs.errors import ConfigError
     from runs.home import Home
 
     to = _pushed(push, public, out)
     if format_ != "folder":
         formats.write(
-            format_, run, formats.Options(out, parquet, reason, type_, ollama, as_json, to)
+            format_,
+            run,
+            formats.Options(out, parquet, reason, type_, ollama, fallback, as_json, to),
         )
         return
-    if type_ is not None or ollama:
-        option = "--type" if type_ is not None else "--ollama"
-        raise ConfigError(f"{option} is of another format: add --format gguf, for example.")
-    if out is None and parquet is None:
-        raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
+    _check_folder(type_, ollama, fallback, out, parquet)
     home = Home.default()
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
         _champion(home, run, Path(out), reason, as_json, tables, to)
+
+
+def _check_folder(
+    type_: str | None, ollama: bool, fallback: str | None, out: str | None, parquet: str | None
+) -> None:
+    """Raise ConfigError for options that a run's folder and tables do not have."""
+    from runs.errors import ConfigError
+
+    if type_ or ollama or fallback:
+        option = "--type" if type_ else "--ollama" if ollama else "--fallback"
+        raise ConfigError(f"{option} is of another format: add --format gguf, for example.")
+    if out is None and parquet is None:
+        raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
 
 
 def _pushed(push: str | None, public: bool, out: str | None) -> Any:

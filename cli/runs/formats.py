@@ -21,6 +21,7 @@ class Options:
     reason: str | None
     type_: str | None
     ollama: bool
+    fallback: str | None
     as_json: bool
     #: Where at a Hub the export is sent to (`worker.exports.hub.Target`); None: nowhere.
     to: Any
@@ -35,10 +36,11 @@ def write(format_: str, model: str, given: Options) -> None:
     """Write a model in one of FORMATS, send it if that was asked for, and say so."""
     what, function = FORMATS[format_]
     _check(given, what)
-    if given.ollama and format_ != "gguf":
+    if (given.ollama or given.fallback) and format_ != "gguf":
         from runs.errors import ConfigError
 
-        raise ConfigError("--ollama is of a GGUF file: add --format gguf.")
+        option = "--ollama" if given.ollama else "--fallback"
+        raise ConfigError(f"{option} is of a GGUF file: add --format gguf.")
     function(model, given)
 
 
@@ -66,7 +68,13 @@ def _gguf(model: str, given: Options) -> None:
     from worker.exports import gguf_export
 
     told = gguf_export.export(
-        Home.default(), model, given.place, given.type_ or "F16", _tell, given.ollama
+        Home.default(),
+        model,
+        given.place,
+        given.type_ or "F16",
+        _tell,
+        given.ollama,
+        given.fallback is not None,
     )
     beside = [Path(told["modelfile"])] if given.ollama else []
     told |= send(given.to, Path(told["file"]), *beside)
@@ -107,6 +115,25 @@ def _compressed(model: str, given: Options) -> None:
     say_sent(told)
 
 
+def _bitnet(model: str, given: Options) -> None:
+    """Write a ternary model's packed folder, and say so."""
+    from runs.errors import ConfigError
+    from runs.home import Home
+    from worker.exports import bitnet_export
+
+    if given.type_ is not None:
+        raise ConfigError("--type is of another format: add --format gguf, for example.")
+    told = bitnet_export.export(Home.default(), model, given.place, _tell)
+    told |= send(given.to, Path(told["folder"]))
+    if given.as_json:
+        emit(told)
+        return
+    click.echo(
+        f"model:    {told['folder']} ({told['bytes']:,} bytes, {told['ternary']} packed matrices)"
+    )
+    say_sent(told)
+
+
 def send(to: Any, out: Path, *more: Path) -> dict[str, Any]:
     """Upload an export, and files beside it; return what is said of that."""
     if to is None:
@@ -126,5 +153,6 @@ def say_sent(data: dict[str, Any]) -> None:
 #: Name → (what --out names, the function that writes it).
 FORMATS: dict[str, tuple[str, Callable[[str, Options], None]]] = {
     "gguf": ("FILE.gguf", _gguf),
+    "bitnet": ("DIR", _bitnet),
     "compressed-tensors": ("DIR", _compressed),
 }

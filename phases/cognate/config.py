@@ -24,7 +24,7 @@ class CognateConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    preset: Literal["mini", "tiny", "small", "25m"] = Field(
+    preset: Literal["mini", "tiny", "small", "25m", "25m-wide"] = Field(
         "tiny",
         description="How large, how long; mini: seconds, to try the machinery. With a base of your own "
         "its size is the base's, the rest the preset's.",

@@ -20,7 +20,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -32,7 +32,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A cognate run was branched from another."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: CognateConfig
 
@@ -103,9 +103,19 @@ def _with_sharded(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "sharded": False}}
 
 
+def _with_more_presets(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 3: it has one preset more."""
+    return data
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
-    {(Submitted.type, 1): _with_sharded, (Forked.type, 1): _with_sharded},
+    {
+        (Submitted.type, 1): _with_sharded,
+        (Forked.type, 1): _with_sharded,
+        (Submitted.type, 2): _with_more_presets,
+        (Forked.type, 2): _with_more_presets,
+    },
 )
 
 

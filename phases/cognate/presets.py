@@ -144,4 +144,26 @@ M25 = Preset(
     characters=30_000_000,
 )
 
-PRESETS = {preset.name: preset for preset in (MINI, TINY, SMALL, M25)}
+#: As large as 25m, with rows of 512 and 1536: multiples of 256, so that llama.cpp's ternary types cut
+#: them into blocks (as those of `small`). Training length and rates are those of 25m, not tuned.
+M25_WIDE = Preset(
+    name="25m-wide",
+    parameters=25_309_952,
+    vocabulary=8192,
+    hidden=512,
+    layers=7,
+    heads=8,
+    kv_heads=2,
+    intermediate=1536,
+    context=512,
+    batch=16,
+    base_tokens=120_000_000,
+    specialist_tokens=20_000_000,
+    base_rate=2e-3,
+    specialist_rate=4e-4,
+    base_mix=BASE_MIX,
+    own_share=0.7,
+    characters=30_000_000,
+)
+
+PRESETS = {preset.name: preset for preset in (MINI, TINY, SMALL, M25, M25_WIDE)}

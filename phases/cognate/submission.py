@@ -81,8 +81,8 @@ def check(plan: Plan) -> Checked:
     config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
     parameters: int = config.size.parameters
     if base is not None:
+        from evaluation.training_text.parts import given_tokenizer
         from phases.cognate.plan import window
-        from phases.cognate.tasks.prepare import given_tokenizer
         from weights.folders import model_config
         from weights.folders.checkpoint import open_checkpoint
 

@@ -19,12 +19,14 @@ from events import canonical_json
 from runs import keys
 from testing.models import toy_training
 from tests.golden.test_guards import machine
-from weights import operations
+from weights import algorithms, codecs, operations
 from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm, Transform
 from weights.training import objectives, optimisers, schedules
 from weights.training.loop import segment
+from weights.training.pinned import pinned
+from weights.training.windows import stream_digest
 
 NOTED = Path(__file__).parent / "operations.json"
 
@@ -81,14 +83,78 @@ def initialised() -> str:
     return digest(toy_training.model().weights)
 
 
+def drawn() -> str:
+    """Return the digest of new weights for the toy model."""
+    recipe = Transform(operation="fresh@1", inputs={"of": "1" * 64}, seed=5)
+    return digest(operations.apply(recipe, {"of": toy_training.model()}).weights)
+
+
+def fed_back() -> str:
+    """Return the digest of the toy model, rounded with error feedback."""
+    digests = {name: stream_digest(ids) for name, ids in toy_training.streams().items()}
+    recipe = operations.complete(
+        Transform(
+            operation="ternary-feedback@1",
+            inputs={"of": "1" * 64},
+            params={"data": digests, "context": 12, "windows": 8},
+        )
+    )
+    given = {"of": toy_training.model()}
+    with pinned(1):
+        return digest(operations.apply(recipe, given, toy_training.streams).weights)
+
+
+def rounded() -> str:
+    """Return the digest of the toy model with ternary matrices, by every method."""
+    made = {}
+    for method in ("absmean", "least-squares", "sigma"):
+        recipe = Transform(
+            operation="ternary-pack@1",
+            inputs={"of": "1" * 64},
+            params={"method": method, "group": 8, "sigmas": 1.6},
+        )
+        model = operations.apply(recipe, {"of": toy_training.model()})
+        made |= {f"{method}/{name}": tensor for name, tensor in model.weights.items()}
+    return digest(made)
+
+
+def encoded() -> Transform:
+    """Return the recipe of a matrix in 3 bits."""
+    params = algorithms.complete(codecs.of("rtn@1").Params, {"bits": 3, "group": 32}, "rtn@1")
+    told = {"tensor": "a", "codec": "rtn@1", "params": params}
+    return Transform(operation="encode@1", inputs={"model": "1" * 64}, params=told)
+
+
+def coded() -> str:
+    """Return the digest of a coded matrix."""
+    return digest(operations.apply(encoded(), {"model": Model({}, tensors("of"))}).weights)
+
+
+def decoded() -> str:
+    """Return the digest of a model with a decoded matrix, and the rest in 16 bits."""
+    model = Model({}, tensors("of"))
+    part = operations.apply(encoded(), {"model": model})
+    recipe = Transform(
+        operation="decode@1",
+        inputs={"model": "1" * 64, "0000": encoded().id},
+        params={"tensors": ["a"], "rest": "float16"},
+    )
+    return digest(operations.apply(recipe, {"model": model, "0000": part}).weights)
+
+
 #: Operation → its digest. Every entry of the table needs a line.
 OPERATIONS: dict[str, Callable[[], str]] = {
+    "decode@1": decoded,
+    "encode@1": coded,
     "float32@1": widened,
+    "fresh@1": drawn,
     "interpolate@1": interpolated,
     "qwen2-init@1": initialised,
+    "ternary-feedback@1": fed_back,
+    "ternary-pack@1": rounded,
 }
 #: Objective → what a training with it has beside the toy's fields.
-OBJECTIVES: dict[str, dict[str, Any]] = {"lm@1": {}}
+OBJECTIVES: dict[str, dict[str, Any]] = {"lm@1": {}, "ternary@1": {}}
 
 
 def trained(**changes: Any) -> str:
@@ -101,8 +167,8 @@ def trained(**changes: Any) -> str:
 
 def profile(table: str, name: str) -> str:
     """Return what the digest of an entry depends on; "any" if every machine computes it alike."""
-    exact = (("operation", "float32@1"), ("operation", "interpolate@1"))
-    return "any" if (table, name) in exact else machine()
+    exact = {"float32@1", "interpolate@1", "encode@1", "decode@1"}
+    return "any" if table == "operation" and name in exact else machine()
 
 
 def compute(table: str, name: str) -> str:

@@ -4,7 +4,12 @@
 
 Tensor names are those of the package `gguf`; `gguf_architectures.py` has what else an architecture
 needs. Vectors are F32. A matrix whose rows a quantised type cannot cut into blocks is F16, and named in
-the result. Tensors are read, encoded and written one after the other. Two files of one model have the
+the result.
+
+TQ1_0 and TQ2_0 hold −d, 0 and d in each block of a row: they are for ternary models, and of any other
+matrix would keep next to nothing. Embedding and head are F16 beside them.
+
+Tensors are read, encoded and written one after the other. Two files of one model have the
 same bytes.
 """
 
@@ -25,6 +30,8 @@ from runs.errors import ConfigError, NotFiniteError
 from weights.folders.checkpoint import Checkpoint, sync
 from weights.formats import gguf_architectures as architectures
 from weights.formats.byte_bpe import Tokens
+from weights.tensors import HEADS
+from weights.ternary.quantiser import parts
 
 #: Name of a type → what the package calls a file of it.
 TYPES = {
@@ -36,7 +43,11 @@ TYPES = {
     "Q5_0": gguf.LlamaFileType.MOSTLY_Q5_0,
     "Q4_1": gguf.LlamaFileType.MOSTLY_Q4_1,
     "Q4_0": gguf.LlamaFileType.MOSTLY_Q4_0,
+    "TQ1_0": gguf.LlamaFileType.MOSTLY_TQ1_0,
+    "TQ2_0": gguf.LlamaFileType.MOSTLY_TQ2_0,
 }
+#: Types of ternary weights.
+TERNARY = ("TQ1_0", "TQ2_0")
 
 
 @dataclass(frozen=True)
@@ -48,28 +59,60 @@ class Written:
     other: tuple[str, ...]
 
 
-def check(checkpoint: Checkpoint, type_: str) -> None:
-    """Raise ConfigError or SourceError for a type or a model that no file can be written of."""
+def check(checkpoint: Checkpoint, type_: str, fallback: bool = False) -> None:
+    """Raise ConfigError or SourceError for a type or a model that no file can be written of.
+
+    With `fallback`, matrices whose rows a ternary type cannot cut into blocks are to be F16.
+    """
     if type_ not in TYPES:
         raise ConfigError(f"GGUF type {type_!r} is not known: use one of {', '.join(TYPES)}.")
     architectures.check(checkpoint.config, checkpoint.given)
     for name in checkpoint.shapes:
         architectures.tensor_name(checkpoint.config, name)
+    if type_ in TERNARY and not fallback:
+        _check_widths(checkpoint, type_)
 
 
-def write(checkpoint: Checkpoint, tokens: Tokens, file: Path, type_: str, name: str) -> Written:
+def _check_widths(checkpoint: Checkpoint, type_: str) -> None:
+    """Raise ConfigError unless a ternary type's blocks divide the rows of every linear layer."""
+    block = gguf.GGML_QUANT_SIZES[Type[type_]][0]
+    widths = {s[-1]: n for n, (_, s) in checkpoint.shapes.items() if len(s) > 1 and _linear(n)}
+    wrong = {width: name for width, name in sorted(widths.items()) if width % block}
+    if wrong:
+        told = ", ".join(f"{w} ({n}; {-(-w // block) * block} would fit)" for w, n in wrong.items())
+        raise ConfigError(
+            f"{type_} cuts the rows of a matrix into blocks of {block}, so their width must be a "
+            f"multiple of {block}, and here it is {told}. Add --fallback F16 to write those matrices "
+            "as F16, or train a model whose hidden and intermediate sizes are multiples of 256."
+        )
+
+
+def _linear(name: str) -> bool:
+    """Return True for the matrix of a linear layer, False for embedding and head."""
+    return name not in HEADS and name not in HEADS.values()
+
+
+def write(
+    checkpoint: Checkpoint,
+    tokens: Tokens,
+    file: Path,
+    type_: str,
+    name: str,
+    fallback: bool = False,
+) -> Written:
     """Write a model to a new file, synced; `name` is what the file says that the model is called.
 
-    Raises what `check` raises, and NotFiniteError for NaN or Inf.
+    Raises what `check` raises, NotFiniteError for NaN or Inf, and SourceError for a matrix that a
+    ternary type would not keep.
     """
-    check(checkpoint, type_)
+    check(checkpoint, type_, fallback)
     config = checkpoint.config
     placed = sorted(
         (architectures.tensor_name(config, n), n)
         for n in checkpoint.shapes
         if not _second(checkpoint, n)
     )
-    types = {n: _type(checkpoint.shapes[n][1], type_) for _, n in placed}
+    types = {n: _type(n, checkpoint.shapes[n][1], type_) for _, n in placed}
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[architectures.of(config).gguf])
     try:
         architectures.describe(writer, config, name)
@@ -85,14 +128,18 @@ def write(checkpoint: Checkpoint, tokens: Tokens, file: Path, type_: str, name: 
         writer.write_ti_data_to_file()
         tensors = checkpoint.tensors()
         for _, ours in placed:
+            if types[ours].name in TERNARY:
+                parts(ours, tensors[ours], gguf.GGML_QUANT_SIZES[types[ours]][0])
             values = _values(config, ours, tensors[ours])
             writer.write_tensor_data(quantize(values, types[ours]))
     finally:
         writer.close()
     sync(file)
     wanted = Type[type_]
-    other = (n for _, n in placed if len(checkpoint.shapes[n][1]) > 1 and types[n] != wanted)
-    return Written(file.stat().st_size, tuple(other))
+    matrices = [n for _, n in placed if len(checkpoint.shapes[n][1]) > 1]
+    if type_ in TERNARY:
+        matrices = [n for n in matrices if _linear(n)]
+    return Written(file.stat().st_size, tuple(n for n in matrices if types[n] != wanted))
 
 
 def _second(checkpoint: Checkpoint, name: str) -> bool:
@@ -119,10 +166,12 @@ def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
         writer.add_chat_template(tokens.template)
 
 
-def _type(shape: tuple[int, ...], type_: str) -> Type:
+def _type(name: str, shape: tuple[int, ...], type_: str) -> Type:
     """Return the type of a tensor: F32 for vectors, F16 where blocks do not divide a matrix's rows."""
     if len(shape) < 2:
         return Type.F32
+    if type_ in TERNARY and not _linear(name):
+        return Type.F16
     wanted = Type[type_]
     return wanted if shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0] == 0 else Type.F16
 

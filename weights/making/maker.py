@@ -85,7 +85,7 @@ class Maker:
 
     def _applied(self, recipe: Transform) -> Weights:
         inputs = {role: self._model(id_) for role, id_ in recipe.inputs.items()}
-        return operations.apply(recipe, inputs).weights
+        return operations.apply(recipe, inputs, self._streams).weights
 
     def _model(self, recipe_id: str) -> Model:
         if recipe_id in self._given:
@@ -145,6 +145,7 @@ class Maker:
             first,
             recipe.upto,
             self.report,
+            inputs={role: self._model(id_) for role, id_ in recipe.inputs.items()},
             device=self._device,
             team=self._team,
         )

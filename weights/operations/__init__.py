@@ -1,13 +1,14 @@
 """Operations of `Transform` recipes: the table of their names, and how one is carried out.
 
 An operation is a class with `Params`, a pydantic model, and `apply(inputs, params, seed) -> Model`,
-where `inputs` maps roles to models. A landed version never changes its result, its parameters or
-their defaults.
+where `inputs` maps roles to models. One with `reads_streams` set gets the run's streams of token ids as
+a fourth argument; its parameters name them by digest. A landed version never changes its result, its
+parameters or their defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from runs.errors import ConfigError
@@ -16,14 +17,18 @@ from weights.recipes import Transform
 
 if TYPE_CHECKING:
     from weights.model import Model
+    from weights.training.windows import Ids
 
 #: Name and version of an operation → its class.
 OPERATIONS = {
     "decode@1": "weights.operations.decode:Decode",
     "encode@1": "weights.operations.encode:Encode",
     "float32@1": "weights.operations.float32:Float32",
+    "fresh@1": "weights.operations.fresh:Fresh",
     "interpolate@1": "weights.operations.interpolate:Interpolate",
     "qwen2-init@1": "weights.operations.qwen2_init:Qwen2Init",
+    "ternary-feedback@1": "weights.operations.ternary_feedback:TernaryFeedback",
+    "ternary-pack@1": "weights.operations.ternary_pack:TernaryPack",
 }
 
 
@@ -38,13 +43,20 @@ def complete(recipe: Transform) -> Transform:
     return recipe.model_copy(update={"params": params})
 
 
-def apply(recipe: Transform, inputs: Mapping[str, Model]) -> Model:
+def apply(
+    recipe: Transform,
+    inputs: Mapping[str, Model],
+    streams: Callable[[], Mapping[str, Ids]] = dict,
+) -> Model:
     """Carry out a transform: role → model in, a new model out.
 
-    Raises ConfigError if a parameter is not written out, or roles are not those of the recipe.
+    `streams` returns token ids by name; it is called for an operation that reads text only. Raises
+    ConfigError if a parameter is not written out, or roles are not those of the recipe.
     """
     operation = of(recipe.operation)
     params = algorithms.check_complete(operation.Params, recipe.params, recipe.operation)
     if set(inputs) != set(recipe.inputs):
         raise ConfigError(f"{recipe.operation}: the inputs must be {sorted(recipe.inputs)}")
+    if getattr(operation, "reads_streams", False):
+        return operation().apply(inputs, params, recipe.seed, streams())
     return operation().apply(inputs, params, recipe.seed)

@@ -9,13 +9,14 @@ from pathlib import Path
 from runs.errors import ConfigError, ConflictError, UnavailableError
 
 #: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model, as
-#: that of all models of a cognate run, as a compression's and as a pipeline's: these may be replaced.
+#: that of all models of a cognate run, as a compression's, a bitnet run's and a pipeline's: these may
+#: be replaced.
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 TRAINED, TRAINED_ALL = "training.json", "cognate.json"
-COMPRESSED = "compression.json"
+COMPRESSED, TERNARY = "compression.json", "bitnet.json"
 PIPELINE = "pipeline.json"
 #: All of them.
-MARKS = (MARK, MERGED, TRAINED, TRAINED_ALL, COMPRESSED, PIPELINE)
+MARKS = (MARK, MERGED, TRAINED, TRAINED_ALL, COMPRESSED, TERNARY, PIPELINE)
 
 
 def _ours(place: Path) -> bool:

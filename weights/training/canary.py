@@ -21,12 +21,14 @@ def canary(
     start: Model,
     streams: Mapping[str, Ids],
     *,
+    inputs: Mapping[str, Model] | None = None,
     device: str = "cpu",
     team: Team = Team(),
 ) -> tuple[str, float]:
     """Do the first three steps from `start`; return BLAKE3 over weights and optimiser, and seconds.
 
-    The optimiser begins without state, also where the recipe carries one on. A training of fewer
+    `inputs` are the models that the objective reads, by role. The optimiser begins without state, also
+    where the recipe carries one on. A training of fewer
     than three steps does those that it has.
     """
     fresh = recipe.model_copy(update={"carries": False})
@@ -38,6 +40,7 @@ def canary(
         streams,
         recipe.first,
         last,
+        inputs=inputs,
         device=device,
         team=team,
     )

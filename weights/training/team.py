@@ -47,8 +47,8 @@ WAIT = timedelta(minutes=10)
 #: Seconds in which a process whose connection is closed is seen to have ended.
 ENDING = 5.0
 #: Files of a member's folder.
-ORDER, START, OPTIMISER, STREAMS, MEETING = (
-    *("order.json", "start.safetensors", "optimiser.safetensors"),
+ORDER, START, INPUT, OPTIMISER, STREAMS, MEETING = (
+    *("order.json", "start.safetensors", "input-{}.safetensors", "optimiser.safetensors"),
     *("streams.safetensors", "meeting"),
 )
 
@@ -71,6 +71,7 @@ def segment(
     last: int,
     report: Callable[[Step], None] = loop.ignore,
     *,
+    inputs: Mapping[str, Model] | None = None,
     device: str = "cpu",
     team: Team = Team(),
 ) -> Snapshot:
@@ -81,16 +82,18 @@ def segment(
     """
     work = (recipe, start, optimiser, streams, first, last, report)
     if team.processes == 1:
-        return loop.segment(*work, device=device)
+        return loop.segment(*work, inputs=inputs, device=device)
     with tempfile.TemporaryDirectory(prefix="forge-team-") as place:
         folder = Path(place)
-        _write(folder, recipe, start, optimiser, streams, (first, last), device, team)
+        _write(folder, recipe, start, optimiser, streams, inputs or {}, (first, last), device, team)
         with _members(folder, team.processes) as members:
             _await(folder, members)
             try:
                 with _group(folder, device, 0, team.processes) as group:
                     own = placed(device, 0)
-                    return loop.segment(*work, device=own, group=group, sharded=team.sharded)
+                    return loop.segment(
+                        *work, inputs=inputs, device=own, group=group, sharded=team.sharded
+                    )
             except RuntimeError as error:
                 if lacks_memory(error):
                     raise
@@ -120,6 +123,7 @@ def _write(
     start: Model,
     optimiser: Weights | None,
     streams: Mapping[str, Ids],
+    inputs: Mapping[str, Model],
     steps: tuple[int, int],
     device: str,
     team: Team,
@@ -128,6 +132,7 @@ def _write(
     order = {
         "recipe": recipe.model_dump(mode="json"),
         "config": dict(start.config),
+        "inputs": {role: dict(model.config) for role, model in inputs.items()},
         "steps": steps,
         "device": device,
         "team": asdict(team),
@@ -137,6 +142,8 @@ def _write(
         (folder / ORDER).write_text(json.dumps(order), "utf-8")
         save_file(dict(start.weights), folder / START)
         save_streams({n: np.ascontiguousarray(s) for n, s in streams.items()}, folder / STREAMS)
+        for role, model in inputs.items():
+            save_file(dict(model.weights), folder / INPUT.format(role))
         if optimiser is not None:
             save_file(dict(optimiser), folder / OPTIMISER)
     except (OSError, SafetensorError) as error:
@@ -225,6 +232,10 @@ def member(folder: Path, rank: int) -> None:
             optimiser,
             load_streams(folder / STREAMS),
             *order["steps"],
+            inputs={
+                role: Model(config, load_file(folder / INPUT.format(role)))
+                for role, config in order["inputs"].items()
+            },
             device=placed(order["device"], rank),
             group=group,
             sharded=team.sharded,

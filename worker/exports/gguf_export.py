@@ -30,26 +30,27 @@ def export(
     type_: str,
     tell: Callable[[str], None],
     ollama: bool = False,
+    fallback: bool = False,
 ) -> dict[str, Any]:
     """Write a model as a GGUF file; return what was written, as JSON has it.
 
     `model` is what other commands take: a folder, a Hub id, RUN (its champion), RUN:ROLE, a registered
     name. An earlier GGUF file at `out` is replaced, and stays if anything goes wrong. `ollama` writes a
-    Modelfile beside it. Raises
-    ConfigError, ConflictError, NotFiniteError, SourceError, UnavailableError.
+    Modelfile beside it. With `fallback` matrices that a ternary type cannot cut into blocks are F16.
+    Raises ConfigError, ConflictError, NotFiniteError, SourceError, UnavailableError.
     """
     place = _target(out)
     beside = _modelfile(place) if ollama else None
     given = resolve(model, named=finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
-    gguf_file.check(checkpoint, type_)
+    gguf_file.check(checkpoint, type_, fallback)
     rows = checkpoint.config["vocab_size"]
     tokenizer = load_tokenizer(given.path)
     tokens = gguf_tokens.of(tokenizer, rows)
     more: dict[str, Any] = {}
 
     def fill(hidden: Path) -> gguf_file.Written:
-        return gguf_file.write(checkpoint, tokens, hidden, type_, given.name)
+        return gguf_file.write(checkpoint, tokens, hidden, type_, given.name, fallback)
 
     written = _placed(place, fill)
     if beside is not None:

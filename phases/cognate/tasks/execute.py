@@ -12,11 +12,11 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.observing import Observe, Observed
+from evaluation.training_text.kept_text import Text
 from events import Event
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Started
 from phases.cognate.tasks import measure, text
-from phases.cognate.tasks.text import Text
 from runs.errors import SourceChangedError
 from runs.event_types import Profile, SourceRecord
 from runs.home import segment_seconds

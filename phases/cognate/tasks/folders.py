@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from evaluation.training_text.kept_text import ITEMS, STREAMS, Text, write_items
 from phases.cognate import origins, plan, report
 from phases.cognate.events import CognateState
 from phases.cognate.report import Report
 from phases.cognate.tasks.execute import Context, opened
-from phases.cognate.tasks.text import ITEMS, STREAMS, Text, write_items
 from runs.errors import SourceError
 from runs.home import Home
 from weights.folders import companions

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.observing import Observe
+from evaluation.training_text.kept_text import ITEMS, STREAMS
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Submitted
 from phases.cognate.tasks import measure
 from phases.cognate.tasks.execute import Context
-from phases.cognate.tasks.text import ITEMS, STREAMS
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import PATIENCE, least, timed

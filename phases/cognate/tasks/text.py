@@ -1,102 +1,15 @@
-"""The text of a cognate run: what is trained on, what is measured on, and the tokenizer of both.
-
-    FOLDER/streams.safetensors   domain → token ids, int32 [tokens], each document ended
-    FOLDER/items.jsonl           the items to measure on
-    FOLDER/…                     config.json, tokenizer and generation settings of all models
-
-The folder is kept among this machine's inputs under its content address, and shared. It is read again
-instead of being made again: tokenizing is slow, and the user's files may have changed.
-"""
+"""The text of a cognate run, as pinned or made by its settings."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import blake3
-import numpy as np
-from safetensors import SafetensorError
-
-from evaluation.data import items as data_items
-from evaluation.data.packing import Packed, pack
-from evaluation.data.slices import Slice
-from events import canonical_json
+from evaluation.training_text import kept_text
+from evaluation.training_text.kept_text import Text
 from phases.cognate.events import Started, Submitted
 from phases.cognate.tasks import prepare
-from phases.cognate.tasks.prepare import ITEMS, STREAMS
-from runs.errors import DataError, UnavailableError
-from weights.folders import companions
-from weights.folders.checkpoint import replace, settle
 from weights.storage.inputs import Supply
-
-
-@dataclass(frozen=True)
-class Text:
-    """A folder of text that is made."""
-
-    folder: Path
-    #: How the user's files were read; empty for a text that was made before.
-    notes: tuple[str, ...] = ()
-
-    @cached_property
-    def streams(self) -> dict[str, np.ndarray]:
-        """Domain → token ids, int32 [tokens]."""
-        from safetensors.numpy import load
-
-        return load((self.folder / STREAMS).read_bytes())
-
-    @cached_property
-    def digests(self) -> dict[str, str]:
-        """Domain → BLAKE3 of its token ids."""
-        return {
-            domain: blake3.blake3(ids.astype("<i4").tobytes()).hexdigest()
-            for domain, ids in sorted(self.streams.items())
-        }
-
-    @cached_property
-    def files(self) -> dict[str, str]:
-        """Name → BLAKE3 of the models' config, tokenizer and generation settings."""
-        return companions.digests(self.folder)
-
-    @cached_property
-    def items(self) -> str:
-        """BLAKE3 of the items' file."""
-        return companions.digest((self.folder / ITEMS).read_bytes())
-
-    @cached_property
-    def tokenizer(self) -> Any:
-        """The tokenizer, as it is read from a model's folder."""
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
-
-    def held_out(self, context: int, on: Slice) -> dict[str, Packed]:
-        """Return domain → the packed texts of a slice; questions and problems are not measured here.
-
-        Raises DataError for a domain whose texts are too short to predict anything.
-        """
-        lines = (self.folder / ITEMS).read_text("utf-8").splitlines()
-        rows = data_items.from_rows(map(json.loads, lines))
-        found = {d: p for d, p in pack(rows, self.tokenizer, context)[on].items() if p.texts}
-        for domain, packed in found.items():
-            if not sum(packed.bytes):
-                raise DataError(
-                    f"the text of domain {domain} in the slice {on} is too short to measure on. Give "
-                    "more text."
-                )
-        return found
-
-
-def address(streams: Mapping[str, str], files: Mapping[str, str], items: str) -> str:
-    """Return the content address of a folder of text, 64 hex digits."""
-    parts = {"streams": dict(streams), "files": dict(files), "items": items}
-    return companions.digest(canonical_json(parts).encode())
 
 
 def pinned(
@@ -106,37 +19,12 @@ def pinned(
 
     Raises DataError if the text that is made here is another.
     """
-    name = address(started.streams, started.files, started.items)
-    place = supply.folder / name
-    for fetch in (lambda: place.is_dir(), lambda: supply.fetch(name, place, STREAMS)):
-        if fetch() and _address(Text(place)) == name:
-            return Text(place)
-    text = make(supply, submitted, donor())
-    if text.folder.name != name:
-        way = (
-            "Put the old files back" if submitted.data else "Go on with the version that started it"
-        )
-        raise DataError(
-            "the text that would be trained on here is not the text that the run has pinned: "
-            f"{', '.join(_differences(text, started)) or 'its files'} differ. {way}, or start a new "
-            "run."
-        )
-    return text
-
-
-def _differences(text: Text, started: Started) -> list[str]:
-    names = [d for d, digest in started.streams.items() if text.digests.get(d) != digest]
-    if text.files != started.files:
-        names.append("the tokenizer")
-    return names + (["the items"] if text.items != started.items else [])
-
-
-def _address(text: Text) -> str:
-    """Return the address by what is in the folder; empty if that cannot be read."""
-    try:
-        return address(text.digests, text.files, text.items)
-    except (OSError, SafetensorError, ValueError):
-        return ""
+    return kept_text.pinned(
+        supply,
+        started,
+        bool(submitted.data),
+        lambda folder: prepare.fill(folder, submitted, donor()),
+    )
 
 
 def make(supply: Supply, submitted: Submitted, donor: Path | None = None) -> Text:
@@ -144,32 +32,4 @@ def make(supply: Supply, submitted: Submitted, donor: Path | None = None) -> Tex
 
     `donor` is the folder of the base that was given.
     """
-    hidden = supply.folder / f".text.{os.getpid()}.part"
-    shutil.rmtree(hidden, ignore_errors=True)
-    try:
-        hidden.mkdir(parents=True)
-        notes = tuple(prepare.fill(hidden, submitted, donor))
-        settle(hidden)
-        place = supply.folder / _address(Text(hidden))
-        if not place.is_dir():
-            replace(hidden, place)
-    except (OSError, SafetensorError) as error:
-        raise UnavailableError(
-            f"the text cannot be written to {supply.folder}: {error}. Free space and go on; nothing "
-            "is lost."
-        ) from error
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-    kept = Text(place, notes)
-    supply.put(place.name, {file.name: file for file in sorted(place.iterdir())})
-    return kept
-
-
-def write_items(text: Text, folder: Path) -> None:
-    """Write the items to a folder, one JSONL file a domain."""
-    rows: dict[str, list[str]] = {}
-    for line in (text.folder / ITEMS).read_text("utf-8").splitlines():
-        rows.setdefault(json.loads(line)["domain"], []).append(line)
-    folder.mkdir(parents=True, exist_ok=True)
-    for domain, lines in rows.items():
-        (folder / f"{domain}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    return kept_text.make(supply, lambda folder: prepare.fill(folder, submitted, donor))

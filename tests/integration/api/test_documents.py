@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from api.app import create
 from api.options import LOOPBACK, Options
 from api.schemas.bodies import CreatedModel
+from runs import kinds
 from runs.home import Home
 from runs.streams import stream
 from testing.models.toys import Toys
@@ -119,7 +120,7 @@ def test_a_phase_that_cannot_be_started_is_refused_with_what_there_is(
     answer = served.ask("POST", "/phases/start", json={"phase_name": phase, "config": {}})
     assert answer.status_code == 422
     assert (
-        f"phase '{phase}' cannot be started here: use cognate or evomerge or measure or pipeline."
+        f"phase '{phase}' cannot be started here: use {' or '.join(sorted(kinds.KINDS))}."
         in answer.json()["detail"]
     )
     kind = served.ask("POST", "/models/create", json={"type": phase, "params": {"path": "x"}})
@@ -145,7 +146,7 @@ def test_the_websocket_messages_of_the_specification(
         assert (error["type"], error["phase"]) == ("error", "poetry")
         assert (
             error["message"]
-            == "phase 'poetry' cannot be started here: use cognate or evomerge or measure or pipeline."
+            == f"phase 'poetry' cannot be started here: use {' or '.join(sorted(kinds.KINDS))}."
         )
         socket.send_json({"type": "start_phase", "phase": "evomerge", "config": config(toys)})
         told: dict[str, Any] = {}

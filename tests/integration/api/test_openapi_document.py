@@ -15,6 +15,7 @@ from api import openapi_document
 from api.app import create
 from api.options import Options
 from api.schemas import bodies as schemas
+from runs import kinds
 from runs.home import Home
 from tests.integration.api.conftest import Served
 from worker.commands import accounts
@@ -91,5 +92,5 @@ def test_phases_say_what_they_always_said_before_there_is_a_run(tmp_path: Path) 
         "progress": 0.0,
         "percent": 0.0,
         "message": "no run yet",
-        "phases": {"cognate": None, "evomerge": None, "measure": None, "pipeline": None},
+        "phases": dict.fromkeys(kinds.KINDS),
     }

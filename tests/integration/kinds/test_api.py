@@ -18,6 +18,7 @@ from api.live.event_stream import Hub
 from api.options import LOOPBACK, Options
 from api.schemas.runs import Components
 from evomerge.fitness import composite
+from runs import kinds
 from runs.home import Home
 from runs.panels.panels import Panel
 from testing.toy import toy_runs
@@ -171,7 +172,7 @@ def test_the_documents_paths_serve_every_kind(client: TestClient) -> None:
     """Status and results of the newest run, or of one of that kind; `phases` has them all."""
     told = got(client, "/phases/status")
     assert told["phases"] == {
-        **dict.fromkeys(("cognate", "compression", "evomerge", "measure", "pipeline")),
+        **dict.fromkeys(kinds.KINDS),
         "toy": told["phases"]["toy"],
     }
     assert (told["phase"], told["run"], told["percent"]) == ("toy", "r", 100.0)
@@ -180,7 +181,7 @@ def test_the_documents_paths_serve_every_kind(client: TestClient) -> None:
     assert got(client, "/phases/toy/results?run=r")["success"] is True
     assert "no runs yet" in got(client, "/phases/evomerge/status", 404)["detail"]
     assert (
-        "there are cognate, compression, evomerge, measure, pipeline, toy"
+        f"there are {', '.join(sorted({*kinds.KINDS, 'toy'}))}"
         in got(client, "/phases/poetry/status", 404)["detail"]
     )
     for path in ("status", "results"):

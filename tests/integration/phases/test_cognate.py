@@ -54,6 +54,15 @@ def test_the_25m_preset_is_within_five_percent_of_25_million() -> None:
     assert abs(PRESETS["25m"].parameters / 25_083_528 - 1) < 0.05
 
 
+@pytest.mark.parametrize("name", ["small", "25m-wide"])
+def test_presets_for_ternary_files_have_rows_of_whole_blocks(name: str) -> None:
+    """llama.cpp's ternary types cut rows into blocks of 256; the formats for others pack four rows."""
+    preset = PRESETS[name]
+    assert preset.hidden % 256 == preset.intermediate % 256 == 0
+    assert preset.hidden // preset.heads * preset.kv_heads % 4 == 0
+    assert abs(PRESETS["25m-wide"].parameters / 25_083_528 - 1) < 0.05
+
+
 def test_the_common_phase_is_at_least_half_of_a_specialists_training() -> None:
     """Branch-train-merge: otherwise merges fall out of the basin."""
     for preset in PRESETS.values():

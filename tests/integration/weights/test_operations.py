@@ -11,7 +11,7 @@ from testing.models.toy_training import INIT, model
 from weights import operations
 from weights.folders.checkpoint import digest
 from weights.model import Model
-from weights.operations import qwen2_init
+from weights.operations import fresh, qwen2_init
 from weights.recipes import Transform
 
 
@@ -35,6 +35,17 @@ def test_a_fresh_model_is_the_one_that_transformers_makes_of_the_seed() -> None:
     assert digest(made.weights) == digest({n: p.detach() for n, p in plain.items()})
     other = operations.apply(INIT.model_copy(update={"seed": 4}), {})
     assert digest(other.weights) != digest(made.weights)
+
+
+def test_fresh_weights_are_those_of_the_architecture_s_own_initialisation() -> None:
+    """For Qwen2 the same as of `qwen2-init` with the same seed; another seed gives others."""
+    recipe = Transform(operation="fresh@1", inputs={"of": "1" * 64}, seed=INIT.seed)
+    made = operations.apply(recipe, {"of": model()})
+    assert digest(made.weights) == digest(model().weights)
+    other = operations.apply(recipe.model_copy(update={"seed": 9}), {"of": model()})
+    assert digest(other.weights) != digest(made.weights)
+    with pytest.raises(ConfigError, match="fresh reads the input of"):
+        fresh.Fresh().apply({}, fresh.Nothing(), 0)
 
 
 def test_interpolation_is_exact_at_both_ends_and_linear_between() -> None:

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     import torch
 
 #: Name and version of an objective → its class.
-OBJECTIVES = {"lm@1": "weights.training.objectives.next_token:NextToken"}
+OBJECTIVES = {
+    "lm@1": "weights.training.objectives.next_token:NextToken",
+    "ternary@1": "weights.training.objectives.ternary:Ternary",
+}
 
 #: Tensors of a step by name, all with the step's rows as first dimension.
 Batch = Mapping[str, "torch.Tensor"]

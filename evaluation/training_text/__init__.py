@@ -1,0 +1,1 @@
+"""Text that a run trains on and is measured on: tokenized once, kept by its content, shared."""

@@ -1,0 +1,106 @@
+"""Events and state of a bitnet run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaluation.observing import Observed
+from events import Registry
+from phases.bitnet.config import BitnetConfig
+from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
+from runs.kinds import state as common_state
+from runs.record import events as common
+from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from weights.making import events as making
+from weights.making.making import HANDLERS, MakingState
+
+
+class Submitted(common.Submitted):
+    """A bitnet run was asked for."""
+
+    config: BitnetConfig
+    model: ModelReference
+    #: Files and folders of text, each PATH or DOMAIN=PATH; none: the built-in text.
+    data: tuple[str, ...] = ()
+
+
+class Forked(common.Forked):
+    """A bitnet run was branched from another."""
+
+    config: BitnetConfig
+
+
+class Started(common.Started):
+    """Model, text and profile were pinned."""
+
+    model: SourceRecord
+    #: Weights in matrices that become ternary, of all parameters of the model.
+    ternary: Large
+    #: Bytes of the tensors: in float32, and packed in two bits a ternary weight with their scales.
+    bytes: Large
+    packed: Large
+    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
+    streams: dict[str, Digest]
+    #: Domain → number of those tokens.
+    tokens: dict[str, Large]
+    #: Name → BLAKE3 of the files of tokenizer and configuration, which all models share.
+    files: dict[str, Digest]
+    #: BLAKE3 of the items to measure on.
+    items: Digest
+    profile: Profile
+    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
+    canary: Digest
+    #: Tokens of a window.
+    context: Count
+    #: Steps of a segment; no part of the lineage.
+    segment: Count
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class Arm(Part):
+    """A model that was measured on the test slice."""
+
+    recipe_id: Digest
+    #: Domain → bits per byte.
+    bits_per_byte: dict[str, float]
+
+
+class Result(Part):
+    """A model that the run gives."""
+
+    recipe_id: Digest
+    #: BLAKE3 of its weights.
+    digest: Digest
+
+
+class Completed(common.Completed):
+    """All models are made and compared."""
+
+    #: Role → the model.
+    models: dict[str, Result]
+    #: Name → what was compared.
+    arms: dict[str, Arm]
+    #: The way of rounding without training that was the best on the selection slice.
+    untrained: str
+    figures: dict[str, Figure]
+
+
+REGISTRY: Registry = common.registry(
+    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed)
+)
+
+
+@dataclass
+class BitnetState(MakingState):
+    """State of a bitnet run. Observations are in `answers`, under their tasks' keys."""
+
+    kind: ClassVar[str] = "bitnet"
+    registry = REGISTRY
+    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | HANDLERS
+    outside = making.OUTSIDE

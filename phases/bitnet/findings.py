@@ -1,0 +1,181 @@
+"""Measurements of a bitnet run, and the conclusions from them. Pure.
+
+A model's bits per byte are the mean over domains. Intervals are the middle 95 % of a paired bootstrap:
+windows are resampled within each domain, the same for all models (`evaluation/bootstrap.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from evaluation import bootstrap
+from evaluation.bootstrap import Counts
+from evaluation.observing import Observe, Observed
+from phases.bitnet import plan
+from phases.bitnet.events import Arm, BitnetState, Result, Started, Submitted
+from runs.errors import DataError
+from runs.event_types import Figure
+
+#: Measures of models in full precision, and of ternary ones that read int8 activations.
+FLOAT, INT8 = "bits-per-byte@1", "int8-bits-per-byte@1"
+#: Slices: what the way of rounding is chosen on, and what all arms are compared on.
+CHOOSING, TEST = "selection", "test"
+#: The arm that is the best way of rounding without training.
+UNTRAINED = "untrained"
+#: Times that a text may be read over without a note: about as good as new text (arXiv 2305.16264, §6).
+READINGS = 4
+
+#: Figure → what it is, in words.
+FIGURES = {
+    "bits_per_byte": "bits per byte of the ternary model, the mean over domains",
+    "retention": "bits per byte after continued training in full precision with as many tokens, over "
+    "the ternary model's own",
+    "retention_of_start": "bits per byte of the model that the run started from, over the ternary "
+    "model's own",
+    "lead_over_untrained": "bits per byte that the best rounding without training needs more",
+    "size": "bytes of the packed tensors, over those of the tensors in float32",
+}
+
+
+def check_lengths(started: Started) -> None:
+    """Raise DataError if the text of a domain is too short for one window."""
+    needed = started.context + 2
+    for domain, tokens in started.tokens.items():
+        if tokens < needed:
+            raise DataError(
+                f"the text of domain {domain} has {tokens} tokens: a window of {started.context} needs "
+                f"at least {needed}. Give more text, or set a smaller context."
+            )
+
+
+def readings(submitted: Submitted, started: Started) -> list[str]:
+    """Return a note for each text that a training reads more than `READINGS` times over."""
+    config, notes = submitted.config, []
+    tokens = plan.steps(config, started.context) * config.batch * started.context
+    for domain, share in plan.mix(submitted, started).items():
+        times = tokens * share / started.tokens[domain]
+        if times > READINGS:
+            notes.append(
+                f"each training reads the text of {domain} {times:.0f} times over: more text or fewer "
+                "tokens serve better."
+            )
+    return notes
+
+
+def measure(state: BitnetState, ternary: bool) -> str:
+    """Return the measure of a model."""
+    return INT8 if ternary and state.submitted.config.int8_activations else FLOAT
+
+
+def choosing(state: BitnetState) -> dict[str, Observe]:
+    """Return way of rounding without training → its measurement on the selection slice."""
+    how, ways = measure(state, True), plan.untrained(state.submitted, state.started)
+    return {way: Observe(recipe.id, how, CHOOSING) for way, recipe in ways.items()}
+
+
+def chosen(state: BitnetState) -> str | None:
+    """Return the way of rounding without training that is the best; None before all are measured."""
+    seen = {way: _observed(state, task) for way, task in choosing(state).items()}
+    found = {way: mean(event) for way, event in seen.items() if event is not None}
+    return min(found, key=lambda way: found[way]) if len(found) == len(seen) else None
+
+
+def comparing(state: BitnetState) -> dict[str, Observe]:
+    """Return arm → its measurement on the test slice; without the untrained one before it is chosen."""
+    recipes, way = plan.recipes(state), chosen(state)
+    float_, ternary = measure(state, False), measure(state, True)
+    tasks = {name: Observe(recipes[name].id, float_, TEST) for name in (plan.START, plan.FULL)}
+    tasks[plan.MODEL] = Observe(recipes[plan.MODEL].id, ternary, TEST)
+    if plan.SCRATCH in recipes:
+        tasks[plan.SCRATCH] = Observe(recipes[plan.SCRATCH].id, ternary, TEST)
+    if way is not None:
+        tasks[UNTRAINED] = Observe(recipes[way].id, ternary, TEST)
+    return tasks
+
+
+def observations(state: BitnetState) -> list[Observe]:
+    """Return everything that is measured, as far as it is known yet."""
+    return [*choosing(state).values(), *comparing(state).values()]
+
+
+def found(state: BitnetState) -> dict[str, Observed]:
+    """Return arm → what was observed on the test slice, of those that are measured."""
+    seen = {arm: _observed(state, task) for arm, task in comparing(state).items()}
+    return {arm: event for arm, event in seen.items() if event is not None}
+
+
+def _observed(state: BitnetState, task: Observe) -> Observed | None:
+    event = state.answers.get(task.key)
+    return event if isinstance(event, Observed) else None
+
+
+def mean(event: Observed) -> float:
+    """Return a model's bits per byte."""
+    return math.fsum(event.values.values()) / len(event.values)
+
+
+def arms(state: BitnetState) -> dict[str, Arm]:
+    """Return arm → what was compared."""
+    return {
+        arm: Arm(recipe_id=event.recipe_id, bits_per_byte=event.values)
+        for arm, event in found(state).items()
+    }
+
+
+def results(state: BitnetState) -> dict[str, Result]:
+    """Return role → model of a run whose models are made."""
+    recipes = plan.recipes(state)
+    return {
+        role: Result(recipe_id=recipes[role].id, digest=state.made[recipes[role].id].digest)
+        for role in (plan.MODEL, plan.MASTER)
+    }
+
+
+def figures(state: BitnetState) -> dict[str, Figure]:
+    """Return the figures of a run whose arms are all measured. The size has no interval."""
+    seen, started = found(state), state.started
+    drawn = _resampled(state, seen)
+    own, mine, count = mean(seen[plan.MODEL]), drawn[plan.MODEL], _windows(seen[plan.MODEL])
+    told = {"bits_per_byte": _figure(own, mine, count)}
+    for name, rival in (("retention", plan.FULL), ("retention_of_start", plan.START)):
+        told[name] = _figure(mean(seen[rival]) / own, drawn[rival] / mine, count)
+    lead = mean(seen[UNTRAINED]) - own
+    told["lead_over_untrained"] = _figure(lead, drawn[UNTRAINED] - mine, count)
+    return {**told, "size": Figure(value=started.packed / started.bytes)}
+
+
+def leads(state: BitnetState) -> dict[str, Figure]:
+    """Return arm → the bits per byte that it needs more than the ternary model, with the interval."""
+    seen = found(state)
+    if plan.MODEL not in seen:
+        return {}
+    drawn, own = _resampled(state, seen), mean(seen[plan.MODEL])
+    return {
+        arm: _figure(mean(event) - own, drawn[arm] - drawn[plan.MODEL], _windows(event))
+        for arm, event in seen.items()
+        if arm != plan.MODEL
+    }
+
+
+def _windows(event: Observed) -> int:
+    return sum(map(len, event.items.values()))
+
+
+def _resampled(state: BitnetState, seen: Mapping[str, Observed]) -> dict[str, Counts]:
+    """Return arm → mean bits per byte in each resample, [resamples]."""
+    seed, rates = state.submitted.config.seed, dict[str, list[Counts]]()
+    for domain in sorted(next(iter(seen.values())).items):
+        sizes = next(iter(seen.values())).sizes[domain]
+        counts = bootstrap.draws(len(sizes), "bitnet", seed, domain)
+        for arm, event in seen.items():
+            rate = bootstrap.ratio(counts, event.items[domain], sizes) / math.log(2)
+            rates.setdefault(arm, []).append(rate)
+    return {arm: np.mean(some, axis=0) for arm, some in rates.items()}
+
+
+def _figure(point: float, resampled: Counts, count: int) -> Figure:
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    return Figure(value=point, low=float(low), high=float(high), n=count)

@@ -1,0 +1,1 @@
+"""The work of a bitnet run: prepare text, train, round, measure, write folders."""

@@ -1,0 +1,146 @@
+"""Folders of a bitnet run's models: written, found again, and made again where they are missing.
+
+OUT/model, OUT/master    ordinary Hugging Face folders, each with `training.json`: how it was made
+OUT/packed               the model in the format `bitnet`, if its sizes and scales allow that
+OUT/items                the items to measure on, one file a domain
+OUT/bitnet.json          the report, written last
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
+from phases.bitnet import origins, plan, report
+from phases.bitnet.events import BitnetState
+from phases.bitnet.report import Report
+from phases.bitnet.tasks.execute import Context, opened
+from runs.errors import ConfigError, SourceError
+from runs.home import Home
+from weights.folders import companions
+from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, publish, write_weights
+from weights.folders.holding import holds
+from weights.formats import bitnet_folder
+from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
+from weights.storage.output_folder import TERNARY, TRAINED, check_target
+from weights.storage.weight_cache import Artifacts
+
+#: Folders of the items and of the packed model.
+ITEMS_FOLDER, PACKED = "items", "packed"
+
+
+def write(home: Home, state: BitnetState, out: Path) -> dict[str, Any]:
+    """Write every folder whole or not at all, the items, and last the report; return it.
+
+    Raises the errors of `check_target`.
+    """
+    out = check_target(out)
+    context = opened(state, Artifacts.of(home))
+    told = report.report(state)
+    for role in origins.ROLES:
+        _publish(context, out / role, role, told, state.head)
+    packed = _packed(out, state, told)
+    publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
+    digests = {role: one.digest for role, one in state.completed.models.items()}
+    chain = {"run": state.run, "chain_head": state.head}
+    whole = {**told.model_dump(), **chain, "models": digests}
+    (out / TERNARY).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    return {**told.model_dump(), "run": state.run, "folder": str(out), "packed_folder": packed}
+
+
+def _packed(out: Path, state: BitnetState, told: Report) -> str | None:
+    """Write the packed folder; return it, or None if the format does not take the model."""
+    checkpoint = open_checkpoint(out / plan.MODEL)
+    shutil.rmtree(out / PACKED, ignore_errors=True)
+    if state.submitted.config.group or not state.submitted.config.int8_activations:
+        return None
+    try:
+        bitnet_folder.check(checkpoint)
+    except ConfigError:
+        return None
+
+    def fill(folder: Path) -> None:
+        bitnet_folder.write(checkpoint, folder)
+        (folder / "README.md").write_text(report.card(PACKED, told), "utf-8")
+
+    publish(out / PACKED, fill)
+    return str(out / PACKED)
+
+
+def _publish(context: Context, place: Path, role: str, told: Report | None, head: str) -> None:
+    """Write one model's folder; with a report, a card too."""
+    state, recipe = context.state, plan.recipes(context.state)[role]
+    weights = context.weights(recipe)
+    made = {
+        "run": state.run,
+        "chain_head": head,
+        "role": role,
+        "recipe_id": recipe.id,
+        "digest": state.made[recipe.id].digest,
+        "recipes": {one.recipe_id: dict(one.recipe) for one in origins.ancestry(state, recipe.id)},
+    }
+
+    def fill(folder: Path) -> None:
+        write_weights(folder, weights, SHARD_BYTES)
+        for file in context.text.folder.iterdir():
+            if file.name not in (STREAMS, ITEMS):
+                (folder / file.name).write_bytes(file.read_bytes())
+        (folder / TRAINED).write_text(json.dumps(made, indent=2) + "\n", "utf-8")
+        if told is not None:
+            (folder / "README.md").write_text(report.card(role, told), "utf-8")
+
+    publish(place, fill)
+
+
+def settle(
+    home: Home, state: BitnetState, head: str, recipe_id: str, folders: Sequence[Path]
+) -> str:
+    """Return a folder with a model of the run; write it into the last of `folders` if need be.
+
+    `head` is the head of the run's chain. Raises ForgeError.
+    """
+    kept, digest = folders[-1], state.made[recipe_id].digest
+    for folder in folders:
+        if _fits(state, folder, digest):
+            if folder == kept:
+                touch(kept)
+            return str(folder.resolve())
+    role = next(name for name, one in plan.recipes(state).items() if one.id == recipe_id)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with alone(kept.parent / f".{kept.name[:16]}.lock"):
+        if not _fits(state, kept, digest):  # another process may have written it
+            cache = Artifacts.of(home)
+            # What the cache has needs no training, and so no look at the machine.
+            context = Context(state, cache) if cache.files(digest) else opened(state, cache)
+            _publish(context, kept, role, None, head)
+    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
+    return str(kept)
+
+
+def _fits(state: BitnetState, folder: Path, digest: str) -> bool:
+    """Return True if a folder has the weights, and the config and tokenizer that the run pinned."""
+    try:
+        return holds(folder, digest) and companions.digests(folder) == state.started.files
+    except (SourceError, OSError):
+        return False
+
+
+def items_file(state: BitnetState, cache: Artifacts) -> Path:
+    """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
+    return Context(state, cache).text.folder / ITEMS
+
+
+def files(state: BitnetState, cache: Artifacts) -> list[tuple[str, Path]]:
+    """Return (name in an archive, file) of model and master, made again if the cache lacks them."""
+    context, found = opened(state, cache), []
+    for role in origins.ROLES:
+        recipe = plan.recipes(state)[role]
+        digest = state.made[recipe.id].digest
+        if not cache.files(digest):
+            cache.keep(digest, context.weights(recipe))
+        found += [(f"{digest}/{file.name}", file) for file in cache.files(digest)]
+    return found

@@ -1,0 +1,279 @@
+"""Bitnet runs in miniature: what is made, compared, written, shown and verified."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation.data.builtin import corpus
+from phases.bitnet import findings, plan, report
+from phases.bitnet.config import KNOWN
+from phases.bitnet.events import BitnetState
+from phases.bitnet.kind import Bitnet
+from runs.errors import ConfigError, DataError, NotFoundError
+from runs.history import audit
+from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
+from runs.panels.panels import Arms
+from testing.models.toys import Toys
+from testing.worlds import bitnet_runs
+from weights import operations
+from weights.folders.checkpoint import digest, open_checkpoint
+from weights.making.making import Make
+from weights.recipes import Train
+from weights.storage import model_origin
+from weights.storage.weight_cache import Artifacts
+from weights.ternary import packing, quantiser
+from weights.training import complete
+
+ARMS = ("start", "full", "model", "scratch", "untrained")
+
+
+@pytest.fixture(scope="module")
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BitnetState, Path]:
+    """A finished run with every arm and a teacher: (home, state, folder of the models)."""
+    folder = tmp_path_factory.mktemp("bitnet")
+    home = Home(folder / "home")
+    bitnet_runs.submit(home, toys.base)
+    state = bitnet_runs.finish(home)
+    Bitnet().write_result(home, state, folder / "out")
+    return home, state, folder / "out"
+
+
+def changed(state: BitnetState, **fields: Any) -> BitnetState:
+    """A copy of a state with other fields, not completed."""
+    found = type(state)()
+    found.__dict__.update(state.__dict__)
+    found.__dict__.update({"completed": None, **fields})
+    return found
+
+
+def test_a_run_completes_with_an_honest_history(made) -> None:
+    home, state, _ = made
+    assert state.status == "completed"
+    assert audit.audit(bitnet_runs.rows(home)) == []
+
+
+def test_the_model_is_ternary_and_its_master_rounds_to_it(made) -> None:
+    """Every linear layer holds −s, 0 and s; embedding and norms are the master's."""
+    _, _, out = made
+    model, master = (open_checkpoint(out / role).tensors() for role in ("model", "master"))
+    assert set(model) == set(master)
+    matrices = [name for name in model if "_proj.weight" in name]
+    for name in model:
+        if name in matrices:
+            quantiser.parts(name, model[name])
+            assert torch.equal(model[name], quantiser.quantise(master[name]))
+        else:
+            assert torch.equal(model[name], master[name])
+    told = json.loads((out / "bitnet.json").read_text())
+    assert told["models"] == {r: digest(t) for r, t in (("model", model), ("master", master))}
+    assert told["packed"] == packing.bytes_of(packing.pack(model, matrices))
+    assert told["ternary"] == sum(model[name].numel() for name in matrices)
+    assert told["bytes"] == 4 * sum(t.numel() for t in model.values())
+
+
+def test_every_arm_is_measured_on_the_same_windows(made) -> None:
+    """Means over domains; retention is full precision's figure over the ternary model's."""
+    _, state, _ = made
+    seen = findings.found(state)
+    assert tuple(report.ARMS[name] for name in ARMS) == tuple(report.ARMS.values())
+    assert set(seen) == set(ARMS) == set(state.completed.arms)
+    assert len({json.dumps(event.sizes, sort_keys=True) for event in seen.values()}) == 1
+    measures = {arm: event.measure.partition("@")[0] for arm, event in seen.items()}
+    assert measures == dict.fromkeys(("start", "full"), "bits-per-byte") | dict.fromkeys(
+        ("model", "scratch", "untrained"), "int8-bits-per-byte"
+    )
+    bits = {
+        arm: sum(math.fsum(event.items[d]) / math.log(2) / sum(event.sizes[d]) for d in event.items)
+        / len(event.items)
+        for arm, event in seen.items()
+    }
+    figures = state.completed.figures
+    assert figures["bits_per_byte"].value == pytest.approx(bits["model"])
+    assert figures["retention"].value == pytest.approx(bits["full"] / bits["model"])
+    assert figures["retention_of_start"].value == pytest.approx(bits["start"] / bits["model"])
+    lead = figures["lead_over_untrained"]
+    assert lead.value == pytest.approx(bits["untrained"] - bits["model"])
+    assert lead.low is not None
+    assert lead.high is not None
+    assert lead.low < lead.value < lead.high
+    assert figures["size"].value == state.started.packed / state.started.bytes
+
+
+def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:
+    """By the selection slice; the test slice only tells."""
+    _, state, _ = made
+    tasks = findings.choosing(state)
+    assert set(tasks) == set(plan.UNTRAINED)
+    assert {task.on for task in tasks.values()} == {"selection"}
+    means = {way: findings.mean(state.answers[task.key]) for way, task in tasks.items()}
+    assert state.completed.untrained == min(means, key=lambda way: means[way])
+    worst = max(means, key=lambda way: means[way])
+    best = state.answers[tasks[worst].key]
+    other = best.model_copy(update={"values": dict.fromkeys(best.values, 0.0)})
+    answers = {**state.answers, tasks[worst].key: other}
+    assert findings.chosen(changed(state, answers=answers)) == worst
+
+
+def test_arms_read_the_same_windows_and_a_recipe_says_everything(made) -> None:
+    """Equal tokens, seed and purpose; every default is written out."""
+    _, state, _ = made
+    trainings = plan.trainings(state)
+    assert list(trainings) == ["full", "master", "scratch-master"]
+    keys = {(t.seed, t.purpose, t.steps, t.batch, t.context) for t in trainings.values()}
+    assert len(keys) == 1
+    for recipe in plan.recipes(state).values():
+        whole = complete(recipe) if isinstance(recipe, Train) else operations.complete(recipe)
+        assert whole == recipe
+    assert trainings["master"].inputs == {"teacher": plan.recipes(state)["start"].id}
+    assert trainings["scratch-master"].inputs == {}
+
+
+def test_the_packed_folder_is_that_of_the_model(made) -> None:
+    _, _, out = made
+    config = json.loads((out / "packed" / "config.json").read_text())
+    assert config["quantization_config"]["linear_class"] == "bitlinear"
+    packed = open_checkpoint(out / "packed").tensors()
+    whole = open_checkpoint(out / "model").tensors()
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(packing.from_strided(packed[name]).float(), whole[name].sign())
+    assert "ternary weights in two bits" in (out / "packed" / "README.md").read_text()
+
+
+def test_models_are_found_by_role_and_tell_where_they_came_from(made) -> None:
+    """Without a role, the ternary model; back to the model that was given."""
+    home, state, _ = made
+    kind = Bitnet()
+    with closing(home.open_store()) as store:
+        for name, role in (("r", "model"), ("r:master", "master")):
+            origin = model_origin.find(store, name)
+            assert origin is not None
+            assert origin.recipe_id == state.completed.models[role].recipe_id
+    assert [one.place for one in kind.ancestry(state, "")] == ["model", "master", "start", "given"]
+    with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has start, full"):
+        kind.origin(state, (), "poetry")
+    assert kind.results(state).keys() == set(kind.roles(None))
+
+
+def test_its_panels_show_arms_and_curves(made) -> None:
+    _, state, _ = made
+    shown = Bitnet().overview(state)
+    names = [panel.name for panel in shown.panels]
+    assert names == ["arms", "quality", "loss", "norm", "rate", "rounding", "models"]
+    arms = shown.panels[0]
+    assert isinstance(arms, Arms)
+    assert tuple(arm.name for arm in arms.arms) == ARMS
+    assert (arms.ours, arms.baseline) == ("model", "full")
+    leads = {arm.name: arm.lead for arm in arms.arms}
+    assert leads["model"] is None
+    means = {arm: findings.mean(event) for arm, event in findings.found(state).items()}
+    for name, lead in leads.items():
+        if lead is not None:
+            assert lead.value == pytest.approx(means[name] - means["model"])
+    assert shown.head.result is not None
+    assert shown.head.result.value == pytest.approx(means["model"])
+    early = type(state)()
+    early.submitted, early.run = state.submitted, state.run
+    assert Bitnet().overview(early).panels == ()
+    text = "\n".join(report.lines(report.report(state)) + Bitnet().summary(state, ()))
+    assert "the best rounding without training" in text.lower()
+
+
+def test_segments_change_no_bit_and_no_lineage(made, toys: Toys, tmp_path, monkeypatch) -> None:
+    """Another home, and segments of a step or two."""
+    _, state, _ = made
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.01")
+    home = Home(tmp_path)
+    bitnet_runs.submit(home, toys.base)
+    other = bitnet_runs.finish(home)
+    assert sum(map(len, other.advanced.values())) > sum(map(len, state.advanced.values()))
+    assert other.lineage_digest() == state.lineage_digest()
+    assert other.completed.models == state.completed.models
+
+
+@pytest.mark.slow
+def test_everything_is_made_again_by_verify_and_forgeries_are_found(made) -> None:
+    home, state, out = made
+    said: list[str] = []
+    kind, cache = Bitnet(), Artifacts.of(home)
+    ids = kind.chosen(state, "all")
+    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    assert len([line for line in said if "as recorded" in line]) == 11
+    recipe = plan.recipes(state)["model"]
+    wrong = state.made[recipe.id].model_copy(update={"digest": "0" * 64})
+    forged = changed(state, made={**state.made, recipe.id: wrong})
+    (found,) = kind.rebuild(forged, cache, [recipe.id], None, said.append)
+    assert "the log says 000000000000" in found.message
+    document = kind.document(out)
+    assert document is not None
+    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    altered = {**document, "models": {**document["models"], "master": "0" * 64}}
+    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+
+
+def test_altered_answers_and_conclusions_are_found(made) -> None:
+    """Without any model: figures follow from items, and the end from the events."""
+    _, state, _ = made
+    kind = Bitnet()
+    task = findings.comparing(state)["model"]
+    event = state.answers[task.key]
+    assert kind.unasked(state, task, event) is None
+    values = {**event.values, "sums": event.values["sums"] - 0.1}
+    assert "do not follow" in (
+        kind.unasked(state, task, event.model_copy(update={"values": values})) or ""
+    )
+    recipe = plan.recipes(state)["model"]
+    other = state.made[plan.recipes(state)["absmean"].id]
+    assert "another recipe" in (kind.unasked(state, Make(recipe), other) or "")
+    assert list(kind.wrong_result(state)) == []
+    forged = changed(state)
+    forged.completed = state.completed.model_copy(update={"untrained": "poetry"})
+    assert list(kind.wrong_result(forged)) == ["the untrained are not those of the events before"]
+
+
+def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    result = state.completed.models["model"]
+    place = Path(Bitnet().settle(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
+    assert digest(open_checkpoint(place).tensors()) == result.digest
+    assert (place / "tokenizer.json").exists()
+    assert json.loads((place / "training.json").read_text())["role"] == "model"
+
+
+def test_its_domains_are_those_that_have_text() -> None:
+    """Settings are pure: they import no corpus."""
+    assert KNOWN == corpus.KNOWN
+
+
+def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
+    kind, model = Bitnet(), {"model": [str(toys.base)]}
+
+    def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
+        with pytest.raises(error, match=match):
+            kind.check(kind.plan(Asked("bitnet", settings, models or model), Lookup()))
+
+    refused(ConfigError, "is of one model: --model model=MODEL", {"model": []})
+    refused(ConfigError, "is of one model", {"model": [str(toys.base)] * 2})
+    refused(ConfigError, "no models 'base'", {**model, "base": [str(toys.base)]})
+    refused(DataError, "no text of it: it has code, math", domains=["poetry"])
+    refused(ConfigError, "each domain once", domains=["code", "code"])
+    refused(ConfigError, "groups of 5 columns do not divide", group=5)
+    refused(ConfigError, "context is 999999, the model takes", context=999_999)
+    refused(ConfigError, "16 cannot be computed in 3 equal parts", accumulation=3)
+    refused(ConfigError, "not known: use cpu or cuda:N", device="tpu")
+    refused(ConfigError, "rate", rate=0)
+
+
+def test_a_fork_of_a_started_run_changes_no_setting(made) -> None:
+    with pytest.raises(ConfigError, match="cannot change in a fork"):
+        Bitnet().check_fork(made[1], {"rate": 1e-3})

@@ -1,0 +1,49 @@
+"""Operation `fresh`: a model of another one's architecture with newly drawn weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from runs.errors import ConfigError
+from weights.folders.model_config import described
+from weights.model import Model
+
+
+class Nothing(BaseModel):
+    """No parameters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fresh:
+    """Initialisation by transformers, as the config of the given model says, with a seed.
+
+    The numbers are those of one version of torch and transformers, which the profile has.
+    """
+
+    Params = Nothing
+
+    def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
+        """Return a model with the config of `of`, float32. Torch's global generator is restored.
+
+        Raises ConfigError for other roles, SourceError for a config that describes no such model.
+        """
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        if sorted(inputs) != ["of"]:
+            raise ConfigError(f"fresh reads the input of, not {sorted(inputs)}")
+        given = inputs["of"]
+        with (
+            described("the config describes no model that can be built"),
+            torch.random.fork_rng(devices=[]),
+        ):
+            torch.manual_seed(seed)
+            config = AutoConfig.for_model(**dict(given.config))
+            module: Any = AutoModelForCausalLM.from_config(
+                config, dtype=torch.float32, trust_remote_code=False
+            )
+        return Model(given.config, {name: p.detach() for name, p in module.named_parameters()})

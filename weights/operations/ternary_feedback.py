@@ -1,0 +1,146 @@
+"""Operation `ternary-feedback`: ternary linear layers by rounding with error feedback, no training.
+
+GPTQ (arXiv 2210.17323, section 3) with one fixed scale for each tensor: columns are rounded one after
+the other, and the error of each is spread over those that are left, by the inverse of H = mean x xᵀ
+over the layer's inputs x on calibration text. The scale is `sigmas` standard deviations. The best that
+rounding without training does here (docs/bitnet.md), so what a training has to beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError, NotFiniteError, SourceChangedError
+from weights.model import Model
+from weights.operations import ternary_pack
+from weights.recipes import DataDigest
+from weights.ternary import linears
+from weights.threads import reproducible_products
+from weights.training import modules
+from weights.training.windows import Ids, Windows, stream_digest
+
+#: Windows of one pass of the calibration.
+ROWS = 16
+
+
+class Feedback(BaseModel):
+    """Scale, and the text that the layers' inputs are taken from."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: Name of a stream of token ids → digest of its content. All count alike.
+    data: dict[str, DataDigest] = Field(min_length=1)
+    #: Tokens of a window, and windows.
+    context: int = Field(ge=1)
+    windows: int = Field(default=256, ge=1)
+    #: Standard deviations that a tensor's scale is.
+    sigmas: float = Field(default=1.8, gt=0)
+    #: Share of H's mean diagonal that is added to the diagonal.
+    damping: float = Field(default=0.01, gt=0)
+
+
+class TernaryFeedback:
+    """Rounding of every linear layer's matrix with error feedback; all other tensors stay."""
+
+    Params = Feedback
+    reads_streams = True
+
+    def apply(
+        self,
+        inputs: Mapping[str, Model],
+        params: Feedback,
+        seed: int,
+        streams: Mapping[str, Ids],
+    ) -> Model:
+        """Return the model `of` with ternary matrices, as float32.
+
+        Raises ConfigError for other roles or streams that are missing, SourceChangedError for other
+        data than that of the digests, NotFiniteError for NaN or Inf.
+        """
+        if sorted(inputs) != [ternary_pack.ROLE]:
+            raise ConfigError(f"ternary-feedback reads the input of, not {sorted(inputs)}")
+        _check(params, streams)
+        given = inputs[ternary_pack.ROLE]
+        reproducible_products()
+        weights, found = dict(given.weights), _grams(given, params, seed, streams)
+        for name, gram in found.items():
+            weight = weights[name].float()
+            if not (weight.isfinite().all() and gram.isfinite().all()):
+                raise NotFiniteError(f"{name} or its inputs hold NaN or Inf: it cannot be ternary.")
+            scale = params.sigmas * ternary_pack.deviation(weight)
+            weights[name] = ternary_pack.assembled(
+                fed_back(weight, scale, gram, params.damping), scale
+            )
+        return Model(given.config, weights)
+
+
+def _check(params: Feedback, streams: Mapping[str, Ids]) -> None:
+    """Raise ConfigError or SourceChangedError unless the streams are those of the digests."""
+    for name, digest in params.data.items():
+        if name not in streams:
+            raise ConfigError(f"ternary-feedback lacks the data {name}")
+        if stream_digest(streams[name]) != digest:
+            raise SourceChangedError(f"data {name!r} is not the data that the recipe names")
+
+
+def fed_back(
+    weight: torch.Tensor, scale: torch.Tensor, gram: torch.Tensor, damping: float
+) -> torch.Tensor:
+    """Return trits [rows, columns] of a float32 matrix, given H [columns, columns] in float64.
+
+    With U the upper Cholesky factor of H⁻¹ (damped), the error e of column j moves the columns k > j
+    by −e · U[j, k] / U[j, j].
+    """
+    columns = weight.shape[1]
+    if not bool(gram.diagonal().any()):
+        return ternary_pack.nearest(weight, scale)
+    damped = gram + damping * gram.diagonal().mean() * torch.eye(columns, dtype=torch.float64)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
+    factor = torch.linalg.cholesky(inverse, upper=True)
+    left, trits = weight.double(), torch.zeros(weight.shape, dtype=torch.float64)
+    step = scale.double().clamp(min=1e-300).item()
+    for j in range(columns):
+        trits[:, j] = (left[:, j] / step).round().clamp(-1, 1)
+        error = (left[:, j] - trits[:, j] * step) / factor[j, j]
+        left[:, j + 1 :] -= error[:, None] * factor[j, j + 1 :]
+    return trits.float()
+
+
+def _grams(
+    model: Model, params: Feedback, seed: int, streams: Mapping[str, Ids]
+) -> dict[str, torch.Tensor]:
+    """Return matrix' name → mean of x xᵀ over the inputs of its layer, [columns, columns] float64."""
+    module = modules.build(model).eval()
+    even = dict.fromkeys(params.data, 1.0)
+    rows = min(ROWS, params.windows)
+    windows = Windows(streams, even, rows, params.context, (seed, "calibration"))
+    with _summing(module) as sums, torch.no_grad():
+        for step in range(-(-params.windows // rows)):
+            module(input_ids=torch.from_numpy(windows.rows(step))[:, :-1])
+    return {f"{name}.weight": total / count for name, (total, count) in sums.items()}
+
+
+@contextmanager
+def _summing(module: Any) -> Iterator[dict[str, tuple[torch.Tensor, int]]]:
+    """Sum x xᵀ of every linear layer's inputs in the block: name → (sum, number of inputs)."""
+    sums: dict[str, tuple[torch.Tensor, int]] = {}
+
+    def hook(name: str) -> Any:
+        def summed(layer: Any, given: tuple[torch.Tensor, ...]) -> None:
+            x = given[0].detach().flatten(0, -2).double()
+            total, count = sums.get(name, (torch.zeros((), dtype=torch.float64), 0))
+            sums[name] = total + x.T @ x, count + len(x)
+
+        return summed
+
+    handles = [layer.register_forward_pre_hook(hook(n)) for n, layer in linears.linears(module)]
+    try:
+        yield sums
+    finally:
+        for handle in handles:
+            handle.remove()

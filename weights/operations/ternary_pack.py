@@ -1,0 +1,113 @@
+"""Operation `ternary-pack`: a model with ternary linear layers, without any training or data.
+
+    absmean       γ = mean |W|, t = clip(round(W / (γ + ε)), −1, 1): what the objective `ternary` trains
+    least-squares the t and s of all with the least Σ (W − s t)²
+    sigma         s = `sigmas` standard deviations of the tensor, t = clip(round(W / s), −1, 1)
+
+Rounding a trained model by absmean ruins it, because mean |W| is far below the best scale for weights
+that were not trained so; the others are the honest alternatives without training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError, NotFiniteError, SourceError
+from weights.model import Model
+from weights.ternary import linears, quantiser
+
+ROLE = "of"
+
+
+class Packing(BaseModel):
+    """Method and parameters of the scales."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    method: Literal["absmean", "least-squares", "sigma"] = "absmean"
+    #: Columns of a row that share a scale; 0: one scale for each tensor.
+    group: int = Field(default=0, ge=0)
+    #: Standard deviations that the scale is, by the method sigma; a tensor's, or a group's.
+    sigmas: float = Field(default=1.8, gt=0)
+
+
+class TernaryPack:
+    """Rounding of every linear layer's matrix to {−s, 0, s}; all other tensors stay."""
+
+    Params = Packing
+
+    def apply(self, inputs: Mapping[str, Model], params: Packing, seed: int) -> Model:
+        """Return the model `of` with ternary matrices, as float32.
+
+        Raises ConfigError for other roles or a group that does not fit, NotFiniteError for NaN or Inf,
+        SourceError for a config that describes no such model.
+        """
+        if sorted(inputs) != [ROLE]:
+            raise ConfigError(f"ternary-pack reads the input of, not {sorted(inputs)}")
+        given = inputs[ROLE]
+        weights = dict(given.weights)
+        for name in matrices(given):
+            weight = weights[name].float()
+            quantiser.check_group(name, weight.shape[1], params.group)
+            if not weight.isfinite().all():
+                raise NotFiniteError(f"{name} holds NaN or Inf: it cannot be ternary.")
+            trits, scale = rounded(weight, params)
+            weights[name] = assembled(trits, scale)
+        return Model(given.config, weights)
+
+
+def matrices(model: Model) -> list[str]:
+    """Return the names of a model's matrices that are ternary. Raises SourceError."""
+    found = linears.of_config(model.config)
+    if lacking := sorted(set(found) - set(model.weights)):
+        raise SourceError(f"the model lacks the tensor {lacking[0]}, which its config describes")
+    return found
+
+
+def assembled(trits: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return t · s, float32, with no negative zeros."""
+    return trits.to(torch.int8) * quantiser.spread(scale.float(), trits.shape[1])
+
+
+def rounded(weight: torch.Tensor, params: Packing) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return trits [rows, columns] and scale of a float32 matrix by a method."""
+    if params.method == "least-squares":
+        return least_squares(weight, params.group)
+    if params.method == "absmean":
+        scale = quantiser.mean_scale(weight, params.group)
+        return quantiser.trits(weight, scale), scale
+    scale = params.sigmas * deviation(weight, params.group)
+    return nearest(weight, scale), scale
+
+
+def deviation(weight: torch.Tensor, group: int = 0) -> torch.Tensor:
+    """Return the standard deviation (of a population) of a tensor or of its groups, float32."""
+    if not group:
+        return weight.double().std(correction=0).reshape(1, 1).float()
+    return weight.double().unflatten(1, (-1, group)).std(-1, correction=0).float()
+
+
+def nearest(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return the trits with the least |w − s t|; zeros where the scale is 0."""
+    divisor = quantiser.spread(scale.clamp(min=quantiser.TINY), weight.shape[1])
+    return (weight / divisor).round().clamp(-1, 1)
+
+
+def least_squares(weight: torch.Tensor, group: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the trits and scales of all with the least Σ (W − s t)².
+
+    With the n largest |w| not 0, the best s is their mean, and the error falls by (Σ |w|)² / n; so the
+    best n is where that is largest. It is found for all n by sums over the sorted |w|, in float64.
+    """
+    rows = weight.unflatten(1, (-1, group)) if group else weight.reshape(1, 1, -1)
+    sizes, order = torch.sort(rows.abs().double(), dim=-1, descending=True, stable=True)
+    counts = torch.arange(1, sizes.shape[-1] + 1, dtype=torch.float64)
+    sums = sizes.cumsum(-1)
+    best = (sums.square() / counts).argmax(-1, keepdim=True)
+    scale = (sums / counts).gather(-1, best).squeeze(-1).float()
+    kept = torch.zeros_like(rows).scatter(-1, order, (counts <= best + 1).to(rows.dtype))
+    return (kept * rows.sign()).reshape(weight.shape), scale

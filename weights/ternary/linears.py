@@ -1,0 +1,124 @@
+"""Linear layers of a module that compute with ternary weights and int8 activations.
+
+A layer keeps its parameters and their names: what changes is its `forward`. Embedding and head stay
+as they are (arXiv 2402.17764, section 2). No norm is added before a layer; the paper's own models have
+one there, so that the inputs of `o_proj` and `down_proj` are quantised here without one.
+
+With one scale for each tensor, products are of whole numbers, and scaled afterwards:
+
+    y = (q tᵀ) / (k / s) + b,  q = round(k x),  t = trits of W
+
+Sums of up to 2²⁴ / 127 of them are exact in float32 in any order. So the trained forward, that
+of packed weights, and that of transformers' BitLinear give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from runs.errors import ConfigError
+from weights.folders.model_config import described
+from weights.ternary import quantiser
+
+
+class Share:
+    """The share λ of quantisation that layers compute with; 1 is all of it."""
+
+    def __init__(self, value: float = 1.0) -> None:
+        """Begin with a share."""
+        self.value = value
+
+
+def linears(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (name, layer) of every linear layer but the head."""
+    head = getattr(module, "get_output_embeddings", lambda: None)()
+    for name, layer in module.named_modules():
+        if isinstance(layer, torch.nn.Linear) and layer is not head:
+            yield name, layer
+
+
+def names(module: Any) -> list[str]:
+    """Return the names of the matrices that are ternary in a module, sorted."""
+    return sorted(f"{name}.weight" for name, _ in linears(module))
+
+
+def of_config(settings: Mapping[str, Any]) -> list[str]:
+    """Return `names` of the causal language model that a config.json describes. Raises SourceError."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with described("the config describes no model that can be built"), torch.device("meta"):
+        config = AutoConfig.for_model(**dict(settings))
+        return names(AutoModelForCausalLM.from_config(config, trust_remote_code=False))
+
+
+def train_ternary(module: Any, group: int, int8: bool) -> Share:
+    """Let a module's linear layers compute with ternary weights; return the λ that they read.
+
+    Gradients pass to the full-precision parameters (straight-through). If `int8`, the layers' inputs
+    are quantised as well. Raises ConfigError for a module without linear layers, or a group that does
+    not fit.
+    """
+    share, found = Share(), list(linears(module))
+    if not found:
+        raise ConfigError("the model has no linear layers: nothing could be ternary")
+    for name, layer in found:
+        quantiser.check_group(name, layer.in_features, group)
+    for _, layer in found:
+        layer.forward = _training(layer, share, group, int8)
+    return share
+
+
+def compute_packed(module: Any, group: int, int8: bool) -> None:
+    """Let a module's linear layers compute with ternary weights as they are, as after a training.
+
+    The weights must hold {−s, 0, s} of each tensor or group (`quantiser.parts`) when it computes.
+    """
+    for _, layer in linears(module):
+        layer.forward = _packed(layer, group, int8)
+
+
+def _training(
+    layer: Any, share: Share, group: int, int8: bool
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        weight = layer.weight
+        scale = quantiser.mean_scale(weight.detach(), group)
+        wanted = quantiser.trits(weight.detach(), scale)
+        unit = weight / quantiser.spread(scale.clamp(min=quantiser.TINY), weight.shape[1])
+        trits = quantiser.straight_through(unit, wanted, share.value)
+        return _product(x, trits, scale, layer.bias, int8, share.value)
+
+    return forward
+
+
+def _packed(layer: Any, group: int, int8: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        scale = quantiser.largest(layer.weight, group)
+        return _product(x, layer.weight.sign(), scale, layer.bias, int8, 1.0)
+
+    return forward
+
+
+def _product(
+    x: torch.Tensor,
+    trits: torch.Tensor,
+    scale: torch.Tensor,
+    bias: torch.Tensor | None,
+    int8: bool,
+    share: float,
+) -> torch.Tensor:
+    """Return the layer's output, float32, of [..., columns] inputs and [rows, columns] trits."""
+    divisor = torch.ones((), device=x.device)
+    if int8:
+        wanted, factor = quantiser.int8(x.detach())
+        x, divisor = quantiser.straight_through(x.float() * factor, wanted, share), factor
+    if scale.numel() == 1:
+        divisor = divisor * (1 / scale.clamp(min=quantiser.TINY)).reshape(1)
+    else:
+        trits = trits * quantiser.spread(scale, trits.shape[1])
+    y = F.linear(x, trits) / divisor
+    return y if bias is None else y + bias

@@ -1,0 +1,99 @@
+"""Objective `ternary`: next tokens, predicted with ternary weights (BitNet b1.58, arXiv 2402.17764).
+
+The weights that are trained stay in full precision; every linear layer but the head computes with
+their ternary form, and with int8 activations. The share λ of quantisation rises from 0 to 1 in the
+beginning, so that a trained model is not thrown away at the first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch.nn import functional as F
+
+from runs.errors import ConfigError
+from weights.model import Model
+from weights.recipes import Train
+from weights.ternary import linears
+from weights.training import modules
+from weights.training.objectives import Batch
+from weights.training.objectives.next_token import NextToken
+from weights.training.windows import Ids
+
+TEACHER = "teacher"
+
+
+class TernaryParams(BaseModel):
+    """Parameters of the objective."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: Columns of a row that share a scale; 0: one scale for each tensor.
+    group: int = Field(default=0, ge=0)
+    #: True if layers read their inputs as int8, with a scale for each token.
+    int8_activations: bool = True
+    #: Share of the steps in which λ rises from 0 to 1; 0: λ is 1 from the first step on.
+    warmup: float = Field(default=0.5, ge=0, le=1)
+    #: Weight of KL(teacher ‖ model), nats a token; 0: there is no teacher.
+    distillation: float = Field(default=0.0, ge=0)
+
+
+class Ternary(NextToken):
+    """Cross-entropy of the next token, nats a token, and the divergence from a teacher."""
+
+    Params = TernaryParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Change the module's linear layers, and build the teacher if there is one.
+
+        Raises ConfigError for other inputs than those that `distillation` needs, for groups that do
+        not fit; SourceChangedError for other data.
+        """
+        self._params = TernaryParams.model_validate(recipe.params)
+        needed = {TEACHER} if self._params.distillation else set()
+        if set(inputs) != needed or set(recipe.inputs) != needed:
+            raise ConfigError(
+                "the objective ternary reads the model teacher with a distillation above 0, and no "
+                f"model without: not {sorted(set(inputs) | set(recipe.inputs))}"
+            )
+        super().__init__(recipe.model_copy(update={"inputs": {}}), module, streams, {})
+        params = self._params
+        self._share = linears.train_ternary(module, params.group, params.int8_activations)
+        self._rising = params.warmup * recipe.steps
+        self._rows = recipe.batch
+        self._teacher = None
+        if needed:
+            teacher = modules.build(inputs[TEACHER], str(self._device), recipe.attention)
+            self._teacher = teacher.eval().requires_grad_(False)
+
+    def batch(self, step: int) -> Batch:
+        """Return "tokens": [batch, context + 1] int64, and "share": [batch] float32, λ of the step."""
+        share = min(1.0, step / self._rising) if self._rising else 1.0
+        return {**super().batch(step), "share": torch.full((self._rows,), share)}
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return cross-entropy + distillation · KL(teacher ‖ model), means over the tokens."""
+        self._share.value = float(part["share"][0])
+        tokens = part["tokens"].to(self._device)
+        logits = self._module(input_ids=tokens[:, :-1]).logits
+        loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        if self._teacher is None:
+            return loss
+        with torch.no_grad():
+            wanted = self._teacher(input_ids=tokens[:, :-1]).logits
+        return loss + self._params.distillation * _divergence(wanted, logits)
+
+
+def _divergence(wanted: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """Return the mean over tokens of KL(wanted ‖ given), nats, of two [rows, tokens, vocabulary]."""
+    ours = logits.flatten(0, 1).float().log_softmax(-1)
+    theirs = wanted.flatten(0, 1).float().log_softmax(-1)
+    return F.kl_div(ours, theirs, reduction="batchmean", log_target=True)

@@ -1,0 +1,34 @@
+"""Export of a ternary model as a folder of the format `bitnet`: looked up, checked, written whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from runs.home import Home
+from weights.folders.checkpoint import open_checkpoint, publish
+from weights.folders.sources import resolve
+from weights.formats import bitnet_folder
+from weights.storage.model_origin import finder
+from weights.storage.output_folder import check_target
+
+
+def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Write a model as a bitnet folder; return what was written, as JSON has it.
+
+    `model` is what other commands take: a folder, a Hub id, RUN, RUN:ROLE, a registered name. An
+    earlier bitnet folder at `out` is replaced. Raises ConfigError, ConflictError, NotFiniteError,
+    SourceError, UnavailableError.
+    """
+    place = check_target(out, bitnet_folder.is_one)
+    given = resolve(model, named=finder(home, tell))
+    checkpoint = open_checkpoint(Path(given.path))
+    matrices = bitnet_folder.check(checkpoint)
+    publish(place, lambda folder: bitnet_folder.write(checkpoint, folder))
+    return {
+        "model": given.name,
+        "folder": str(place),
+        "ternary": len(matrices),
+        "bytes": sum(file.stat().st_size for file in place.glob("*.safetensors")),
+    }
