@@ -33,7 +33,7 @@ from evaluation.data.slices import Slice
 from evaluation.loading import load_tokenizer
 from evaluation.perplexity import score_windows
 from weights import codecs
-from weights.codecs.calibration import grams
+from weights.codecs.calibration import grams, token_counts
 from weights.folders.checkpoint import open_checkpoint
 from weights.formats import coded_file
 from weights.tensors import HEADS
@@ -61,7 +61,9 @@ class Bench:
         context = min(512, self.model.positions or 512)
         packed = pack(texts, load_tokenizer(str(base)), context)
         self.measured = packed["selection"]
-        self.grams = grams(self.model.module, _in_turn(packed["train"], CALIBRATION_TOKENS))
+        windows = _in_turn(packed["train"], CALIBRATION_TOKENS)
+        self.grams = grams(self.model.module, windows)
+        self.counts = token_counts(windows, self.model.vocabulary)
         self.linear = [n for n in self.weights if n in self.grams and n not in HEADS]
         self.bits = self.bits_per_byte(self.weights)
 
@@ -192,7 +194,7 @@ def _coded(bench: Bench, linear: float, embedding: float):
         gram = bench.grams.get(name)
         if name in HEADS:
             params = {"step": embedding, "rows": True}  # feedback by the inputs of a tied head
-            yield coded_file.code(name, tensor, "uniform@1", params, gram)
+            yield coded_file.code(name, tensor, "uniform@1", params, gram, rows=bench.counts)
         elif gram is not None:
             yield coded_file.code(name, tensor, "uniform@1", {"step": linear}, gram)
         else:

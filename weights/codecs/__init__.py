@@ -81,10 +81,17 @@ def encode(
     params: Mapping[str, Any],
     gram: torch.Tensor | None = None,
     seed: int = 0,
+    rows: torch.Tensor | None = None,
 ) -> Coded:
-    """Encode a matrix by a codec's name and version. Raises ConfigError for other parameters."""
+    """Encode a matrix by a codec's name and version. Raises ConfigError for other parameters.
+
+    `rows`: how much each row matters, [rows] float64 above zero, such as the counts of an embedding's
+    tokens; only codecs with `weighs_rows` are told.
+    """
     codec = of(name)
     settings = codec.Params.model_validate(algorithms.complete(codec.Params, params, name))
+    if rows is not None and getattr(codec, "weighs_rows", False):
+        return codec().encode(matrix, gram, settings, seed, rows)
     return codec().encode(matrix, gram, settings, seed)
 
 

@@ -92,3 +92,15 @@ def grams(
         collected.close()
         module.train(training)
     return collected.means()
+
+
+def token_counts(windows: Sequence[NDArray[np.int64]], vocabulary: int) -> torch.Tensor:
+    """Return how often each token stands in windows, plus one, [vocabulary] float64.
+
+    That is how much the rows of an embedding, and of a head, matter. Raises ConfigError for ids that
+    are not below `vocabulary`.
+    """
+    ids = np.concatenate([*windows, np.zeros(0, np.int64)])
+    if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < vocabulary:
+        raise ConfigError(f"a token's id is not from 0 to {vocabulary - 1}")
+    return torch.from_numpy(np.bincount(ids, minlength=vocabulary) + 1.0)

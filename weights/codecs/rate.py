@@ -29,6 +29,7 @@ def step_for(
     params: Mapping[str, Any],
     gram: torch.Tensor | None = None,
     seed: int = 0,
+    rows: torch.Tensor | None = None,
 ) -> tuple[float, Coded]:
     """Return the smallest step found with at most `most` bits a weight, and the matrix so coded.
 
@@ -38,7 +39,7 @@ def step_for(
     low, high, best = LEAST, MOST, None
     for middle in (high, *([0.0] * HALVINGS)):
         step = middle or (low * high) ** 0.5
-        coded = codecs.encode(name, matrix, {**params, "step": step}, gram, seed)
+        coded = codecs.encode(name, matrix, {**params, "step": step}, gram, seed, rows)
         if bits(coded) <= most:
             high, best = step, (step, coded)
         elif middle:

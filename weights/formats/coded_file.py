@@ -78,8 +78,9 @@ def code(
     params: Mapping[str, Any],
     gram: torch.Tensor | None = None,
     seed: int = 0,
+    rows: torch.Tensor | None = None,
 ) -> CodedTensor:
-    """Return a model's tensor coded: as a matrix of its last axis by all others.
+    """Return a model's tensor coded: as a matrix of its last axis by all others; see `codecs.encode`.
 
     Raises what the codec raises, with the tensor's name, and ConfigError for a tensor that is not of
     floats.
@@ -89,9 +90,8 @@ def code(
     shape = tuple(tensor.shape) or (1,)
     matrix = tensor.float().reshape(-1, shape[-1]).contiguous()
     try:
-        return CodedTensor(
-            name, dtype, shape, codec, codecs.encode(codec, matrix, params, gram, seed)
-        )
+        coded = codecs.encode(codec, matrix, params, gram, seed, rows)
+        return CodedTensor(name, dtype, shape, codec, coded)
     except (ConfigError, NotFiniteError) as error:
         raise type(error)(f"tensor {name}: {error}") from error
 

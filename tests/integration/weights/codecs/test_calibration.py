@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from runs.errors import ConfigError, NotFiniteError
 from testing.models.toys import Toys
-from weights.codecs.calibration import grams
+from weights.codecs.calibration import grams, token_counts
 
 
 class Bare(torch.nn.Module):
@@ -70,3 +70,12 @@ def test_what_cannot_be_calibrated_is_said() -> None:
     torch.nn.init.constant_(model.embedding.weight, float("nan"))
     with pytest.raises(NotFiniteError, match=r"first\.weight"):
         grams(model, [np.array([0])])
+
+
+def test_tokens_are_counted_from_one() -> None:
+    """A token that the text lacks still counts a little; an id beyond the rows is an error."""
+    found = token_counts([np.array([0, 2]), np.array([2])], 4)
+    assert found.tolist() == [2.0, 1.0, 3.0, 1.0]
+    assert token_counts([], 2).tolist() == [1.0, 1.0]
+    with pytest.raises(ConfigError, match="0 to 1"):
+        token_counts([np.array([2])], 2)

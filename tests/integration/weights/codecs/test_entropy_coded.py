@@ -150,6 +150,41 @@ def test_a_threshold_above_a_half_gives_fewer_bits() -> None:
         assert codecs.decode("uniform@1", coded).round().int().tolist() == [expected]
 
 
+def test_rows_that_matter_have_smaller_steps() -> None:
+    """By hand: 16 times the weight is 16^¼ = 2 times the step; each class has a table of its own."""
+    weights = matrix(3, 400)
+    matters = torch.tensor([16.0, 1.0, 16.0]).double()
+    params = {"step": 0.5, "rows": True, "threshold": 0.5}
+    coded = codecs.encode("uniform@1", weights, params, rows=matters)
+    found = codecs.decode("uniform@1", coded)
+    steps = [float(row[row > 0].min()) for row in found]
+    roots = weights.square().mean(1).sqrt().tolist()
+    relative = [step / root for step, root in zip(steps, roots, strict=True)]
+    assert relative[1] / relative[0] == pytest.approx(2.0, rel=0.1)
+    assert relative[2] / relative[0] == pytest.approx(1.0, rel=0.1)
+    assert (
+        len(coded.header["low"]) == 3
+    )  # the classes 0, 1 (empty) and 2, half a factor of two apart
+    alike = codecs.encode("uniform@1", weights, params, rows=torch.ones(3).double())
+    assert torch.equal(
+        codecs.decode("uniform@1", alike),
+        codecs.decode("uniform@1", codecs.encode("uniform@1", weights, params)),
+    )
+
+
+def test_weights_of_rows_are_checked_and_told_only_to_codecs_that_take_them() -> None:
+    """Zero, too few, another dtype; `rtn@1` knows nothing of rows."""
+    weights = matrix(3, 8)
+    for rows in (torch.zeros(3).double(), torch.ones(2).double(), torch.ones(3)):
+        with pytest.raises(ConfigError, match="row"):
+            codecs.encode("uniform@1", weights, {"rows": True}, rows=rows)
+    ones = torch.ones(3).double()
+    assert codecs.encode("rtn@1", weights, {}, rows=ones).header
+    extreme = torch.tensor([1e-300, 1.0, 1e300], dtype=torch.float64)
+    coded = codecs.encode("uniform@1", weights, {"rows": True, "power": 1.0}, rows=extreme)
+    assert torch.isfinite(codecs.decode("uniform@1", coded)).all()
+
+
 def test_a_matrix_of_zeros_takes_a_few_bytes() -> None:
     """Its step may be anything."""
     for rows in (False, True):
@@ -180,8 +215,9 @@ def test_damaged_parts_are_refused() -> None:
     parts, header = coded.parts, coded.header
     for wrong in (
         replace(coded, header={}),
-        replace(coded, header={**header, "low": 0.5}),
-        replace(coded, header={"low": header["low"], "rows_low": 10**6}),
+        *(replace(coded, header={**header, "low": low}) for low in (0, [], [0.5], [0, 0])),
+        replace(coded, header={**header, "rows_low": 10**6}),
+        replace(coded, header={**header, "classes_low": 0}),
         *(replace(coded, parts={k: v for k, v in parts.items() if k != name}) for name in parts),
         replace(coded, parts={**parts, "step": torch.tensor([float("nan")])}),
         replace(coded, parts={**parts, "step": parts["step"].double()}),

@@ -1,0 +1,131 @@
+"""Steps of the rows of a matrix: by their root mean squares, and by how much they matter.
+
+Row r has the step base · 2^(e_r / 8) · 2^(c_r / 2). Whole numbers e_r follow its root mean square. Its
+class c_r follows how much it matters: the square of an error in row r counts w_r times, so its step is
+proportional to w_r^(−power). 1/2 would be the best power if steps were small; a smaller one serves at
+few bits, where rows that matter little would otherwise be zero. Rows of a class have alike indices,
+and a table of frequencies of their own. Both vectors are range coded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from runs.errors import ConfigError, SourceError
+from weights.codecs import Coded, range_coder
+from weights.codecs.inputs import part, whole
+from weights.codecs.range_coder import MOST_VALUE
+
+#: Parts of a range-coded vector.
+CODED = {"table": torch.uint8, "words": torch.uint8, "escaped": torch.int32}
+#: Values of e, and classes, in a factor of two.
+EIGHTH, HALF = 8, 2
+#: Most classes, and largest e.
+MOST_CLASSES, MOST_EXPONENT = 64, 2400
+
+
+@dataclass(frozen=True)
+class RowSteps:
+    """A base, and what each row multiplies it by; None: nothing."""
+
+    #: float32 [1].
+    base: torch.Tensor
+    #: e and c, int64 [rows], from 0 on.
+    exponents: torch.Tensor | None = None
+    classes: torch.Tensor | None = None
+
+    def values(self) -> torch.Tensor:
+        """Return the steps, float32 [1] or [rows]: computed in float64, rounded once."""
+        if self.exponents is None:
+            return self.base
+        eighths = self.exponents.clone()
+        if self.classes is not None:
+            eighths += self.classes * (EIGHTH // HALF)
+        factors = torch.tensor(range_coder.EIGHTHS, dtype=torch.float64) / 256.0
+        found = self.base.double() * factors[eighths % EIGHTH]
+        return torch.ldexp(found, eighths // EIGHTH).float()
+
+    def members(self, rows: int) -> list[torch.Tensor]:
+        """Return the rows of each class, in order; all rows if there are no classes."""
+        if self.classes is None:
+            return [torch.arange(rows)]
+        return [
+            torch.nonzero(self.classes == c).flatten() for c in range(int(self.classes.max()) + 1)
+        ]
+
+
+def fit(
+    matrix: torch.Tensor, step: float, by_row: bool, weights: torch.Tensor | None, power: float
+) -> RowSteps:
+    """Return the steps of a matrix, `step` root mean squares long.
+
+    `weights`: how much each row matters, [rows] float64; None: alike. Rows of zeros have the smallest
+    step. Raises ConfigError for other weights, or if float32 has no such step.
+    """
+    squares = matrix.double().square().mean(1)
+    if not by_row:
+        rms = float(squares.mean().sqrt())
+        return RowSteps(_usable(rms * step if rms else 1.0))
+    roots = squares.sqrt() * step
+    above = roots[roots > 0]
+    least = float(above.min()) if len(above) else 1.0
+    ratios = torch.where(roots > 0, roots / least, torch.ones_like(roots))
+    exponents = (ratios.log2() * EIGHTH).round().long()
+    if weights is None:
+        return RowSteps(_usable(least), exponents)
+    if weights.shape != squares.shape or weights.dtype != torch.float64:
+        raise ConfigError(f"{len(squares)} rows have as many float64 weights")
+    if not bool(((weights > 0) & torch.isfinite(weights)).all()):
+        raise ConfigError("how much a row matters is a number above zero")
+    largest = weights.max()
+    mean = largest.log2() + (weights / largest).mean().log2()
+    halves = ((weights.log2() - mean) * (-power * HALF)).round().long()
+    halves = halves.clamp(-MOST_CLASSES // 2, MOST_CLASSES // 2 - 1)
+    first = int(halves.min())
+    return RowSteps(_usable(least * 2.0 ** (first / HALF)), exponents, halves - first)
+
+
+def _usable(base: float) -> torch.Tensor:
+    found = torch.tensor([base], dtype=torch.float32)
+    if not 0.0 < float(found) < float("inf"):
+        raise ConfigError("the weights are so small or so large that float32 has no such step")
+    return found
+
+
+def coded(steps: RowSteps) -> tuple[dict[str, int], dict[str, torch.Tensor]]:
+    """Return header and parts of steps."""
+    header, parts = {}, {"step": steps.base}
+    for name, vector in (("rows", steps.exponents), ("classes", steps.classes)):
+        if vector is not None:
+            header[f"{name}_low"], found = range_coder.encode(vector)
+            parts |= {f"{name}_{key}": value for key, value in found.items()}
+    return header, parts
+
+
+def decoded(coded: Coded) -> RowSteps:
+    """Return the steps of a coded matrix. Raises SourceError."""
+    rows = coded.shape[0]
+    base, found = part(coded, "step", torch.float32, (1,)), {}
+    if not 0.0 < float(base) < float("inf"):
+        raise SourceError(f"the step is {float(base)}")
+    for name, most in (("rows", MOST_EXPONENT), ("classes", MOST_CLASSES - 1)):
+        if f"{name}_low" in coded.header:
+            found[name] = vector(coded, f"{name}_", coded.header[f"{name}_low"], rows)
+            if int(found[name].min()) < 0 or int(found[name].max()) > most:
+                raise SourceError(f"the rows' {name} are not from 0 to {most}")
+    if "classes" in found and "rows" not in found:
+        raise SourceError("there are classes of rows without steps of rows")
+    return RowSteps(base, found.get("rows"), found.get("classes"))
+
+
+def vector(coded: Coded, prefix: str, low: int, count: int) -> torch.Tensor:
+    """Return the `count` whole numbers in the parts with a prefix. Raises SourceError."""
+    parts = {
+        name: part(coded, prefix + name, dtype)
+        for name, dtype in CODED.items()
+        if name != "escaped" or prefix + name in coded.parts
+    }
+    checked = Coded(coded.shape, {"low": low})
+    return range_coder.decode(whole(checked, "low", -MOST_VALUE, MOST_VALUE), parts, count)
