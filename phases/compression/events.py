@@ -42,8 +42,10 @@ class MatrixRecord(Part):
     name: str
     rows: Count
     columns: Count
-    #: True if the calibration has its gram: it is a linear layer's.
+    #: True if the calibration has its gram: it is a linear layer's, or a tied head's.
     layer: bool
+    #: True for the embedding: the calibration has how often each row is read.
+    embedding: bool
 
 
 class SettingRecord(Part):
@@ -52,8 +54,8 @@ class SettingRecord(Part):
     name: str
     codec: str
     params: dict[str, Any]
-    #: Parameters for a matrix whose inputs are not known.
-    lone: dict[str, Any]
+    #: Parameters for the embedding.
+    embedding: dict[str, Any]
 
 
 class Started(common.Started):
@@ -64,7 +66,7 @@ class Started(common.Started):
     settings: tuple[SettingRecord, ...]
     #: In order of name: what codecs are tried on. All other tensors stay as they are, in 16 bits.
     matrices: tuple[MatrixRecord, ...]
-    #: BLAKE3 of the grams of all layers; None without calibration.
+    #: BLAKE3 of the grams of all layers and the counts of tokens; None without calibration.
     grams: Digest | None
     #: Tokens that they are of.
     calibrated: Large

@@ -16,8 +16,8 @@ class Setting:
 
     codec: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    #: Parameters for a matrix whose inputs are not known, such as an embedding.
-    lone: Mapping[str, Any] = field(default_factory=dict)
+    #: Parameters for the embedding that differ from these.
+    embedding: Mapping[str, Any] = field(default_factory=dict)
 
 
 #: Steps of the entropy-coded codec, in root mean squares of a matrix, or of each row of an embedding.

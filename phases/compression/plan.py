@@ -39,12 +39,12 @@ def _record(name: str) -> SettingRecord:
 
     setting = MENU[name]
     params = codecs.of(setting.codec).Params
-    given, lone = dict(setting.params), {**setting.params, **setting.lone}
+    given, other = dict(setting.params), {**setting.params, **setting.embedding}
     return SettingRecord(
         name=name,
         codec=setting.codec,
         params=algorithms.complete(params, given, name),
-        lone=algorithms.complete(params, lone, name),
+        embedding=algorithms.complete(params, other, name),
     )
 
 
@@ -53,7 +53,7 @@ def settings(state: CompressionState) -> tuple[str, ...]:
     return tuple(one.name for one in state.started.settings)
 
 
-#: A setting as text: name, codec, parameters, and those without known inputs.
+#: A setting as text: name, codec, parameters, and those of an embedding.
 Told = tuple[str, str, str, str]
 
 
@@ -68,13 +68,13 @@ def _encodings(
     """Return (matrix, setting) → (id, recipe). The ids are hashes: they are made once."""
     found = {}
     for matrix in matrices:
-        known = matrix.layer and grams is not None
+        known = (matrix.layer or matrix.embedding) and grams is not None
         inputs = {"model": source} | ({"grams": grams} if known and grams else {})
-        for name, codec, params, lone in told:
+        for name, codec, params, other in told:
             encoding = {
                 "tensor": matrix.name,
                 "codec": codec,
-                "params": json.loads(params if known else lone),
+                "params": json.loads(other if matrix.embedding else params),
             }
             recipe = Transform(operation="encode@1", inputs=inputs, params=encoding, seed=seed)
             found[matrix.name, name] = recipe.id, recipe
@@ -95,7 +95,7 @@ def encodings(state: CompressionState) -> dict[tuple[str, str], tuple[str, Trans
     """Return (matrix, setting) → (id, recipe) of everything that is encoded."""
     started = state.started
     told = tuple(
-        (one.name, one.codec, canonical_json(one.params), canonical_json(one.lone))
+        (one.name, one.codec, canonical_json(one.params), canonical_json(one.embedding))
         for one in started.settings
     )
     return _encodings(

@@ -22,6 +22,8 @@ from weights.tensors import Weights
 HEADER = "header"
 #: What the names of a coded tensor's parts begin with.
 PART = "part/"
+#: What the name of a vector begins with that says how much each row of the matrix matters.
+ROWS = "rows/"
 
 
 class Encoding(BaseModel):
@@ -35,7 +37,10 @@ class Encoding(BaseModel):
 
 
 class Encode:
-    """Encoding of the tensor of `model`; `grams` has the grams of its linear layers by name.
+    """Encoding of the tensor of `model`.
+
+    `grams` has the grams of its linear layers by name, and under ROWS how much an embedding's rows
+    matter.
 
     The result's tensors are the parts of the coded tensor and a header (`unpacked`).
     """
@@ -49,8 +54,11 @@ class Encode:
         tensor = inputs["model"].weights.get(params.tensor)
         if tensor is None:
             raise ConfigError(f"the model has no tensor {params.tensor}")
-        gram = inputs["grams"].weights.get(params.tensor) if "grams" in inputs else None
-        coded = coded_file.code(params.tensor, tensor, params.codec, params.params, gram, seed)
+        known = inputs["grams"].weights if "grams" in inputs else {}
+        gram, rows = known.get(params.tensor), known.get(f"{ROWS}{params.tensor}")
+        coded = coded_file.code(
+            params.tensor, tensor, params.codec, params.params, gram, seed, rows
+        )
         return Model({}, packed(coded))
 
 

@@ -36,7 +36,7 @@ from runs.errors import ConfigError, DataError, NotFiniteError, SourceChangedErr
 from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
 from weights import operations
-from weights.codecs.calibration import grams
+from weights.codecs.calibration import grams, token_counts
 from weights.devices import of_process
 from weights.folders import companions
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
@@ -45,7 +45,7 @@ from weights.making.maker import Maker, snapshots
 from weights.making.making import Make
 from weights.model import Model
 from weights.operations import decode
-from weights.operations.encode import unpacked
+from weights.operations.encode import ROWS, unpacked
 from weights.recipes import Source, Transform
 from weights.storage.inputs import check_named
 from weights.storage.weight_cache import Artifacts
@@ -146,8 +146,15 @@ class Context:
         self._cache.keep(digest(found), found, time.monotonic() - began)
         return found
 
+    @cached_property
+    def _embedding(self) -> str:
+        """The name of the embedding's weight."""
+        embedding = self._resident.module.get_input_embeddings().weight
+        own = self._resident.module.named_parameters()
+        return next(name for name, parameter in own if parameter is embedding)
+
     def _calibrated(self) -> tuple[dict[str, torch.Tensor], int]:
-        """Return the grams of all linear layers but a tied head, and the tokens that they are of."""
+        """Return grams of all linear layers with the counts of tokens, and how many tokens."""
         windows, left = [], self.state.submitted.config.calibration
         texts = self.texts("train") or self.texts("search")
         tokenizer = load_tokenizer(str(self.place))
@@ -163,12 +170,10 @@ class Context:
         if not windows:
             return {}, 0
         module = modules.build(self.model, self.device).eval()
-        # The errors of an embedding reach the model by its rows, also if it is the head, too.
-        embedding = module.get_input_embeddings().weight
-        layers = (m for m in module.modules() if isinstance(m, torch.nn.Linear))
-        own = {id(p): name for name, p in module.named_parameters()}
-        names = [own[id(layer.weight)] for layer in layers if layer.weight is not embedding]
-        return grams(module, windows, names), sum(map(len, windows))
+        found, embedding = grams(module, windows), self._embedding
+        rows = len(self.model.weights[embedding])
+        found[f"{ROWS}{embedding}"] = token_counts(windows, rows)
+        return found, sum(map(len, windows))
 
     # ---- tasks ---------------------------------------------------------------------------------
 
@@ -206,7 +211,13 @@ class Context:
         if layers:
             self._cache.keep(digest(layers), layers, 1.0)
         matrices = tuple(
-            MatrixRecord(name=n, rows=t.shape[0], columns=t.shape[1], layer=n in layers)
+            MatrixRecord(
+                name=n,
+                rows=t.shape[0],
+                columns=t.shape[1],
+                layer=n in layers,
+                embedding=n == self._embedding,
+            )
             for n, t in sorted(self.model.weights.items())
             if t.dim() == 2 and t.is_floating_point()
         )

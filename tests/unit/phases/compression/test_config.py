@@ -46,6 +46,6 @@ def test_settings_may_be_one_text() -> None:
 def test_a_setting_of_the_menu_is_one_that_its_codec_takes(name: str) -> None:
     setting = MENU[name]
     params = codecs.of(setting.codec).Params
-    for given in (setting.params, {**setting.params, **setting.lone}):
+    for given in (setting.params, {**setting.params, **setting.embedding}):
         told = algorithms.complete(params, given, name)
         assert {key: told[key] for key in given} == dict(given)
