@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,15 @@ from phases.bitnet import findings, plan, report
 from phases.bitnet.config import KNOWN
 from phases.bitnet.events import BitnetState
 from phases.bitnet.kind import Bitnet
+from runs import kinds
 from runs.errors import ConfigError, DataError, NotFoundError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.panels.panels import Arms
 from testing.models.toys import Toys
-from testing.worlds import bitnet_runs
+from testing.worlds import bitnet_runs, pipeline_runs
+from tests.integration.cli.test_forge import call, fails
 from weights import operations
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.making.making import Make
@@ -32,6 +35,7 @@ from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.ternary import packing, quantiser
 from weights.training import complete
+from worker.tasks import runner
 
 ARMS = ("start", "full", "model", "scratch", "untrained")
 
@@ -277,3 +281,55 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
 def test_a_fork_of_a_started_run_changes_no_setting(made) -> None:
     with pytest.raises(ConfigError, match="cannot change in a fork"):
         Bitnet().check_fork(made[1], {"rate": 1e-3})
+
+
+@pytest.mark.slow
+def test_a_ternary_model_leaves_by_the_command_line(made, tmp_path: Path) -> None:
+    """As a packed folder by the run's name; a GGUF type says which size would fit."""
+    home, state, out = made
+    told = call(home.folder, "export", "r", "--format", "bitnet", "--out", str(tmp_path / "packed"))
+    assert told.exit_code == 0, told.output
+    assert "packed matrices" in told.stdout
+    written, ours = (open_checkpoint(p).tensors() for p in (tmp_path / "packed", out / "packed"))
+    assert digest(written) == digest(ours)
+    gguf = ("export", "r", "--format", "gguf", "--type", "TQ2_0", "--out", str(tmp_path / "m.gguf"))
+    assert "would fit" in fails(home.folder, 2, *gguf)
+    told = call(home.folder, *gguf, "--fallback", "F16")
+    assert told.exit_code == 0, told.output
+    assert "F16:" in told.stdout
+    assert "--fallback is of a GGUF file" in fails(
+        home.folder, 2, "export", "r", "--out", str(tmp_path / "x"), "--fallback", "F16"
+    )
+    assert state.status == "completed"
+
+
+@pytest.mark.slow
+def test_a_phase_of_a_pipeline_passes_or_goes_on_with_its_input(toys: Toys, tmp_path: Path) -> None:
+    """Gates read the run's own figures; what the next phase would get is the ternary model."""
+    home = Home(tmp_path)
+    gates = [
+        {"metric": "retention", "at_least": 0.0},
+        {"metric": "size", "at_most": 0.0, "otherwise": "pass unchanged"},
+    ]
+    phase = {
+        "name": "ternary",
+        "kind": "bitnet",
+        "models": {"model": str(toys.base)},
+        "data": bitnet_runs.texts(tmp_path / "texts"),
+        "settings": {**bitnet_runs.QUICK, "scratch": False, "distillation": 0.0},
+        "gates": gates,
+    }
+    pipeline_runs.submit(home, [phase])
+    with closing(home.open_store()) as store:
+        state = runner.finish(runner.Worker(store, Artifacts.of(home)), "p")
+    assert [gate.verdict for gate in state.gates[1]] == ["pass", "pass unchanged"]
+    child = bitnet_runs.state(home, "p.1-ternary")
+    assert child.status == "completed"
+    assert set(findings.found(child)) == {"start", "full", "model", "untrained"}
+
+
+def test_the_example_is_a_pipeline_that_can_start() -> None:
+    file = Path(__file__).parents[3] / "examples" / "bitnet.toml"
+    settings = tomllib.loads(file.read_text())
+    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    assert [phase.kind for phase in planned.config.phases] == ["cognate", "bitnet"]
