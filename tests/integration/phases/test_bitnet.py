@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from cli import kind_views
 from evaluation.data.builtin import corpus
 from phases.bitnet import findings, plan, report
 from phases.bitnet.config import KNOWN
@@ -333,3 +335,22 @@ def test_the_example_is_a_pipeline_that_can_start() -> None:
     settings = tomllib.loads(file.read_text())
     planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
     assert [phase.kind for phase in planned.config.phases] == ["cognate", "bitnet"]
+
+
+def test_a_terminal_tells_the_arms_and_the_segments(made) -> None:
+    """Each training's last loss while it runs; at the end, the comparison and the names of models."""
+    home, state, out = made
+    view = kind_views.of("bitnet")
+    lines = [line for row in bitnet_runs.rows(home) if (line := view.unit(state, row))]
+    assert len([line for line in lines if "tokens/s" in line]) >= 3
+    assert "measured model on the slice test" in lines
+    told = call(home.folder, "show", "r")
+    assert told.exit_code == 0, told.output
+    assert "Ternary beside its alternatives" in told.stdout
+    runner_ = CliRunner()
+    with runner_.isolation() as streams:
+        view.announce(state, {"folder": str(out), "packed_folder": str(out / "packed")})
+    text = streams[0].getvalue().decode()
+    assert "ternary training from new weights" in text
+    assert f"{out}/packed; items: {out}/items" in text
+    assert "as models: r:model, r:master" in text
