@@ -25,6 +25,7 @@ from runs.errors import ConfigError, DataError, NotFoundError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
+from runs.lists import model_registry
 from runs.panels.panels import Arms
 from testing.models.toys import Toys
 from testing.worlds import bitnet_runs, pipeline_runs
@@ -167,6 +168,11 @@ def test_models_are_found_by_role_and_tell_where_they_came_from(made) -> None:
     with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has start, full"):
         kind.origin(state, (), "poetry")
     assert kind.results(state).keys() == set(kind.roles(None))
+    with closing(home.open_store()) as store:
+        rows, total = model_registry.listed(store)
+    assert total == 2
+    assert {row["name"]: row["kind"] for row in rows} == {"r-model": "champion", "r-master": "base"}
+    assert {row["digest"] for row in rows} == {m.digest for m in state.completed.models.values()}
 
 
 def test_its_panels_show_arms_and_curves(made) -> None:
