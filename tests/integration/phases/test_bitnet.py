@@ -21,7 +21,7 @@ from phases.bitnet.config import KNOWN
 from phases.bitnet.events import BitnetState
 from phases.bitnet.kind import Bitnet
 from runs import kinds
-from runs.errors import ConfigError, DataError, NotFoundError
+from runs.errors import ConfigError, DataError, ForgeError, NotFoundError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
@@ -31,7 +31,7 @@ from testing.models.toys import Toys
 from testing.worlds import bitnet_runs, pipeline_runs
 from tests.integration.cli.test_forge import call, fails
 from weights import operations
-from weights.folders.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
 from weights.making.making import Make
 from weights.recipes import Train
 from weights.storage import model_origin
@@ -284,6 +284,20 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     refused(ConfigError, "16 cannot be computed in 3 equal parts", accumulation=3)
     refused(ConfigError, "not known: use cpu or cuda:N", device="tpu")
     refused(ConfigError, "rate", rate=0)
+
+
+def test_a_model_with_nan_is_refused_at_the_start(toys: Toys, tmp_path: Path) -> None:
+    """Before anything is recorded, and by the tensor's name."""
+    folder = tmp_path / "model"
+    shutil.copytree(toys.base, folder)
+    tensors = dict(open_checkpoint(folder).tensors())
+    tensors["model.norm.weight"] = torch.full((16,), float("nan"))
+    write_weights(folder, tensors, SHARD_BYTES)
+    home = Home(tmp_path / "home")
+    bitnet_runs.submit(home, folder)
+    with pytest.raises(ForgeError, match=r"model\.norm\.weight of model .* holds NaN or Inf"):
+        bitnet_runs.finish(home)
+    assert bitnet_runs.state(home).started is None
 
 
 def test_a_fork_of_a_started_run_changes_no_setting(made) -> None:
