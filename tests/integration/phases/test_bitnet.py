@@ -16,10 +16,12 @@ from click.testing import CliRunner
 
 from cli import kind_views
 from evaluation.data.builtin import corpus
+from evaluation.loading import load_tokenizer
 from phases.bitnet import findings, plan, report
 from phases.bitnet.config import KNOWN
-from phases.bitnet.events import BitnetState
+from phases.bitnet.events import BitnetState, Submitted
 from phases.bitnet.kind import Bitnet
+from phases.bitnet.tasks.execute import Context
 from runs import kinds
 from runs.errors import ConfigError, DataError, ForgeError, NotFoundError
 from runs.history import audit
@@ -260,6 +262,45 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     assert digest(open_checkpoint(place).tensors()) == result.digest
     assert (place / "tokenizer.json").exists()
     assert json.loads((place / "training.json").read_text())["role"] == "model"
+
+
+def test_built_in_text_is_trained_on_by_the_mix_and_measured_by_domain(
+    toys: Toys, tmp_path: Path
+) -> None:
+    """Streams of what the mix weighs, cut by the given model's tokenizer; items of the domains."""
+    home = Home(tmp_path)
+    settings = {"characters": 100_000, "domains": ["math"], "mix": {"math": 1, "multilingual": 3}}
+    planned = Bitnet().plan(Asked("bitnet", settings, {"model": [str(toys.base)]}), Lookup())
+    state = BitnetState()
+    told = {"run": "r", "owner": "o", "config": planned.config, **planned.fields}
+    state.take(Submitted.model_validate(told))
+    context = Context(state, Artifacts.of(home))
+    assert sorted(context.text.streams) == ["math", "multilingual"]
+    assert list(context.text.held_out(64, "test")) == ["math"]
+    tokenizer = load_tokenizer(str(toys.base))
+    documents = corpus.corpus(0, 100_000, ["math"])["math"]["train"]
+    first = tokenizer(documents[0].text, add_special_tokens=False).input_ids
+    ids = context.text.streams["math"].tolist()
+    assert ids[: len(first) + 1] == [*first, tokenizer.eos_token_id]
+
+
+def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:
+    """With stand-ins in the place of model and master, so that a later phase can be tried."""
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    found = Bitnet().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
+    assert set(found.models) == {"model", "master"}
+    numbers = state.started.model.parameters
+    for folder in found.models.values():
+        assert open_checkpoint(folder).parameters == numbers
+    assert found.seconds.value is not None
+    assert found.seconds.value > 0
+    assert "of ternary training" in found.seconds.how
+    assert found.disk.value is not None
+    assert found.disk.value > 11 * numbers * 4
+    assert found.items is not None
+    assert found.items.is_file()
 
 
 def test_its_domains_are_those_that_have_text() -> None:
