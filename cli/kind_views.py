@@ -21,6 +21,7 @@ from worker.queue import activity
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
+    "bitnet": "cli.phases.bitnet_view:BitnetView",
     "cognate": "cli.phases.cognate_view:CognateView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
 }

@@ -68,8 +68,8 @@ def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
     return {place: math.fsum(losses) / len(losses) for place, losses in places.items()}
 
 
-#: Measure → the rule that its figures follow from its items by.
-#: `int8-bits-per-byte` is of a ternary model whose linear layers read their inputs as int8.
+#: Measure → the rule that its figures follow from its items by. `int8-bits-per-byte` is of a ternary
+#: model whose linear layers read their inputs as int8.
 RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "bits-per-byte@1": bits_per_byte,
     "int8-bits-per-byte@1": bits_per_byte,

@@ -19,7 +19,7 @@ START, FULL, SCRATCH, FRESH = "start", "full", "scratch", "fresh"
 SCRATCH_MASTER = "scratch-master"
 #: Ways of rounding without training.
 UNTRAINED = ("absmean", "least-squares", "sigma", "feedback")
-#: Standard deviations that a scale without training is. Measured: docs/bitnet.md.
+#: Standard deviations that a scale without training is; docs/benchmarks.md has what it comes to.
 SIGMAS = 1.8
 #: Tokens of calibration text, about.
 CALIBRATION = 32_768

@@ -83,7 +83,7 @@ class BitnetView(View[BitnetState]):
         return [
             {
                 "name": f"{state.run}-{role}",
-                "kind": "ternary" if role == plan.MODEL else "master",
+                "kind": "champion" if role == plan.MODEL else "base",
                 "digest": made.digest,
                 "parameters": state.started.model.parameters,
                 "path": f"{folder}/{role}" if folder else None,

@@ -59,7 +59,7 @@ class Compression(CompressionView, Kind[CompressionState]):
         Observed: Observe,
     }
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
-    listed = frozenset({Encoded.type, Refused.type, Packed.type, Observed.type})
+    listed = frozenset({Encoded.type, Refused.type, Packed.type, Observed.type, Completed.type})
 
     # ---- deciding ------------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 GPTQ (arXiv 2210.17323, section 3) with one fixed scale for each tensor: columns are rounded one after
 the other, and the error of each is spread over those that are left, by the inverse of H = mean x xᵀ
-over the layer's inputs x on calibration text. The scale is `sigmas` standard deviations. The best that
-rounding without training does here (docs/bitnet.md), so what a training has to beat.
+over the layer's inputs x on calibration text. The scale is `sigmas` standard deviations. It is
+the best rounding without training that was measured (docs/benchmarks.md): what a training has to beat.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from events import Event
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Started
 from phases.bitnet.tasks import text
-from runs.errors import SourceChangedError
+from runs.errors import NotFiniteError, SourceChangedError
 from runs.event_types import Profile, SourceRecord
 from runs.home import segment_seconds
 from runs.kinds.tasks import Start
@@ -163,13 +163,18 @@ class Context:
     def started(self) -> Started:
         """Prepare text and model; return the event that pins them.
 
-        Raises DataError, SourceError, ConfigError, UnavailableError.
+        Raises DataError, SourceError, NotFiniteError, ConfigError, UnavailableError.
         """
         made, submitted = self.text, self.state.submitted
         config, checkpoint = submitted.config, open_checkpoint(self.donor)
         record = self._record()
         whole = Transform(operation="float32@1", inputs={"of": record.recipe_id})
         first = operations.apply(whole, {"of": self.given()})
+        for name, tensor in first.weights.items():
+            if not tensor.isfinite().all():
+                raise NotFiniteError(
+                    f"tensor {name} of model {record.name} holds NaN or Inf: it cannot be trained."
+                )
         matrices = set(linears.of_config(first.config))
         ternary = sum(first.weights[name].numel() for name in matrices)
         started = Started(

@@ -5,33 +5,42 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from cli import kind_views
 from evaluation.data.builtin import corpus
+from evaluation.loading import load_tokenizer
 from phases.bitnet import findings, plan, report
 from phases.bitnet.config import KNOWN
-from phases.bitnet.events import BitnetState
+from phases.bitnet.events import BitnetState, Submitted
 from phases.bitnet.kind import Bitnet
-from runs.errors import ConfigError, DataError, NotFoundError
+from phases.bitnet.tasks.execute import Context
+from runs import kinds
+from runs.errors import ConfigError, DataError, ForgeError, NotFoundError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
+from runs.lists import model_registry
 from runs.panels.panels import Arms
 from testing.models.toys import Toys
-from testing.worlds import bitnet_runs
+from testing.worlds import bitnet_runs, pipeline_runs
+from tests.integration.cli.test_forge import call, fails
 from weights import operations
-from weights.folders.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
 from weights.making.making import Make
 from weights.recipes import Train
 from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.ternary import packing, quantiser
 from weights.training import complete
+from worker.tasks import runner
 
 ARMS = ("start", "full", "model", "scratch", "untrained")
 
@@ -161,6 +170,11 @@ def test_models_are_found_by_role_and_tell_where_they_came_from(made) -> None:
     with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has start, full"):
         kind.origin(state, (), "poetry")
     assert kind.results(state).keys() == set(kind.roles(None))
+    with closing(home.open_store()) as store:
+        rows, total = model_registry.listed(store)
+    assert total == 2
+    assert {row["name"]: row["kind"] for row in rows} == {"r-model": "champion", "r-master": "base"}
+    assert {row["digest"] for row in rows} == {m.digest for m in state.completed.models.values()}
 
 
 def test_its_panels_show_arms_and_curves(made) -> None:
@@ -250,6 +264,45 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     assert json.loads((place / "training.json").read_text())["role"] == "model"
 
 
+def test_built_in_text_is_trained_on_by_the_mix_and_measured_by_domain(
+    toys: Toys, tmp_path: Path
+) -> None:
+    """Streams of what the mix weighs, cut by the given model's tokenizer; items of the domains."""
+    home = Home(tmp_path)
+    settings = {"characters": 100_000, "domains": ["math"], "mix": {"math": 1, "multilingual": 3}}
+    planned = Bitnet().plan(Asked("bitnet", settings, {"model": [str(toys.base)]}), Lookup())
+    state = BitnetState()
+    told = {"run": "r", "owner": "o", "config": planned.config, **planned.fields}
+    state.take(Submitted.model_validate(told))
+    context = Context(state, Artifacts.of(home))
+    assert sorted(context.text.streams) == ["math", "multilingual"]
+    assert list(context.text.held_out(64, "test")) == ["math"]
+    tokenizer = load_tokenizer(str(toys.base))
+    documents = corpus.corpus(0, 100_000, ["math"])["math"]["train"]
+    first = tokenizer(documents[0].text, add_special_tokens=False).input_ids
+    ids = context.text.streams["math"].tolist()
+    assert ids[: len(first) + 1] == [*first, tokenizer.eos_token_id]
+
+
+def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:
+    """With stand-ins in the place of model and master, so that a later phase can be tried."""
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    found = Bitnet().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
+    assert set(found.models) == {"model", "master"}
+    numbers = state.started.model.parameters
+    for folder in found.models.values():
+        assert open_checkpoint(folder).parameters == numbers
+    assert found.seconds.value is not None
+    assert found.seconds.value > 0
+    assert "of ternary training" in found.seconds.how
+    assert found.disk.value is not None
+    assert found.disk.value > 11 * numbers * 4
+    assert found.items is not None
+    assert found.items.is_file()
+
+
 def test_its_domains_are_those_that_have_text() -> None:
     """Settings are pure: they import no corpus."""
     assert KNOWN == corpus.KNOWN
@@ -274,6 +327,91 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     refused(ConfigError, "rate", rate=0)
 
 
+def test_a_model_with_nan_is_refused_at_the_start(toys: Toys, tmp_path: Path) -> None:
+    """Before anything is recorded, and by the tensor's name."""
+    folder = tmp_path / "model"
+    shutil.copytree(toys.base, folder)
+    tensors = dict(open_checkpoint(folder).tensors())
+    tensors["model.norm.weight"] = torch.full((16,), float("nan"))
+    write_weights(folder, tensors, SHARD_BYTES)
+    home = Home(tmp_path / "home")
+    bitnet_runs.submit(home, folder)
+    with pytest.raises(ForgeError, match=r"model\.norm\.weight of model .* holds NaN or Inf"):
+        bitnet_runs.finish(home)
+    assert bitnet_runs.state(home).started is None
+
+
 def test_a_fork_of_a_started_run_changes_no_setting(made) -> None:
     with pytest.raises(ConfigError, match="cannot change in a fork"):
         Bitnet().check_fork(made[1], {"rate": 1e-3})
+
+
+@pytest.mark.slow
+def test_a_ternary_model_leaves_by_the_command_line(made, tmp_path: Path) -> None:
+    """As a packed folder by the run's name; a GGUF type says which size would fit."""
+    home, state, out = made
+    told = call(home.folder, "export", "r", "--format", "bitnet", "--out", str(tmp_path / "packed"))
+    assert told.exit_code == 0, told.output
+    assert "packed matrices" in told.stdout
+    written, ours = (open_checkpoint(p).tensors() for p in (tmp_path / "packed", out / "packed"))
+    assert digest(written) == digest(ours)
+    gguf = ("export", "r", "--format", "gguf", "--type", "TQ2_0", "--out", str(tmp_path / "m.gguf"))
+    assert "would fit" in fails(home.folder, 2, *gguf)
+    told = call(home.folder, *gguf, "--fallback", "F16")
+    assert told.exit_code == 0, told.output
+    assert "F16:" in told.stdout
+    assert "--fallback is of a GGUF file" in fails(
+        home.folder, 2, "export", "r", "--out", str(tmp_path / "x"), "--fallback", "F16"
+    )
+    assert state.status == "completed"
+
+
+@pytest.mark.slow
+def test_a_phase_of_a_pipeline_passes_or_goes_on_with_its_input(toys: Toys, tmp_path: Path) -> None:
+    """Gates read the run's own figures; what the next phase would get is the ternary model."""
+    home = Home(tmp_path)
+    gates = [
+        {"metric": "retention", "at_least": 0.0},
+        {"metric": "size", "at_most": 0.0, "otherwise": "pass unchanged"},
+    ]
+    phase = {
+        "name": "ternary",
+        "kind": "bitnet",
+        "models": {"model": str(toys.base)},
+        "data": bitnet_runs.texts(tmp_path / "texts"),
+        "settings": {**bitnet_runs.QUICK, "scratch": False, "distillation": 0.0},
+        "gates": gates,
+    }
+    pipeline_runs.submit(home, [phase])
+    with closing(home.open_store()) as store:
+        state = runner.finish(runner.Worker(store, Artifacts.of(home)), "p")
+    assert [gate.verdict for gate in state.gates[1]] == ["pass", "pass unchanged"]
+    child = bitnet_runs.state(home, "p.1-ternary")
+    assert child.status == "completed"
+    assert set(findings.found(child)) == {"start", "full", "model", "untrained"}
+
+
+def test_the_example_is_a_pipeline_that_can_start() -> None:
+    file = Path(__file__).parents[3] / "examples" / "bitnet.toml"
+    settings = tomllib.loads(file.read_text())
+    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    assert [phase.kind for phase in planned.config.phases] == ["cognate", "bitnet"]
+
+
+def test_a_terminal_tells_the_arms_and_the_segments(made) -> None:
+    """Each training's last loss while it runs; at the end, the comparison and the names of models."""
+    home, state, out = made
+    view = kind_views.of("bitnet")
+    lines = [line for row in bitnet_runs.rows(home) if (line := view.unit(state, row))]
+    assert len([line for line in lines if "tokens/s" in line]) >= 3
+    assert "measured model on the slice test" in lines
+    told = call(home.folder, "show", "r")
+    assert told.exit_code == 0, told.output
+    assert "Ternary beside its alternatives" in told.stdout
+    runner_ = CliRunner()
+    with runner_.isolation() as streams:
+        view.announce(state, {"folder": str(out), "packed_folder": str(out / "packed")})
+    text = streams[0].getvalue().decode()
+    assert "ternary training from new weights" in text
+    assert f"{out}/packed; items: {out}/items" in text
+    assert "as models: r:model, r:master" in text
