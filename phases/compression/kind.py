@@ -27,6 +27,7 @@ from phases.compression.view import CompressionView
 from runs.event_types import Figure, MadeModel
 from runs.home import Home
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.retries import failure
@@ -168,6 +169,12 @@ class Compression(CompressionView, Kind[CompressionState]):
     def inputs(self, state: CompressionState) -> dict[str, list[str]]:
         """Return the digest of the given model."""
         return {ROLE: [state.started.source.digest]}
+
+    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a compression costs here, by its start, one matrix and some documents."""
+        from phases.compression.tasks.forecast import forecast
+
+        return forecast(submitted, cache, folder)
 
     def find(self, state: CompressionState, name: str) -> str:
         """Return the recipe id that a point's name, "model" or the beginning of an id means."""

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 
 from evaluation import kept_items, rolling
-from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items as data_items
 from evaluation.data.documents import documents
-from evaluation.data.items import Item, Text
+from evaluation.data.items import Text
 from evaluation.data.slices import Slice
-from evaluation.loading import load_items, load_tokenizer, texts_of
+from evaluation.loading import load_tokenizer
 from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.observing import Observe, Observed, answered
 from events import Event, failpoints
@@ -31,91 +30,28 @@ from phases.compression.events import (
     Refused,
     Started,
 )
-from phases.compression.submission import NEEDED
+from phases.compression.tasks.opened import Opened
 from runs.errors import ConfigError, DataError, NotFiniteError, SourceChangedError, SourceError
 from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
 from weights import operations
-from weights.codecs.calibration import grams, token_counts
-from weights.devices import of_process
 from weights.folders import companions
-from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
+from weights.folders.checkpoint import digest
 from weights.formats import coded_file
 from weights.making.maker import Maker, snapshots
 from weights.making.making import Make
 from weights.model import Model
 from weights.operations import decode
-from weights.operations.encode import ROWS, unpacked
+from weights.operations.encode import unpacked
 from weights.recipes import Source, Transform
 from weights.storage.inputs import check_named
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
 from weights.threads import set_threads
-from weights.training import modules
 
 
-class Context:
-    """The opened model and items of a compression, and the work on its tasks."""
-
-    def __init__(self, state: CompressionState, cache: Artifacts) -> None:
-        self.state = state
-        self._cache = cache
-
-    # ---- what is opened when it is first used --------------------------------------------------
-
-    @cached_property
-    def place(self) -> Path:
-        """The folder of this machine's own copy of the model."""
-        (given,) = self.state.submitted.model
-        started = self.state.started
-        return self._cache.supply.model(given, started.source if started else None)
-
-    @cached_property
-    def model(self) -> Model:
-        """The given model, tied weights once. Raises SourceChangedError for other weights."""
-        checkpoint, started = self._checkpoint, self.state.started
-        weights = checkpoint.tensors()
-        if started is not None and digest(weights) != started.source.digest:
-            self._cache.supply.forget(self.place)
-            raise SourceChangedError(
-                f"the weights of model {started.source.name} are not those that the run has pinned. "
-                "Put the old files back, or start a new run."
-            )
-        head = checkpoint.tied and "lm_head.weight"
-        return Model(checkpoint.config, {n: t for n, t in weights.items() if n != head})
-
-    @cached_property
-    def _checkpoint(self) -> Checkpoint:
-        (given,) = self.state.submitted.model
-        return open_checkpoint(self.place, Path(given.path))
-
-    @cached_property
-    def items(self) -> list[Item]:
-        """All items of the data: the pinned ones if they are kept, else read from the files."""
-        given, started = self.state.submitted.data, self.state.started
-        pinned = started.data_digest if started else None
-        kept = kept_items.pinned(self._cache.supply, given, pinned, NEEDED)
-        if kept is not None:
-            return kept
-        return load_items(given, parameters=self._checkpoint.parameters, needed=NEEDED)
-
-    def texts(self, on: Slice) -> dict[str, list[Text]]:
-        """Return domain → the documents of a slice."""
-        return texts_of(self.items, on)
-
-    @cached_property
-    def _resident(self) -> ResidentModel:
-        return ResidentModel(self.place, self.device, self._checkpoint.tied)
-
-    @cached_property
-    def context(self) -> int:
-        """Tokens that a prediction may look back on."""
-        return min(self.state.submitted.config.context, self._checkpoint.positions or 1 << 30)
-
-    @property
-    def device(self) -> str:
-        """The run's device, as this process names it."""
-        return of_process(self.state.submitted.config.device)
+class Context(Opened):
+    """The opened inputs of a compression, and the work on its tasks."""
 
     @cached_property
     def maker(self) -> Maker:
@@ -128,52 +64,6 @@ class Context:
         known = plan.known(self.state)
         kept = snapshots(self._cache, profile)
         return Maker(self.state, self._cache, known, dict, dict, kept, self.device, given)
-
-    @cached_property
-    def grams(self) -> Weights:
-        """The grams of all layers, kept or read again. Raises SourceChangedError for other ones."""
-        started = self.state.started
-        pinned = started.grams if started else None
-        if pinned is not None and (kept := self._cache.get(pinned)) is not None:
-            return kept
-        began = time.monotonic()
-        found, _ = self._calibrated()
-        if pinned is not None and digest(found) != pinned:
-            raise SourceChangedError(
-                "the inputs of layers on the calibration text are not those that the run has pinned: "
-                "this machine computes other numbers than the one that started it."
-            )
-        self._cache.keep(digest(found), found, time.monotonic() - began)
-        return found
-
-    @cached_property
-    def _embedding(self) -> str:
-        """The name of the embedding's weight."""
-        embedding = self._resident.module.get_input_embeddings().weight
-        own = self._resident.module.named_parameters()
-        return next(name for name, parameter in own if parameter is embedding)
-
-    def _calibrated(self) -> tuple[dict[str, torch.Tensor], int]:
-        """Return grams of all linear layers with the counts of tokens, and how many tokens."""
-        windows, left = [], self.state.submitted.config.calibration
-        texts = self.texts("train") or self.texts("search")
-        tokenizer = load_tokenizer(str(self.place))
-        queues = [
-            [w for one in documents(some, tokenizer, self.context) for w in one.windows]
-            for some in texts.values()
-        ]
-        for number in range(max(map(len, queues), default=0)):  # every domain in turn
-            for queue in queues:
-                if number < len(queue) and left > 0:
-                    windows.append(queue[number][:left])
-                    left -= len(windows[-1])
-        if not windows:
-            return {}, 0
-        module = modules.build(self.model, self.device).eval()
-        found, embedding = grams(module, windows), self._embedding
-        rows = len(self.model.weights[embedding])
-        found[f"{ROWS}{embedding}"] = token_counts(windows, rows)
-        return found, sum(map(len, windows))
 
     # ---- tasks ---------------------------------------------------------------------------------
 
@@ -351,20 +241,27 @@ class Context:
             made = self.state.made[recipe.id]
             assert isinstance(made, Packed)
             self._cache.keep(made.digest, weights, made.seconds)
-        model, on = self._resident, task.on
-        model.load(weights)
+        on: Slice = "test" if task.on == "test" else "selection"
+        return answered(task, *self.scored(weights, self.texts(on)), began)
+
+    def scored(
+        self, weights: Weights, texts: Mapping[str, Sequence[Text]]
+    ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
+        """Return domain → −log p in nats of each document, and domain → their bytes.
+
+        Raises SourceError for weights that give no finite numbers.
+        """
+        self._resident.load(weights)
         tokenizer = load_tokenizer(str(self.place))
         items: dict[str, tuple[float, ...]] = {}
         sizes: dict[str, tuple[int, ...]] = {}
-        for domain, some in self.texts(on).items():  # type: ignore[arg-type]
+        for domain, some in texts.items():
             split = documents(some, tokenizer, self.context)
-            items[domain] = tuple(rolling.score(model, split))
+            items[domain] = tuple(rolling.score(self._resident, split))
             sizes[domain] = tuple(one.bytes for one in split)
             if not all(map(math.isfinite, items[domain])):
-                raise SourceError(
-                    f"model {task.recipe_id[:12]} gives no finite numbers on {domain}."
-                )
-        return answered(task, items, sizes, began)
+                raise SourceError(f"the decoded weights give no finite numbers on {domain}.")
+        return items, sizes
 
     def _recipe(self, recipe_id: str) -> Transform | None:
         """Return the recipe of a measured model; None: the given one."""

@@ -14,6 +14,7 @@ from agent_forge import load_coded
 from cli.main import forge
 from phases.compression import findings, plan
 from phases.compression.events import Encoded, Packed
+from runs import kinds
 from runs.errors import ConfigError, DataError, NotFiniteError, RunFailedError
 from runs.history import audit
 from runs.home import Home
@@ -25,6 +26,7 @@ from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.folders.checkpoint import digest, open_checkpoint
+from weights.storage.weight_cache import Artifacts
 from worker.commands import validate
 
 
@@ -138,6 +140,17 @@ def test_a_budget_chooses_the_best_within_it_and_one_that_nothing_meets_names_th
     submit(home, toys.sources[0], data, "tiny", budget=10, mixtures=0)
     with pytest.raises(RunFailedError, match=r"no point fits into 10 bytes\. The nearest is"):
         finish(home, "tiny")
+
+
+def test_what_it_costs_is_tried_before_it_is_begun(home: Home, toys: Toys, tmp_path: Path) -> None:
+    """One matrix at every setting, some documents; the stand-in has the model's shape."""
+    asked, kind = state(home).submitted, kinds.of("compression")
+    told = kind.forecast(asked, Artifacts(tmp_path / "cache"), tmp_path / "there")
+    for amount in (told.seconds, told.disk, told.memory):
+        assert amount.value is not None
+        assert amount.value > 0
+    shapes = open_checkpoint(toys.sources[0]).shapes
+    assert open_checkpoint(told.models["model"]).shapes == shapes
 
 
 def test_a_codec_that_does_not_take_a_matrix_leaves_it_plain(
