@@ -15,6 +15,8 @@ from runs.errors import ConfigError, SourceError
 MOST = 32
 #: Values that are expanded to bits at a time: a multiple of 8, so every part ends with a byte.
 _PART = 1 << 18
+#: numpy's name of a torch dtype that values can be unpacked to.
+_DTYPES = {torch.uint8: np.uint8, torch.int32: np.int32, torch.int64: np.int64}
 
 
 def packed_bytes(count: int, bits: int) -> int:
@@ -23,30 +25,32 @@ def packed_bytes(count: int, bits: int) -> int:
 
 
 def pack(values: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return [packed_bytes] uint8 of [count] int64 values in 0 … 2^bits − 1.
+    """Return [packed_bytes] uint8 of integers in 0 … 2^bits − 1, of any shape and integer dtype.
 
     Raises ConfigError for another value, or another width than 1 to 32 bits.
     """
     if not 1 <= bits <= MOST:
         raise ConfigError(f"values have 1 to {MOST} bits, not {bits}.")
-    flat = values.reshape(-1).to(torch.int64).numpy()
-    if flat.size and (flat.min() < 0 or flat.max() >> bits):
+    flat = values.reshape(-1).numpy()
+    if flat.size and (int(flat.min()) < 0 or int(flat.max()) >> bits):
         raise ConfigError(
             f"values {flat.min()} to {flat.max()} do not fit into {bits} bits: 0 to {2**bits - 1}."
         )
-    places = np.arange(bits, dtype=np.int64)
+    places = np.arange(bits, dtype=np.min_scalar_type(2**bits - 1))
     parts = [np.empty(0, np.uint8)]
     for start in range(0, flat.size, _PART):
-        expanded = (flat[start : start + _PART, None] >> places) & 1
+        expanded = flat[start : start + _PART, None].astype(places.dtype) >> places & 1
         parts.append(np.packbits(expanded.astype(np.uint8).reshape(-1), bitorder="little"))
     return torch.from_numpy(np.concatenate(parts))
 
 
-def unpack(packed: torch.Tensor, bits: int, count: int) -> torch.Tensor:
-    """Return [count] int64, the inverse of `pack`.
+def unpack(
+    packed: torch.Tensor, bits: int, count: int, dtype: torch.dtype = torch.int64
+) -> torch.Tensor:
+    """Return [count] integers, the inverse of `pack`.
 
-    Raises SourceError unless the bytes are those of `count` values: their number, and zeros at the
-    end of the last one.
+    `dtype`: uint8, int32 or int64, one that holds `bits` bits. Raises SourceError unless the bytes are
+    those of `count` values: their number, and zeros at the end of the last one.
     """
     if not 1 <= bits <= MOST:
         raise SourceError(f"values have 1 to {MOST} bits, not {bits}.")
@@ -60,11 +64,11 @@ def unpack(packed: torch.Tensor, bits: int, count: int) -> torch.Tensor:
     unused = needed * 8 - count * bits
     if unused and stream[-1] >> (8 - unused):
         raise SourceError("the last byte of packed values has bits set beyond the last value.")
-    weights = np.int64(1) << np.arange(bits, dtype=np.int64)
-    values = np.empty(count, np.int64)
+    weights = np.array([1 << place for place in range(bits)], _DTYPES[dtype])
+    values = np.empty(count, weights.dtype)
     for start in range(0, count, _PART):
         stop = min(start + _PART, count)
         part = stream[start * bits // 8 : packed_bytes(stop, bits)]
         expanded = np.unpackbits(part, count=(stop - start) * bits, bitorder="little")
-        values[start:stop] = expanded.reshape(-1, bits).astype(np.int64) @ weights
+        values[start:stop] = expanded.reshape(-1, bits).astype(weights.dtype) @ weights
     return torch.from_numpy(values)

@@ -14,9 +14,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import ConfigError, SourceError
-from weights.codecs import Coded
+from weights.codecs import Coded, bits
 from weights.codecs.inputs import part, restored, whole
-from weights.codecs.packing import pack_bits, unpack_bits
 
 #: The largest float16; and the smallest that is above zero.
 MOST, LEAST = 65504.0, 2.0**-24
@@ -96,10 +95,10 @@ def levels(scale: torch.Tensor, low: torch.Tensor, params: GridParams) -> torch.
     return low.float()
 
 
-def nearest(values: torch.Tensor, scale: torch.Tensor, lowest: torch.Tensor, bits: int):
-    """Return the codes, uint8, of the levels that are nearest to values; shapes broadcast."""
+def nearest(values: torch.Tensor, scale: torch.Tensor, lowest: torch.Tensor, size: int):
+    """Return the codes of `size` bits, uint8, of the levels nearest to values; shapes broadcast."""
     step = torch.where(scale > 0, scale.float(), torch.ones_like(scale, dtype=torch.float32))
-    return ((values - lowest) / step).round().clamp(0, 2**bits - 1).to(torch.uint8)
+    return ((values - lowest) / step).round().clamp(0, 2**size - 1).to(torch.uint8)
 
 
 def stored(
@@ -113,7 +112,7 @@ def stored(
 
     `exponent` is that of the power of two by which the matrix was divided.
     """
-    parts = {"codes": pack_bits(codes, params.bits), "scale": scale.contiguous()}
+    parts = {"codes": bits.pack(codes, params.bits), "scale": scale.contiguous()}
     if not params.symmetric:
         parts["low"] = low.contiguous()
     rows, columns = codes.shape
@@ -125,15 +124,16 @@ def stored(
 def decoded(coded: Coded) -> torch.Tensor:
     """Return the levels of a coded matrix, [rows, columns] float32. Raises SourceError."""
     rows, columns = coded.shape
-    bits = whole(coded, "bits", min(BITS), max(BITS))
-    if bits not in BITS:
-        raise SourceError(f"levels have {BITS} bits, not {bits}")
+    size = whole(coded, "bits", min(BITS), max(BITS))
+    if size not in BITS:
+        raise SourceError(f"levels have {BITS} bits, not {size}")
     group = whole(coded, "group", 1, columns)
     shape = (rows, -(-columns // group))
-    params = GridParams(bits=bits, symmetric="low" not in coded.parts)
+    params = GridParams(bits=size, symmetric="low" not in coded.parts)
     scale = part(coded, "scale", torch.float16, shape)
     low = scale if params.symmetric else part(coded, "low", torch.float16, shape)
-    codes = unpack_bits(part(coded, "codes", torch.uint8), bits, rows * columns)
+    packed = part(coded, "codes", torch.uint8)
+    codes = bits.unpack(packed, size, rows * columns, torch.uint8)
     lowest = levels(scale, low, params)
     of = torch.arange(columns) // group
     found = codes.view(rows, columns).float() * scale.float()[:, of] + lowest[:, of]

@@ -12,11 +12,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import ConfigError
-from weights.codecs import Coded
+from weights.codecs import Coded, trits
 from weights.codecs.feedback import BLOCK, fed_back
 from weights.codecs.grouped_grid import LEAST, MOST, width
 from weights.codecs.inputs import check, normalised, part, restored, whole
-from weights.codecs.packing import pack_trits, unpack_trits
 
 #: Rounds of the search for least-squares scales; each makes the error smaller, or ends it.
 ROUNDS = 20
@@ -54,13 +53,13 @@ class Ternary:
         rows, columns = matrix.shape
         group = width(columns, params.group)
         scales = [_scale(matrix.reshape(1, -1), params).expand(rows)] if not params.group else []
-        trits = torch.empty((rows, columns), dtype=torch.int8)
+        signs = torch.empty((rows, columns), dtype=torch.int8)
 
         def quantise(column: int, ahead: torch.Tensor) -> torch.Tensor:
             if params.group and column % group == 0:
                 scales.append(_scale(ahead[:, :group], params))
-            trit = trits[:, column] = _nearest(ahead[:, 0], scales[-1].float())
-            return trit * scales[-1].float()
+            sign = signs[:, column] = _nearest(ahead[:, 0], scales[-1].float())
+            return sign * scales[-1].float()
 
         if gram is None or not params.feedback:
             for column in range(columns):
@@ -69,22 +68,21 @@ class Ternary:
             block = group * max(1, BLOCK // group) if params.group else BLOCK
             fed_back(matrix, gram, quantise, params.damping, block, ordered=not params.group)
         held = torch.stack(scales, 1) if params.group else scales[0][:1]
-        parts = {"trits": pack_trits(trits), "scale": held.contiguous().clone()}
+        parts = {"trits": trits.pack(signs), "scale": held.contiguous().clone()}
         header = {"exponent": exponent, **({"group": group} if params.group else {})}
         return Coded((rows, columns), header, parts)
 
     def decode(self, coded: Coded) -> torch.Tensor:
         """Return [rows, columns] float32. Raises SourceError."""
         rows, columns = coded.shape
-        trits = unpack_trits(part(coded, "trits", torch.uint8), rows * columns)
-        trits = trits.view(rows, columns).float()
+        signs = trits.unpack(part(coded, "trits", torch.uint8), rows * columns)
         if "group" not in coded.header:
             scale = part(coded, "scale", torch.float16, (1,)).float()
         else:
             group = whole(coded, "group", 1, columns)
             held = part(coded, "scale", torch.float16, (rows, -(-columns // group)))
             scale = held.float()[:, torch.arange(columns) // group]
-        return restored(coded, trits * scale)
+        return restored(coded, signs.view(rows, columns).float() * scale)
 
 
 def _nearest(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
