@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from runs.errors import ConfigError, SourceError
 from weights.codecs import Coded, range_coder, row_steps
 from weights.codecs.feedback import fed_back
-from weights.codecs.inputs import check
+from weights.codecs.matrices import check
 from weights.codecs.range_coder import MOST_VALUE
 
 

@@ -9,7 +9,7 @@ from runs.errors import ConfigError
 from weights.codecs import Coded, grouped_grid
 from weights.codecs.feedback import BLOCK, fed_back
 from weights.codecs.grouped_grid import GridParams, fit, levels, nearest, width
-from weights.codecs.inputs import check, normalised
+from weights.codecs.matrices import check, normalised
 
 
 class GptqParams(GridParams):

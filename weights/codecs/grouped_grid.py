@@ -3,7 +3,7 @@
 A level is low + q · scale, q in [0, 2^bits): multiplied and added in float32, one after the other.
 A symmetric grid has low = −scale (2^bits − 1) / 2, so its ends are ± the largest absolute value; an
 asymmetric one stores `low`, the smallest value. Scale and low are float16, of a matrix that was divided
-by a power of two (`inputs.normalised`).
+by a power of two (`matrices.normalised`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import ConfigError, SourceError
 from weights.codecs import Coded, bits
-from weights.codecs.inputs import part, restored, whole
+from weights.codecs.matrices import part, restored, whole
 
 #: The largest float16; and the smallest that is above zero.
 MOST, LEAST = 65504.0, 2.0**-24

@@ -88,19 +88,19 @@ class Hyper:
 
     def decode(self, coded: Coded) -> torch.Tensor:
         """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
-        exponent = matrices.whole(coded.header, "exponent", -200, 200)
-        points = matrices.whole(coded.header, "points", 2, MOST)
-        classes = matrices.whole(coded.header, "classes", 1, 64)
+        exponent = matrices.whole(coded, "exponent", -200, 200)
+        points = matrices.whole(coded, "points", 2, MOST)
+        classes = matrices.whole(coded, "classes", 1, 64)
         direction = coded.header.get("direction")
         if points * classes > MOST or direction not in ("irrational", "grid"):
             raise SourceError(f"the header describes no winding: {coded.header}.")
-        frame = matrices.part(coded.parts, "frame", (4,), torch.float32)
+        frame = matrices.part(coded, "frame", torch.float32, (4,))
         if not torch.isfinite(frame).all() or frame[2] < 0:
             raise SourceError(f"the frame must be finite, with a side: {frame.tolist()}.")
         count = math.prod(coded.shape)
         pairs, width = -(-count // 2), _index_bits(points * classes)
         shape = (bits.packed_bytes(pairs, width),)
-        stored = matrices.part(coded.parts, "indices", shape, torch.uint8)
+        stored = matrices.part(coded, "indices", torch.uint8, shape)
         indices = bits.unpack(stored, width, pairs).numpy()
         if indices.max() >= points * classes:
             raise SourceError(f"indices point beyond the {points * classes} places of the line.")

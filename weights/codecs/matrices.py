@@ -1,25 +1,31 @@
-"""Checks of a matrix and of a coded one, and the scale of a matrix, shared by codecs."""
+"""Checks of a matrix and of a coded one, and matrices divided by a power of two.
+
+A landed codec has one of two scales for ever: `normalised`, by the largest element, or `scaled`, by
+the root mean square.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from runs.errors import ConfigError, NotFiniteError, SourceError
+from weights.codecs import Coded
+from weights.tensors import Shape
 
 
 def check(matrix: torch.Tensor, gram: torch.Tensor | None = None) -> None:
-    """Raise ConfigError unless `matrix` is [rows, columns] float32 with at least one element.
+    """Check that a matrix and its gram can be encoded.
 
-    `gram` must be [columns, columns] float64. Raises NotFiniteError for NaN or Inf, with the place.
+    Raises ConfigError unless `matrix` is [rows, columns] float32 with at least one element and `gram`
+    [columns, columns] float64; NotFiniteError for NaN or Inf, with the place.
     """
-    if matrix.dim() != 2 or matrix.dtype != torch.float32 or matrix.numel() == 0:
+    if matrix.dim() != 2 or matrix.dtype != torch.float32 or not matrix.numel():
         raise ConfigError(
-            "a codec takes [rows, columns] float32 with at least one element, not "
+            "a codec takes a float32 matrix [rows, columns] with at least one element, not "
             f"{list(matrix.shape)} of {matrix.dtype}."
         )
     _finite(matrix, "the matrix")
@@ -28,10 +34,10 @@ def check(matrix: torch.Tensor, gram: torch.Tensor | None = None) -> None:
     columns = matrix.shape[1]
     if gram.shape != (columns, columns) or gram.dtype != torch.float64:
         raise ConfigError(
-            f"the Gram matrix of {columns} columns is [{columns}, {columns}] float64, not "
+            f"the gram of a matrix with {columns} columns is float64 [{columns}, {columns}], not "
             f"{list(gram.shape)} of {gram.dtype}."
         )
-    _finite(gram, "the Gram matrix")
+    _finite(gram, "the gram")
 
 
 def _finite(values: torch.Tensor, what: str) -> None:
@@ -41,8 +47,28 @@ def _finite(values: torch.Tensor, what: str) -> None:
         row, column = wrong[0].tolist()
         raise NotFiniteError(
             f"{what} has {values[row, column].item()} at row {row}, column {column}; "
-            f"{len(wrong)} of {values.numel()} values are not finite numbers."
+            f"{len(wrong)} of {values.numel()} values are NaN or Inf."
         )
+
+
+def normalised(matrix: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Return the matrix divided by 2^exponent, float32, and the exponent.
+
+    The largest size is then in [1, 2); a matrix of zeros has exponent 0. The division is exact but for
+    weights below 2⁻¹²⁶ of the largest.
+    """
+    largest = float(matrix.abs().max())
+    exponent = math.frexp(largest)[1] - 1 if largest else 0
+    return (matrix.double() * 2.0**-exponent).float(), exponent
+
+
+def restored(coded: Coded, found: torch.Tensor) -> torch.Tensor:
+    """Return decoded weights times the power of two of the header's `exponent`. Raises SourceError."""
+    exponent = whole(coded, "exponent", -149, 127)
+    result = (found.double() * 2.0**exponent).float()
+    if not torch.isfinite(result).all():
+        raise SourceError("a weight is NaN, or beyond float32")
+    return result
 
 
 def scaled(matrix: torch.Tensor) -> tuple[NDArray[np.float64], int]:
@@ -63,20 +89,29 @@ def unscaled(values: NDArray[np.floating], exponent: int) -> torch.Tensor:
     return torch.from_numpy(wide.astype(np.float32, order="C"))
 
 
-def whole(header: dict[str, Any], name: str, low: int, high: int) -> int:
-    """Return an integer of a header. Raises SourceError unless it is one in `low` … `high`."""
-    value = header.get(name)
-    if type(value) is not int or not low <= value <= high:
-        raise SourceError(f"the header's {name} must be an integer in {low} … {high}: {value!r}.")
-    return value
+def whole(coded: Coded, name: str, least: int, most: int) -> int:
+    """Return an integer of the header. Raises SourceError unless it is one in `least` … `most`."""
+    found = coded.header.get(name)
+    if type(found) is not int or not least <= found <= most:
+        raise SourceError(
+            f"the header's {name} must be an integer in {least} … {most}; it is {str(found)[:40]}."
+        )
+    return found
 
 
-def part(
-    parts: dict[str, torch.Tensor], name: str, shape: tuple[int, ...], dtype: torch.dtype
-) -> torch.Tensor:
-    """Return a part of a coded matrix. Raises SourceError unless it has the shape and dtype."""
-    found = parts.get(name)
-    if found is None or found.shape != shape or found.dtype != dtype:
-        has = "missing" if found is None else f"{list(found.shape)} of {found.dtype}"
-        raise SourceError(f"the part {name} must be {list(shape)} of {dtype}; it is {has}.")
+def part(coded: Coded, name: str, dtype: torch.dtype, shape: Shape | None = None) -> torch.Tensor:
+    """Return a part of a coded matrix; `shape` None takes any vector.
+
+    Raises SourceError if the part is missing or has another dtype or shape.
+    """
+    found = coded.parts.get(name)
+    if found is None:
+        raise SourceError(f"the part {name} is missing; there are {sorted(coded.parts)}.")
+    fits = found.dim() == 1 if shape is None else tuple(found.shape) == shape
+    if found.dtype != dtype or not fits:
+        wanted = "a vector" if shape is None else list(shape)
+        raise SourceError(
+            f"the part {name} must be {wanted} of {dtype}; it is {list(found.shape)} of "
+            f"{found.dtype}."
+        )
     return found

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runs.errors import ConfigError, SourceError
 from weights.codecs import Coded
-from weights.codecs.inputs import check
+from weights.codecs.matrices import check
 
 DTYPES = {name: getattr(torch, name) for name in ("float32", "float16", "bfloat16")}
 
@@ -31,7 +31,7 @@ class Plain:
         self, matrix: torch.Tensor, gram: torch.Tensor | None, params: PlainParams, seed: int
     ) -> Coded:
         """Return the coded matrix. Raises ConfigError for weights beyond the dtype, NotFiniteError."""
-        check(matrix, None)
+        check(matrix)
         held = matrix.to(DTYPES[params.dtype]).contiguous().clone()
         if not torch.isfinite(held).all():
             largest = float(matrix.abs().max())

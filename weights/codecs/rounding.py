@@ -6,7 +6,7 @@ import torch
 
 from weights.codecs import Coded, grouped_grid
 from weights.codecs.grouped_grid import GridParams, fit, levels, nearest, width
-from weights.codecs.inputs import check, normalised
+from weights.codecs.matrices import check, normalised
 
 
 class RoundToNearest:

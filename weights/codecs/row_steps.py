@@ -15,7 +15,7 @@ import torch
 
 from runs.errors import ConfigError, SourceError
 from weights.codecs import Coded, range_coder
-from weights.codecs.inputs import part, whole
+from weights.codecs.matrices import part, whole
 from weights.codecs.range_coder import MOST_VALUE
 
 #: Parts of a range-coded vector.

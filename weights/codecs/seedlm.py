@@ -76,8 +76,8 @@ class SeedLM:
 
     def decode(self, coded: Coded) -> torch.Tensor:
         """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
-        width = matrices.whole(coded.header, "bits", 3, 4)
-        exponent = matrices.whole(coded.header, "exponent", -200, 200)
+        width = matrices.whole(coded, "bits", 3, 4)
+        exponent = matrices.whole(coded, "exponent", -200, 200)
         size, coefficients = GEOMETRY[width]
         count = math.prod(coded.shape)
         blocks = -(-count // size)
@@ -103,7 +103,7 @@ def _blocks(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
 
 def _values(coded: Coded, name: str, width: int, count: int) -> NDArray[np.int64]:
     """Return [count] int64 of a packed part. Raises SourceError."""
-    stored = matrices.part(coded.parts, name, (bits.packed_bytes(count, width),), torch.uint8)
+    stored = matrices.part(coded, name, torch.uint8, (bits.packed_bytes(count, width),))
     return bits.unpack(stored, width, count).numpy()
 
 

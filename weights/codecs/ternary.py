@@ -15,7 +15,7 @@ from runs.errors import ConfigError
 from weights.codecs import Coded, trits
 from weights.codecs.feedback import BLOCK, fed_back
 from weights.codecs.grouped_grid import LEAST, MOST, width
-from weights.codecs.inputs import check, normalised, part, restored, whole
+from weights.codecs.matrices import check, normalised, part, restored, whole
 
 #: Rounds of the search for least-squares scales; each makes the error smaller, or ends it.
 ROUNDS = 20

@@ -21,7 +21,6 @@ centres if the matrix has fewer different vectors; indices are then as narrow as
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,13 +107,13 @@ class Vptq:
     def decode(self, coded: Coded) -> torch.Tensor:
         """Return [rows, columns] float32. Raises SourceError for bytes that are no coded matrix."""
         rows, columns = coded.shape
-        exponent = matrices.whole(coded.header, "exponent", -200, 200)
+        exponent = matrices.whole(coded, "exponent", -200, 200)
         outliers = _outlier_columns(coded)
         plain = np.setdiff1d(np.arange(columns), outliers)
         values = np.empty((columns, rows), np.float32)
         for kind, chosen in (("", plain), ("outlier_", outliers)):
             if chosen.size:
-                width = matrices.whole(coded.header, f"{kind}vector", 1, 32)
+                width = matrices.whole(coded, f"{kind}vector", 1, 32)
                 values[chosen] = _loaded(coded, kind, width, chosen.size)
         return matrices.unscaled(values.T, exponent)
 
@@ -218,11 +217,11 @@ def _loaded(coded: Coded, kind: str, width: int, columns: int) -> NDArray[np.flo
         book = coded.parts.get(f"{name}codebook")
         if book is None and name != kind:
             break
-        size = 0 if book is None else len(book)
-        centres = matrices.part(coded.parts, f"{name}codebook", (size, width), torch.float16)
+        size = 0 if book is None or not book.dim() else len(book)
+        centres = matrices.part(coded, f"{name}codebook", torch.float16, (size, width))
         width_of_index = _index_bits(size)
         shape = (bits.packed_bytes(len(total), width_of_index),)
-        stored = matrices.part(coded.parts, f"{name}indices", shape, torch.uint8)
+        stored = matrices.part(coded, f"{name}indices", torch.uint8, shape)
         indices = bits.unpack(stored, width_of_index, len(total))
         if not size or int(indices.max()) >= size:
             raise SourceError(f"{name}indices point beyond the {size} centres of the codebook.")
@@ -232,11 +231,9 @@ def _loaded(coded: Coded, kind: str, width: int, columns: int) -> NDArray[np.flo
 
 def _outlier_columns(coded: Coded) -> NDArray[np.int64]:
     """Return the outlier columns of a coded matrix. Raises SourceError for others than its own."""
-    stored = coded.parts.get("outlier_columns")
-    if stored is None:
+    if "outlier_columns" not in coded.parts:
         return np.zeros(0, np.int64)
-    stored = matrices.part(coded.parts, "outlier_columns", (math.prod(stored.shape),), torch.int32)
-    columns = stored.numpy().astype(np.int64)
+    columns = matrices.part(coded, "outlier_columns", torch.int32).numpy().astype(np.int64)
     inside = columns.size and columns[0] >= 0 and columns[-1] < coded.shape[1]
     if not inside or np.any(np.diff(columns) <= 0):
         raise SourceError("outlier_columns must be different columns of the matrix, in order.")
