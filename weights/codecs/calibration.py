@@ -75,9 +75,9 @@ def grams(
 ) -> dict[str, torch.Tensor]:
     """Return name of a layer's weight → its gram, [columns, columns] float64.
 
-    `module` is called with `input_ids` [1, tokens] for each window, in order; layers that no window
-    reaches are left out. Raises ConfigError without windows or for a name that is no linear layer's,
-    NotFiniteError.
+    `module` is called with each window, [tokens], or batch of windows, [windows, tokens], in order;
+    layers that no window reaches are left out. Raises ConfigError without windows or for a name that
+    is no linear layer's, NotFiniteError.
     """
     if not len(windows):
         raise ConfigError("there is no window of tokens to calibrate with")
@@ -87,7 +87,8 @@ def grams(
         module.eval()
         with torch.no_grad():
             for window in windows:
-                module(input_ids=torch.from_numpy(np.ascontiguousarray(window))[None].to(device))
+                ids = torch.from_numpy(np.ascontiguousarray(np.atleast_2d(window)))
+                module(input_ids=ids.to(device))
     finally:
         collected.close()
         module.train(training)

@@ -21,7 +21,7 @@ BLOCK = 128
 TRIES = 3
 
 #: (column's number in the matrix, [rows, ≥ 1] columns of its block that are left, itself first) →
-#: the column's quantised values, [rows] float32.
+#: the column's quantised values, [rows].
 Quantise = Callable[[int, torch.Tensor], torch.Tensor]
 
 
@@ -54,8 +54,9 @@ def fed_back(
     block: int = BLOCK,
     ordered: bool = False,
 ) -> torch.Tensor:
-    """Return what `quantise` made of the columns, [rows, columns] float32.
+    """Return what `quantise` made of the columns, [rows, columns].
 
+    `matrix` is float32 or float64; all but the factor is computed in its dtype, and returned in it.
     `quantise` is called for each column once, and keeps its codes itself: from the first to the last
     or, if `ordered`, from the column with the largest inputs to that with the smallest, so that the
     errors that matter most have the most columns left to answer them. Raises ConfigError.
@@ -65,7 +66,7 @@ def fed_back(
         within = matrix[:, order], gram[order][:, order]
         found = fed_back(*within, lambda j, ahead: quantise(int(order[j]), ahead), damping, block)
         return found[:, order.argsort()]
-    factor = inverse_factor(gram, damping).float()
+    factor = inverse_factor(gram, damping).to(matrix.dtype)
     left, done = matrix.clone(), torch.empty_like(matrix)
     columns = matrix.shape[1]
     for start in range(0, columns, block):

@@ -8,14 +8,13 @@ the best rounding without training that was measured (docs/benchmarks.md): what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import ConfigError, NotFiniteError, SourceChangedError
+from weights.codecs import calibration, feedback
 from weights.model import Model
 from weights.operations import ternary_pack
 from weights.recipes import DataDigest
@@ -60,18 +59,20 @@ class TernaryFeedback:
         """Return the model `of` with ternary matrices, as float32.
 
         Raises ConfigError for other roles or streams that are missing, SourceChangedError for other
-        data than that of the digests, NotFiniteError for NaN or Inf.
+        data than that of the digests, NotFiniteError for NaN or Inf in a matrix or in its inputs,
+        SourceError for a config that describes no such model.
         """
         if sorted(inputs) != [ternary_pack.ROLE]:
             raise ConfigError(f"ternary-feedback reads the input of, not {sorted(inputs)}")
         _check(params, streams)
         given = inputs[ternary_pack.ROLE]
+        weights = dict(given.weights)
+        for name in ternary_pack.matrices(given):
+            if not weights[name].isfinite().all():
+                raise NotFiniteError(f"{name} holds NaN or Inf: it cannot be ternary.")
         reproducible_products()
-        weights, found = dict(given.weights), _grams(given, params, seed, streams)
-        for name, gram in found.items():
+        for name, gram in _grams(given, params, seed, streams).items():
             weight = weights[name].float()
-            if not (weight.isfinite().all() and gram.isfinite().all()):
-                raise NotFiniteError(f"{name} or its inputs hold NaN or Inf: it cannot be ternary.")
             scale = params.sigmas * ternary_pack.deviation(weight)
             weights[name] = ternary_pack.assembled(
                 fed_back(weight, scale, gram, params.damping), scale
@@ -93,54 +94,29 @@ def fed_back(
 ) -> torch.Tensor:
     """Return trits [rows, columns] of a float32 matrix, given H [columns, columns] in float64.
 
-    With U the upper Cholesky factor of H⁻¹ (damped), the error e of column j moves the columns k > j
-    by −e · U[j, k] / U[j, j].
+    All in float64, column by column (`weights.codecs.feedback`). Raises ConfigError if H is no gram.
     """
-    columns = weight.shape[1]
     if not bool(gram.diagonal().any()):
         return ternary_pack.nearest(weight, scale)
-    damped = gram + damping * gram.diagonal().mean() * torch.eye(columns, dtype=torch.float64)
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
-    factor = torch.linalg.cholesky(inverse, upper=True)
-    left, trits = weight.double(), torch.zeros(weight.shape, dtype=torch.float64)
+    trits = torch.empty(weight.shape)
     step = scale.double().clamp(min=1e-300).item()
-    for j in range(columns):
-        trits[:, j] = (left[:, j] / step).round().clamp(-1, 1)
-        error = (left[:, j] - trits[:, j] * step) / factor[j, j]
-        left[:, j + 1 :] -= error[:, None] * factor[j, j + 1 :]
-    return trits.float()
+
+    def quantise(column: int, ahead: torch.Tensor) -> torch.Tensor:
+        trit = (ahead[:, 0] / step).round().clamp(-1, 1)
+        trits[:, column] = trit
+        return trit * step
+
+    feedback.fed_back(weight.double(), gram, quantise, damping, block=weight.shape[1])
+    return trits
 
 
 def _grams(
     model: Model, params: Feedback, seed: int, streams: Mapping[str, Ids]
 ) -> dict[str, torch.Tensor]:
     """Return matrix' name → mean of x xᵀ over the inputs of its layer, [columns, columns] float64."""
-    module = modules.build(model).eval()
+    module = modules.build(model)
     even = dict.fromkeys(params.data, 1.0)
     rows = min(ROWS, params.windows)
     windows = Windows(streams, even, rows, params.context, (seed, "calibration"))
-    with _summing(module) as sums, torch.no_grad():
-        for step in range(-(-params.windows // rows)):
-            module(input_ids=torch.from_numpy(windows.rows(step))[:, :-1])
-    return {f"{name}.weight": total / count for name, (total, count) in sums.items()}
-
-
-@contextmanager
-def _summing(module: Any) -> Iterator[dict[str, tuple[torch.Tensor, int]]]:
-    """Sum x xᵀ of every linear layer's inputs in the block: name → (sum, number of inputs)."""
-    sums: dict[str, tuple[torch.Tensor, int]] = {}
-
-    def hook(name: str) -> Any:
-        def summed(layer: Any, given: tuple[torch.Tensor, ...]) -> None:
-            x = given[0].detach().flatten(0, -2).double()
-            total, count = sums.get(name, (torch.zeros((), dtype=torch.float64), 0))
-            sums[name] = total + x.T @ x, count + len(x)
-
-        return summed
-
-    handles = [layer.register_forward_pre_hook(hook(n)) for n, layer in linears.linears(module)]
-    try:
-        yield sums
-    finally:
-        for handle in handles:
-            handle.remove()
+    batches = [windows.rows(step)[:, :-1] for step in range(-(-params.windows // rows))]
+    return calibration.grams(module, batches, linears.names(module))

@@ -34,6 +34,8 @@ def test_the_gram_of_three_tokens_by_hand() -> None:
     expected = torch.tensor([[3.0, 4.0], [4.0, 8.0]]).double() / 3
     assert sorted(found) == ["first.weight", "second.weight"]
     assert all(torch.allclose(gram, expected) for gram in found.values())
+    batch = grams(model, [np.array([[0, 1], [1, 0]]), np.array([1, 1])])
+    assert all(torch.allclose(gram, expected) for gram in batch.values())
     assert model.training
     assert not model.first._forward_pre_hooks
 

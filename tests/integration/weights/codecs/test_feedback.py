@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -16,7 +18,9 @@ def rounded(column: torch.Tensor) -> torch.Tensor:
     return (column / STEP).round() * STEP
 
 
-def slowly(weights: torch.Tensor, h: torch.Tensor, damping: float) -> torch.Tensor:
+def slowly(
+    weights: torch.Tensor, h: torch.Tensor, damping: float, quantise: Any = rounded
+) -> torch.Tensor:
     """Optimal brain quantisation in fixed order (arXiv 2210.17323, equation 2), an inverse a column.
 
     The columns that are left answer the error of the first of them by −e [H_F⁻¹]_{0,:} / [H_F⁻¹]_{00}.
@@ -26,10 +30,10 @@ def slowly(weights: torch.Tensor, h: torch.Tensor, damping: float) -> torch.Tens
     done = torch.empty_like(left)
     for j in range(len(h)):
         inverse = torch.linalg.inv(damped[j:, j:])
-        done[:, j] = rounded(left[:, j])
+        done[:, j] = quantise(left[:, j])
         error = (left[:, j] - done[:, j]) / inverse[0, 0]
         left[:, j:] -= error[:, None] * inverse[0]
-    return done.float()
+    return done.to(weights.dtype)
 
 
 @pytest.mark.parametrize("block", [1, 5, 8, 128])
@@ -38,6 +42,14 @@ def test_blocks_compute_what_an_inverse_a_column_computes(block: int) -> None:
     weights, h = matrix(6, 21), gram(21)
     found = fed_back(weights, h, lambda _, ahead: rounded(ahead[:, 0]), 0.01, block)
     assert torch.allclose(found, slowly(weights, h, 0.01), atol=1e-6)
+
+
+def test_a_float64_matrix_is_fed_back_in_float64() -> None:
+    """Without blocks, to the last bits of the slow derivation; nothing passes through float32."""
+    weights, h = matrix(6, 21).double(), gram(21)
+    found = fed_back(weights, h, lambda _, ahead: ahead[:, 0] / 3, 0.01, 21)
+    assert found.dtype == torch.float64
+    assert torch.allclose(found, slowly(weights, h, 0.01, lambda x: x / 3), rtol=1e-12, atol=0)
 
 
 def test_the_factor_is_that_of_the_damped_inverse() -> None:

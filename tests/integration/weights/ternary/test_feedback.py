@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from runs.errors import ConfigError, SourceChangedError
+from runs.errors import ConfigError, NotFiniteError, SourceChangedError
 from testing.models.toy_training import model, streams
 from weights import operations
 from weights.model import Model
@@ -95,3 +95,13 @@ def test_other_data_or_none_is_refused() -> None:
     wrong = recipe().model_copy(update={"inputs": {"start": "1" * 64}})
     with pytest.raises(ConfigError, match="reads the input of"):
         operations.apply(wrong, {"start": Model({}, {})}, streams)
+
+
+def test_weights_and_inputs_that_are_not_finite_are_named() -> None:
+    """The matrix itself, before any pass; and the first layer that an embedding of NaN reaches."""
+    name = "model.layers.1.self_attn.q_proj.weight"
+    for broken, said in ((name, f"{name} holds NaN"), ("model.embed_tokens.weight", "inputs of")):
+        given = dict(model().weights)
+        given[broken] = torch.full_like(given[broken], float("nan"))
+        with pytest.raises(NotFiniteError, match=said):
+            operations.apply(recipe(), {"of": Model(model().config, given)}, streams)
