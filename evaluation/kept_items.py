@@ -16,7 +16,7 @@ from evaluation.data import items as data_items
 from evaluation.data.items import Item
 from evaluation.data.slices import SLICES, Slice
 from evaluation.lm_eval import spec
-from runs.errors import ForgeError, UnavailableError
+from runs.errors import DataError, ForgeError, UnavailableError
 from runs.system.digests import checked
 from weights.folders import checkpoint
 from weights.storage.inputs import Supply
@@ -54,6 +54,14 @@ def pinned(
         f"the data is not on this machine: there is no {missing[0]}. Put it there, or name a store "
         "that has it in FORGE_ARTIFACT_STORE."
     )
+
+
+def check_unchanged(items: list[Item], digest: str) -> None:
+    """Raise DataError unless items have the digest that `started` records."""
+    if data_items.digest(items) != digest:
+        raise DataError(
+            "the data has changed since the run started. Put the old files back, or start a new run."
+        )
 
 
 def keep(supply: Supply, paths: tuple[str, ...], items: list[Item], digest: str) -> None:

@@ -32,7 +32,7 @@ from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.tasks import evaluation_mode, source_warnings
-from runs.errors import ConfigError, DataError, SourceChangedError, SourceError
+from runs.errors import ConfigError, SourceChangedError, SourceError
 from weights import block_names, cost
 from weights.devices import of_process
 from weights.folders import checkpoint as weights_checkpoint
@@ -245,11 +245,7 @@ class Bench:
         self.check_sources()
         started = self.state.started
         assert started
-        if data_items.digest(self.items) != started.data_digest:
-            raise DataError(
-                "the data has changed since the run started. Put the old files back, or start a "
-                "new run."
-            )
+        kept_items.check_unchanged(self.items, started.data_digest)
         if other := self.other_profile():
             raise unsuited(other, ", CXX the compiler")
 

@@ -102,6 +102,16 @@ def naming_code(folder: Path) -> list[str]:
     ]
 
 
+def quant_method(folder: Path) -> str | None:
+    """Return the method of quantisation that a folder's config.json names; None without one."""
+    try:
+        settings = json.loads((folder / CONFIG).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    told = settings.get("quantization_config") if isinstance(settings, dict) else None
+    return told.get("quant_method") if isinstance(told, dict) else None
+
+
 def contents(donor: Path) -> dict[str, bytes]:
     """Return what a result takes over from its donor, by name: all companions but config.json.
 

@@ -11,7 +11,6 @@ head, norms and biases are float32.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +78,4 @@ def write(checkpoint: Checkpoint, folder: Path) -> None:
 
 def is_one(folder: Path) -> bool:
     """Return True if a folder is of this format: its config says so."""
-    try:
-        said = json.loads((folder / companions.CONFIG).read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
-    found = said.get("quantization_config") if isinstance(said, dict) else None
-    return isinstance(found, dict) and found.get("quant_method") == "bitnet"
+    return companions.quant_method(folder) == "bitnet"

@@ -12,7 +12,6 @@ quantised; embedding, head, norms and biases stay as they are.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -118,12 +117,7 @@ def packed(values: torch.Tensor, bits: int) -> torch.Tensor:
 
 def is_one(folder: Path) -> bool:
     """Return True if a folder is of this format: its config says so."""
-    try:
-        said = json.loads((folder / companions.CONFIG).read_text("utf-8"))
-    except (OSError, ValueError):
-        return False
-    found = said.get("quantization_config") if isinstance(said, dict) else None
-    return isinstance(found, dict) and found.get("quant_method") == "compressed-tensors"
+    return companions.quant_method(folder) == "compressed-tensors"
 
 
 def _described(bits: int, group: int) -> dict[str, Any]:

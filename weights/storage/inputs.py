@@ -24,7 +24,9 @@ from runs.errors import (
 )
 from runs.event_types import ModelReference, SourceRecord
 from weights.folders import checkpoint, companions
+from weights.folders.checkpoint import Checkpoint
 from weights.folders.sources import resolve
+from weights.recipes import Source
 from weights.storage.model_copies import ORIGIN, Copies, written_since
 
 if TYPE_CHECKING:
@@ -62,6 +64,24 @@ def check_named(given: ModelReference, found: str, place: Path) -> None:
             f"model {given.name}: the weights in {given.path} have changed since the run was "
             "submitted. Submit it again."
         )
+
+
+def recorded(given: ModelReference, place: Path, opened: Checkpoint) -> SourceRecord:
+    """Return the record of a model as a run starts with it, by reading all of its weights.
+
+    `place` is the model's copy, `opened` its checkpoint. Raises SourceError by `check_named`.
+    """
+    found = checkpoint.digest(opened.tensors())
+    check_named(given, found, place)
+    return SourceRecord(
+        name=given.name,
+        recipe_id=Source(digest=found).id,
+        digest=found,
+        sketch="",
+        parameters=opened.parameters,
+        model=place.name,
+        files=companions.digests(place),
+    )
 
 
 class Supply:

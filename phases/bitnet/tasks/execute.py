@@ -32,8 +32,8 @@ from weights.making.events import Making
 from weights.making.maker import Maker, forget, snapshots
 from weights.making.making import Make
 from weights.model import Model
-from weights.recipes import Source, Transform
-from weights.storage.inputs import check_named
+from weights.recipes import Transform
+from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
 from weights.ternary import linears, packing
@@ -205,18 +205,7 @@ class Context:
     def _record(self) -> SourceRecord:
         """Return the record of the given model. Raises SourceError if its weights changed."""
         given = self.state.submitted.model
-        checkpoint = open_checkpoint(self.donor, Path(given.path))
-        found = digest(checkpoint.tensors())
-        check_named(given, found, self.donor)
-        return SourceRecord(
-            name=given.name,
-            recipe_id=Source(digest=found).id,
-            digest=found,
-            sketch="",
-            parameters=checkpoint.parameters,
-            model=self.donor.name,
-            files=companions.digests(self.donor),
-        )
+        return recorded(given, self.donor, open_checkpoint(self.donor, Path(given.path)))
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of the ternary training's first steps here, and the seconds they took."""

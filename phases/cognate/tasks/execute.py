@@ -28,8 +28,8 @@ from weights.folders.checkpoint import digest, open_checkpoint
 from weights.making.maker import Maker, forget, snapshots
 from weights.making.making import Make
 from weights.model import Model
-from weights.recipes import Source, Train, Transform
-from weights.storage.inputs import check_named
+from weights.recipes import Train, Transform
+from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
 from weights.threads import set_threads
@@ -201,18 +201,7 @@ class Context:
         given = self.state.submitted.base
         if given is None or self.donor is None:
             return None
-        checkpoint = open_checkpoint(self.donor, Path(given.path))
-        found = digest(checkpoint.tensors())
-        check_named(given, found, self.donor)
-        return SourceRecord(
-            name=given.name,
-            recipe_id=Source(digest=found).id,
-            digest=found,
-            sketch="",
-            parameters=checkpoint.parameters,
-            model=self.donor.name,
-            files=companions.digests(self.donor),
-        )
+        return recorded(given, self.donor, open_checkpoint(self.donor, Path(given.path)))
 
     def _notes(self, started: Started) -> tuple[str, ...]:
         """Return notes on how the user's files were read, and on a step in parts."""

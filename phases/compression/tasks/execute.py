@@ -31,11 +31,10 @@ from phases.compression.events import (
     Started,
 )
 from phases.compression.tasks.opened import Opened
-from runs.errors import ConfigError, DataError, NotFiniteError, SourceChangedError, SourceError
-from runs.event_types import Profile, SourceRecord
+from runs.errors import ConfigError, NotFiniteError, SourceChangedError, SourceError
+from runs.event_types import Profile
 from runs.kinds.tasks import Start
 from weights import operations
-from weights.folders import companions
 from weights.folders.checkpoint import digest
 from weights.formats import coded_file
 from weights.making.maker import Maker, snapshots
@@ -43,8 +42,8 @@ from weights.making.making import Make
 from weights.model import Model
 from weights.operations import decode
 from weights.operations.encode import unpacked
-from weights.recipes import Source, Transform
-from weights.storage.inputs import check_named
+from weights.recipes import Transform
+from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
 from weights.threads import set_threads
@@ -92,8 +91,7 @@ class Context(Opened):
         (given,) = self.state.submitted.model
         weights, checkpoint = self._checkpoint.tensors(), self._checkpoint
         _check_finite(weights)
-        found = digest(weights)
-        check_named(given, found, self.place)
+        record = recorded(given, self.place, checkpoint)
         self._cache.supply.share_model(self.place)
         supply, pinned = self._cache.supply, data_items.digest(self.items)
         kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
@@ -115,7 +113,7 @@ class Context(Opened):
             raise SourceError(f"model {given.name} has no matrix that could be encoded.")
         return Started(
             warnings=(),
-            source=self._record(given.name, found),
+            source=record,
             settings=plan.tried(self.state.submitted.config),
             matrices=matrices,
             grams=digest(layers) if layers else None,
@@ -128,17 +126,6 @@ class Context(Opened):
             bytes=checkpoint.bytes,
         )
 
-    def _record(self, name: str, found: str) -> SourceRecord:
-        return SourceRecord(
-            name=name,
-            recipe_id=Source(digest=found).id,
-            digest=found,
-            sketch="",
-            parameters=self._checkpoint.parameters,
-            model=self.place.name,
-            files=companions.digests(self.place),
-        )
-
     def profile(self) -> Profile:
         """Return the profile of this process: all facts that can change the last bit of a number."""
         return machine_profile(self.device)
@@ -146,11 +133,7 @@ class Context(Opened):
     def check_unchanged(self) -> None:
         """Raise DataError for other items, UnavailableError for another profile."""
         started = self.state.started
-        if data_items.digest(self.items) != started.data_digest:
-            raise DataError(
-                "the data has changed since the run started. Put the old files back, or start a new "
-                "run."
-            )
+        kept_items.check_unchanged(self.items, started.data_digest)
         if other := self.profile().unlike(started.profile):
             raise unsuited(other)
 

@@ -20,15 +20,13 @@ from evaluation.observing import Observe, Observed, answered
 from events import Event
 from phases.measure import findings
 from phases.measure.events import MeasureState, Role, Started
-from runs.errors import DataError, ForgeError, SourceChangedError, SourceError
+from runs.errors import ForgeError, SourceChangedError, SourceError
 from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.history.audit import Finding
 from runs.kinds.tasks import Start
 from weights.devices import of_process
-from weights.folders import companions
 from weights.folders.checkpoint import digest, open_checkpoint
-from weights.recipes import Source
-from weights.storage.inputs import check_named
+from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 
@@ -111,18 +109,8 @@ class Context:
         """Return (record, bytes of tensors) of a model, whose copy is shared. Raises SourceError."""
         place = self._cache.supply.model(given, None)
         checkpoint = open_checkpoint(place, Path(given.path))
-        found = digest(checkpoint.tensors())
-        check_named(given, found, place)
+        record = recorded(given, place, checkpoint)
         self._cache.supply.share_model(place)
-        record = SourceRecord(
-            name=given.name,
-            recipe_id=Source(digest=found).id,
-            digest=found,
-            sketch="",
-            parameters=checkpoint.parameters,
-            model=place.name,
-            files=companions.digests(place),
-        )
         return record, checkpoint.bytes
 
     def profile(self) -> Profile:
@@ -132,11 +120,7 @@ class Context:
     def check_unchanged(self) -> None:
         """Raise DataError for other items, UnavailableError for another profile."""
         started = self.state.started
-        if data_items.digest(self.items) != started.data_digest:
-            raise DataError(
-                "the data has changed since the run started. Put the old files back, or start a new "
-                "run."
-            )
+        kept_items.check_unchanged(self.items, started.data_digest)
         if other := self.profile().unlike(started.profile):
             raise unsuited(other)
 
