@@ -188,6 +188,12 @@ class Bitnet(BitnetView, Kind[BitnetState]):
         """Return True if the settings are those; domains that were not given are those of the data."""
         return super().asked_for({"domains": config.domains, **given}, config)
 
+    def items_address(self, state: BitnetState) -> str:
+        """Return the content address of the run's text."""
+        from evaluation.training_text import kept_text
+
+        return kept_text.address(state.started.streams, state.started.files, state.started.items)
+
     def items_file(self, state: BitnetState, cache: Any) -> Path:
         """Return the file of the items that the run measures on."""
         from phases.bitnet.tasks import folders

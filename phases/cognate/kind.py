@@ -212,9 +212,9 @@ class Cognate(CognateView, Kind[CognateState]):
 
     def items_address(self, state: CognateState) -> str:
         """Return the content address of the run's text."""
-        from phases.cognate.tasks import text
+        from evaluation.training_text import kept_text
 
-        return text.address(state.started.streams, state.started.files, state.started.items)
+        return kept_text.address(state.started.streams, state.started.files, state.started.items)
 
     def items_file(self, state: CognateState, cache: Any) -> Path:
         """Return the file of the items that the run measures on."""

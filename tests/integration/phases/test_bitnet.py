@@ -36,7 +36,7 @@ from weights import operations
 from weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
 from weights.making.making import Make
 from weights.recipes import Train
-from weights.storage import model_origin
+from weights.storage import made_again, model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.ternary import packing, quantiser
 from weights.training import complete
@@ -415,3 +415,12 @@ def test_a_terminal_tells_the_arms_and_the_segments(made) -> None:
     assert "ternary training from new weights" in text
     assert f"{out}/packed; items: {out}/items" in text
     assert "as models: r:model, r:master" in text
+
+
+def test_its_items_are_found_by_their_address(made) -> None:
+    """So another run that measures on them gets them made again when their copies are gone."""
+    home, state, _ = made
+    cache = Artifacts(home.artifacts, home=home)
+    file = Bitnet().items_file(state, cache)
+    assert made_again.items(home, cache, file.parent.name) == file
+    assert made_again.items(home, cache, "0" * 64) is None

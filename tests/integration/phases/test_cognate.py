@@ -32,7 +32,7 @@ from tests.integration.cli.test_forge import call, fails
 from weights import operations
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.making.events import Advanced
-from weights.storage import model_origin
+from weights.storage import made_again, model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
 
@@ -559,3 +559,12 @@ def test_a_segment_that_two_devices_do_is_one_result(made, tmp_path: Path) -> No
     assert isinstance(first, Advanced)
     assert Cognate().agrees(state, first, second)
     assert not Cognate().agrees(state, first, first.model_copy(update={"digest": "0" * 64}))
+
+
+def test_its_items_are_found_by_their_address(made) -> None:
+    """So another run that measures on them gets them made again when their copies are gone."""
+    home, state, _ = made
+    cache = Artifacts(home.artifacts, home=home)
+    file = Cognate().items_file(state, cache)
+    assert made_again.items(home, cache, file.parent.name) == file
+    assert made_again.items(home, cache, "0" * 64) is None
