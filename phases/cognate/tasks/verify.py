@@ -11,10 +11,10 @@ from evaluation import measured_again
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
 from phases.cognate.tasks.execute import Context, opened
-from runs.errors import DataError, ForgeError
+from runs.errors import ForgeError
 from runs.history.audit import Finding
-from runs.system import bounded_files
-from weights.folders.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import digest
+from weights.making import model_files
 from weights.recipes import Train, Transform
 from weights.storage.output_folder import TRAINED, TRAINED_ALL
 from weights.storage.weight_cache import Artifacts
@@ -68,9 +68,7 @@ def _measured(
 
 def cached(state: CognateState, cache: Artifacts) -> Iterator[Finding]:
     """Yield an error for each model whose cached files have another digest."""
-    for made in state.made.values():
-        if cache.check(made.digest) is False:
-            yield Finding("error", "files", f"the cached weights {made.digest[:12]} are damaged")
+    return model_files.cached((made.digest for made in state.made.values()), cache)
 
 
 def document(folder: Path) -> dict[str, Any] | None:
@@ -78,39 +76,13 @@ def document(folder: Path) -> dict[str, Any] | None:
 
     Raises DataError.
     """
-    for name in (TRAINED, TRAINED_ALL):
-        if (folder / name).is_file():
-            found = bounded_files.read_object(folder / name, error=DataError)
-            if {"run", "chain_head"} <= set(found):
-                return found
-            raise DataError(f"{folder / name} does not say which run made the models.")
-    return None
+    return model_files.document(folder, (TRAINED, TRAINED_ALL))
 
 
 def folder(place: Path, document: dict[str, Any], state: CognateState | None) -> Iterator[Finding]:
     """Compare the weights in a folder with its document, and with its run if that is known."""
-    parts = document.get("models") or {"": document.get("digest")}
-    if state is None:
-        yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
-    known = _recorded(state) if state is not None and state.started else {}
-    for role, said in parts.items():
-        try:
-            found = digest(open_checkpoint(place / role).tensors())
-        except ForgeError as error:
-            yield Finding("error", "files", str(error))
-            continue
-        if found != said:
-            what = (
-                f"{place / role}: its weights are {found[:12]}, its document says {str(said)[:12]}"
-            )
-            yield Finding("error", "files", what)
-        name = role or str(document.get("role"))
-        if state is not None and known.get(name) != said:
-            what = f"{place / role}: the run's {name} model is not {str(said)[:12]}"
-            yield Finding("error", "files", what)
-
-
-def _recorded(state: CognateState) -> dict[str, str]:
-    """Return role → digest of what the run made."""
-    models = plan.models(state).items()
-    return {role: state.made[r.id].digest for role, r in models if r.id in state.made}
+    made = None if state is None else {}
+    if state is not None and state.started:
+        recipes = plan.models(state).items()
+        made = {role: state.made[r.id].digest for role, r in recipes if r.id in state.made}
+    return model_files.folder(place, document, made)
