@@ -268,10 +268,10 @@ def speed(rounds: int) -> None:
 
 
 def _seconds(reader: Any, ids: list[int], count: int) -> float:
-    """Return the processor seconds of this process while a prompt is continued by `count` tokens."""
-    began = time.process_time()
+    """Return the processor seconds of llama.cpp while a prompt is continued by `count` tokens."""
+    began = reader.seconds
     reader.greedy(ids, count)
-    return time.process_time() - began
+    return reader.seconds - began
 
 
 def main() -> None:
