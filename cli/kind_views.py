@@ -23,6 +23,7 @@ from worker.queue import activity
 VIEWS = {
     "bitnet": "cli.phases.bitnet_view:BitnetView",
     "cognate": "cli.phases.cognate_view:CognateView",
+    "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
 }
 

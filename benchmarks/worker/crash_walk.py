@@ -4,6 +4,7 @@
     python -m benchmarks.worker.crash_walk --strategy auto …
     python -m benchmarks.worker.crash_walk --kind cognate …          a training in miniature
     python -m benchmarks.worker.crash_walk --kind pipeline …         that and a merging run in a row
+    python -m benchmarks.worker.crash_walk --kind compression …      codecs and mixtures of a toy model
     python -m benchmarks.worker.crash_walk --database postgresql [--server-kills 25] …
 
 There are two passes. In the first the cache survives. In the second it is emptied at each restart,
@@ -34,7 +35,7 @@ from runs.home import Home
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.services.servers import Postgres
-from testing.worlds import cognate_runs, pipeline_runs, runs
+from testing.worlds import cognate_runs, compression_runs, pipeline_runs, runs
 
 #: Submits the run to a home.
 Submit = Callable[[Home], object]
@@ -166,7 +167,9 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--moments", type=int, default=40)
     parser.add_argument("--at", help="these failpoints instead, as name:k,name:k")
-    parser.add_argument("--kind", choices=["evomerge", "cognate", "pipeline"], default="evomerge")
+    parser.add_argument(
+        "--kind", choices=["evomerge", "cognate", "pipeline", "compression"], default="evomerge"
+    )
     parser.add_argument("--generations", type=int, default=8)
     parser.add_argument("--strategy", default="elite-loser")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
@@ -230,6 +233,9 @@ def _submitter(where: Path, given: argparse.Namespace) -> Submit:
     process.start()
     process.join()
     toys = Toys(where / "models/base", _sources(where), where / "data")
+    if given.kind == "compression":
+        items = compression_runs.data(where)
+        return lambda home: compression_runs.submit(home, toys.sources[0], items, "r")
     settings = {"generations": given.generations, "strategy": given.strategy}
     return lambda home: runs.submit(home, toys, **settings)
 

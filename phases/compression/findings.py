@@ -26,6 +26,8 @@ SELECTION: Slice = "selection"
 TEST: Slice = "test"
 #: The relative squared error that a matrix is tried at alone, as nearly as the settings allow.
 PROBED = 0.1
+#: Shares of the rise of bits per byte that the policy allows, at which mixtures are tried.
+SHARES = (0.6, 0.8, 1.0)
 #: A matrix is taken for no less sensitive than this share of the median.
 LEAST = 0.1
 
@@ -176,23 +178,30 @@ def ladder(state: CompressionState) -> list[Mixture]:
 
 
 def mixed(state: CompressionState) -> list[Point]:
-    """Return the mixtures that are tried: as large as single settings, and as the budget."""
+    """Return the mixtures that are tried: as large as single settings, and what the policy asks for."""
     config = state.submitted.config
     if not config.mixtures or len(config.settings) < 2:
         return []
-    steps, alone = ladder(state), singles(state)
-    sizes: list[int] = sorted({p.packed.bytes for p in alone if p.packed})
+    steps, alone = ladder(state), [p for p in singles(state) if p.series != "plain"]
     rest = max([0, *(_rest(state, p) for p in alone)])
-    wanted = sizes[: -1 if len(sizes) > 1 else None]
-    wanted = [wanted[i * len(wanted) // config.mixtures] for i in range(config.mixtures)]
-    asked: list[int] = [] if config.budget is None else [config.budget]
-    targets: list[int] = sorted({*wanted, *asked})
-    found: dict[Assignment, None] = {}
-    for most in targets:
-        if (mixture := mixtures.within(steps, most - rest)) is not None:
-            found.setdefault(mixture.settings)
-    unlike = [a for a in found if len(set(a)) > 1]
+    sizes: list[int] = sorted({p.packed.bytes for p in alone if p.packed})
+    some = [sizes[i * len(sizes) // config.mixtures] for i in range(config.mixtures)]
+    if config.budget is not None:
+        some.append(config.budget)
+    found = [mixtures.within(steps, most - rest) for most in some]
+    if config.budget is None:
+        found += [mixtures.below(steps, harm) for harm in _allowed(state)]
+    wanted = dict.fromkeys(mixture.settings for mixture in found if mixture is not None)
+    unlike = [assignment for assignment in wanted if len(set(assignment)) > 1]
     return [_point(state, f"mixture-{i}", "mixture", a) for i, a in enumerate(unlike, 1)]
+
+
+def _allowed(state: CompressionState) -> list[float]:
+    """Return rises of bits per byte up to the one that `retention` allows: the estimate may be off."""
+    own = given(state)
+    assert own is not None
+    most = own * (1 / state.submitted.config.retention - 1)
+    return [share * most for share in SHARES]
 
 
 def _rest(state: CompressionState, point: Point) -> int:

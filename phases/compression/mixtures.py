@@ -80,6 +80,11 @@ def within(mixtures: Sequence[Mixture], most: int) -> Mixture | None:
     return next((m for m in reversed(mixtures) if m.bytes <= most), None)
 
 
+def below(mixtures: Sequence[Mixture], most: float) -> Mixture | None:
+    """Return the first mixture of a ladder whose harm is at most `most`; None if none is."""
+    return next((m for m in mixtures if m.harm <= most), None)
+
+
 def harms(errors: Mapping[str, float], probe: str, rise: float, least: float) -> dict[str, float]:
     """Return setting → harm: the squared error times what a unit of it costs at this matrix.
 

@@ -41,7 +41,7 @@ from weights.making.maker import Maker, snapshots
 from weights.making.making import Make
 from weights.model import Model
 from weights.operations import decode
-from weights.operations.encode import unpacked
+from weights.operations.encode import ROWS, unpacked
 from weights.recipes import Transform
 from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
@@ -150,13 +150,16 @@ class Context(Opened):
         decoded = coded_file.decode(coded)
         seconds = time.monotonic() - began
         original = self.model.weights[coded.name].double()
-        gram = self.grams.get(coded.name) if self.state.started.grams else None
+        known = self.grams if self.state.started.grams else {}
+        gram, rows = known.get(coded.name), known.get(f"{ROWS}{coded.name}")
+        if rows is not None:  # what an embedding puts out are its rows
+            gram = None
         lost = original - decoded.double()
         return Encoded(
             **made.model_dump(),
             bytes=coded.coded.bytes,
             error=_ratio(lost, original, None),
-            output_error=None if gram is None else _ratio(lost, original, gram),
+            output_error=_output_error(lost, original, gram, rows),
             decoding_seconds=seconds,
         )
 
@@ -270,6 +273,22 @@ def _check_finite(weights: Weights) -> None:
     for name, tensor in weights.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise NotFiniteError(f"tensor {name} holds NaN or Inf: the model cannot be compressed.")
+
+
+def _output_error(
+    lost: torch.Tensor,
+    original: torch.Tensor,
+    gram: torch.Tensor | None,
+    rows: torch.Tensor | None,
+) -> float | None:
+    """Return the relative squared error of a layer's outputs; None if its inputs are not known.
+
+    `rows` counts how often each row of an embedding is read.
+    """
+    if rows is not None:
+        weights = rows.sqrt()[:, None]
+        return _ratio(lost * weights, original * weights, None)
+    return None if gram is None else _ratio(lost, original, gram)
 
 
 def _ratio(lost: torch.Tensor, original: torch.Tensor, gram: torch.Tensor | None) -> float:

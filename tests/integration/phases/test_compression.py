@@ -218,3 +218,18 @@ def test_a_model_with_a_number_that_is_none_is_refused(
     submit(home, broken, data)
     with pytest.raises((NotFiniteError, RunFailedError), match="down_proj"):
         finish(home)
+
+
+def test_a_terminal_is_told_how_far_it_is_and_what_was_chosen(
+    toys: Toys, data: Path, tmp_path: Path
+) -> None:
+    words = ("compress", str(toys.sources[0]), "--data", str(data), "--out", str(tmp_path / "out"))
+    given = ("--set", "settings=rtn-4,rtn-3", "--set", "context=16", "--set", "mixtures=1")
+    told = call(Home(tmp_path / "home"), *words, "--retention", "0.5", *given)
+    assert told.exit_code == 0, told.output
+    assert "encoded 88 of 88" in told.output
+    assert "rtn-3: " in told.output
+    assert "times smaller than float32; on the test slice it keeps" in told.output
+    assert (tmp_path / "out" / "model.forge").is_file()
+    both = call(Home(tmp_path / "home"), *words, "--retention", "0.5", "--budget", "2MB")
+    assert "give --budget or --retention" in both.output

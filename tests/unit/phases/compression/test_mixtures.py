@@ -69,6 +69,8 @@ def test_the_mixture_within_a_budget_is_the_last_that_fits(
     found = mixtures.within(steps, most)
     fitting = [m for m in steps if m.bytes <= most]
     assert found == (fitting[-1] if fitting else None)
+    harm = most / 10
+    assert mixtures.below(steps, harm) == next((m for m in steps if m.harm <= harm), None)
 
 
 def test_harm_goes_with_the_error_and_a_fall_counts_as_the_least_rise() -> None:

@@ -1,0 +1,62 @@
+"""Terminal view of a compression: how far it is, the front, what was chosen. No torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from cli.kind_views import View
+from cli.options import say
+
+#: Parts of all encodings after which a line is printed.
+PARTS = 10
+
+
+class CompressionView(View):
+    """Texts of a compression."""
+
+    def announce(self, state: Any, data: dict[str, Any]) -> None:
+        """Print the points of the front, the chosen one, and where its file is."""
+        for row in data["points"]:
+            if row["front"]:
+                say(
+                    f"{row['point']:14s} {row['bytes']:>14,} bytes  {row['ratio']:6.2f} × smaller  "
+                    f"{row['bits_per_byte']:.4f} bits per byte  keeps {row['retention']:.4f}"
+                )
+        chosen, kept = data["chosen"], data["figures"]["retention"]
+        say(
+            f"chosen: {chosen['point']}, {chosen['bytes']:,} bytes, "
+            f"{data['figures']['ratio']['value']:.2f} times smaller than float32; on the test slice it "
+            f"keeps {kept['value']:.4f} "
+            f"({kept['low']:.4f} to {kept['high']:.4f})"
+        )
+        if "folder" in data:
+            say(f"file:   {data['folder']}/model.forge  (forge decompress FILE DIR)")
+        say(f"model:  {state.run} is the decoded model wherever one may stand")
+
+    def unit(self, state: Any, row: Any) -> str | None:
+        """Return a line for a measurement, and for every tenth of the encodings; None for others."""
+        data = json.loads(row.data)
+        if row.type in ("encoded", "refused"):
+            from phases.compression import plan
+
+            done, of = _encoded(state), len(plan.encodings(state))
+            step = max(1, math.ceil(of / PARTS))
+            return f"encoded {done:,} of {of:,}" if done % step == 0 or done == of else None
+        if row.type != "observed":
+            return None
+        name = self.kind.names(state).get(data["recipe_id"])
+        if name is None:  # a matrix alone
+            return None
+        values = data["values"].values()
+        made = state.made.get(data["recipe_id"])
+        size = f"{made.bytes:,} bytes, " if made is not None else ""
+        bits = math.fsum(values) / len(values)
+        return f"{name}: {size}{bits:.4f} bits per byte on the slice {data['on']}"
+
+
+def _encoded(state: Any) -> int:
+    """Return the number of encodings that are done or refused."""
+    made = sum(made.type == "encoded" for made in state.made.values())
+    return made + len(state.refused)
