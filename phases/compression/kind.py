@@ -36,9 +36,6 @@ from runs.system.rounding import alike
 from weights.making import making
 from weights.making.making import Make
 
-#: Role of the compressed model, and of the one that is given.
-ROLE = "model"
-
 
 class Compression(CompressionView, Kind[CompressionState]):
     """Compression of a model at a rate chosen from a measured curve."""
@@ -155,12 +152,12 @@ class Compression(CompressionView, Kind[CompressionState]):
 
     def roles(self, config: CompressionConfig) -> Sequence[str]:
         """Return the compressed model."""
-        return [ROLE]
+        return [plan.ROLE]
 
     def results(self, state: CompressionState) -> dict[str, MadeModel]:
         """Return the compressed model, decoded."""
         chosen = state.completed.chosen
-        return {ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
+        return {plan.ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
 
     def figures(self, state: CompressionState) -> dict[str, Figure]:
         """Return the figures of the chosen model."""
@@ -168,7 +165,7 @@ class Compression(CompressionView, Kind[CompressionState]):
 
     def inputs(self, state: CompressionState) -> dict[str, list[str]]:
         """Return the digest of the given model."""
-        return {ROLE: [state.started.source.digest]}
+        return {plan.ROLE: [state.started.source.digest]}
 
     def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
         """Return what a compression costs here, by its start, one matrix and some documents."""

@@ -20,6 +20,8 @@ from runs.kinds.tasks import Decision
 from weights.making.making import Make
 from weights.recipes import Source, Transform
 
+#: Role of the compressed model, and of the one that is given.
+ROLE = "model"
 #: Encodings that are asked for at a time: more than there are devices.
 TOGETHER = 256
 

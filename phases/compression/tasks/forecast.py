@@ -6,7 +6,7 @@ from pathlib import Path
 
 from phases.compression.events import CompressionState, SettingRecord, Submitted
 from phases.compression.findings import SELECTION
-from phases.compression.kind import ROLE
+from phases.compression.plan import ROLE
 from phases.compression.tasks.execute import Context
 from runs.errors import ConfigError
 from runs.kinds.forecast import Amount, Forecast
