@@ -78,7 +78,8 @@ def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
     """Return the bytes that a forward pass needs beyond what is allocated; None if unknown.
 
     The first pass warms up. On a CPU three more are measured, because the kernel may take pages of
-    files from the process at any moment: the pass during which they changed least counts.
+    files from the process at any moment: the pass during which they changed least counts, and of equal
+    ones that with the largest rise, because memory that others give back meanwhile hides some.
     """
     _seconds(model, ids)
     if model.device.type == "cuda":
@@ -87,7 +88,8 @@ def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
         _seconds(model, ids)
         return torch.cuda.max_memory_allocated(model.device) - before
     try:
-        return max(0, min(_rise(model, ids) for _ in range(3))[1])
+        rises = [_rise(model, ids) for _ in range(3)]
+        return max(0, min(rises, key=lambda rise: (rise[0], -rise[1]))[1])
     except (AttributeError, OSError, ValueError):
         return None
 

@@ -360,7 +360,7 @@ def test_a_ternary_model_leaves_by_the_command_line(made, tmp_path: Path) -> Non
     told = call(home.folder, *gguf, "--fallback", "F16")
     assert told.exit_code == 0, told.output
     assert "F16:" in told.stdout
-    assert "--fallback is of a GGUF file" in fails(
+    assert "--fallback is of another format" in fails(
         home.folder, 2, "export", "r", "--out", str(tmp_path / "x"), "--fallback", "F16"
     )
     assert state.status == "completed"
