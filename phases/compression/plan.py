@@ -7,14 +7,11 @@ probe      the model with one matrix alone at a setting: what its errors cost
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
-from events import canonical_json
 from phases.compression.config import CompressionConfig
-from phases.compression.events import CompressionState, MatrixRecord, SettingRecord, Started
+from phases.compression.events import CompressionState, SettingRecord, Started
 from phases.compression.menu import MENU, PLAIN, WHOLE
 from runs.kinds.tasks import Decision
 from weights.making.making import Make
@@ -55,31 +52,25 @@ def settings(state: CompressionState) -> tuple[str, ...]:
     return tuple(one.name for one in state.started.settings)
 
 
-#: A setting as text: name, codec, parameters, and those of an embedding.
-Told = tuple[str, str, str, str]
+#: (matrix, setting) → (id, recipe).
+Encodings = dict[tuple[str, str], tuple[str, Transform]]
 
 
-@lru_cache(maxsize=8)
-def _encodings(
-    source: str,
-    grams: str | None,
-    matrices: tuple[MatrixRecord, ...],
-    told: tuple[Told, ...],
-    seed: int,
-) -> dict[tuple[str, str], tuple[str, Transform]]:
-    """Return (matrix, setting) → (id, recipe). The ids are hashes: they are made once."""
-    found = {}
-    for matrix in matrices:
-        known = (matrix.layer or matrix.embedding) and grams is not None
-        inputs = {"model": source} | ({"grams": grams} if known and grams else {})
-        for name, codec, params, other in told:
+def _encodings(started: Started, seed: int) -> Encodings:
+    """Return every encoding of a run. The ids are hashes, which cost time."""
+    found: Encodings = {}
+    for matrix in started.matrices:
+        inputs = {"model": source(started)}
+        if (matrix.layer or matrix.embedding) and (known := grams(started)) is not None:
+            inputs["grams"] = known
+        for one in started.settings:
             encoding = {
                 "tensor": matrix.name,
-                "codec": codec,
-                "params": json.loads(other if matrix.embedding else params),
+                "codec": one.codec,
+                "params": one.embedding if matrix.embedding else one.params,
             }
             recipe = Transform(operation="encode@1", inputs=inputs, params=encoding, seed=seed)
-            found[matrix.name, name] = recipe.id, recipe
+            found[matrix.name, one.name] = recipe.id, recipe
     return found
 
 
@@ -93,16 +84,19 @@ def grams(started: Started) -> str | None:
     return None if started.grams is None else Source(digest=started.grams).id
 
 
-def encodings(state: CompressionState) -> dict[tuple[str, str], tuple[str, Transform]]:
+#: Encodings of the runs that were looked at last: they are asked for thousands of times.
+_KNOWN: dict[int, tuple[Started, int, Encodings]] = {}
+
+
+def encodings(state: CompressionState) -> Encodings:
     """Return (matrix, setting) → (id, recipe) of everything that is encoded."""
-    started = state.started
-    told = tuple(
-        (one.name, one.codec, canonical_json(one.params), canonical_json(one.embedding))
-        for one in started.settings
-    )
-    return _encodings(
-        source(started), grams(started), started.matrices, told, state.submitted.config.seed
-    )
+    started, seed = state.started, state.submitted.config.seed
+    known = _KNOWN.get(id(started))
+    if known is None or known[0] is not started or known[1] != seed:
+        if len(_KNOWN) >= 8:
+            _KNOWN.clear()
+        known = _KNOWN[id(started)] = started, seed, _encodings(started, seed)
+    return known[2]
 
 
 def unencoded(state: CompressionState) -> Decision:
