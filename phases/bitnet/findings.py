@@ -6,14 +6,11 @@ windows are resampled within each domain, the same for all models (`evaluation/b
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-import numpy as np
-
-from evaluation import bootstrap
 from evaluation.bootstrap import Counts
 from evaluation.observing import Observe, Observed
+from evaluation.paired_bits import draws, figure, mean, resampled
 from phases.bitnet import plan
 from phases.bitnet.events import Arm, BitnetState, Result, Started, Submitted
 from runs.errors import DataError
@@ -112,11 +109,6 @@ def _observed(state: BitnetState, task: Observe) -> Observed | None:
     return event if isinstance(event, Observed) else None
 
 
-def mean(event: Observed) -> float:
-    """Return a model's bits per byte."""
-    return math.fsum(event.values.values()) / len(event.values)
-
-
 def arms(state: BitnetState) -> dict[str, Arm]:
     """Return arm → what was compared."""
     return {
@@ -139,11 +131,11 @@ def figures(state: BitnetState) -> dict[str, Figure]:
     seen, started = found(state), state.started
     drawn = _resampled(state, seen)
     own, mine, count = mean(seen[plan.MODEL]), drawn[plan.MODEL], _windows(seen[plan.MODEL])
-    told = {"bits_per_byte": _figure(own, mine, count)}
+    told = {"bits_per_byte": figure(own, mine, count)}
     for name, rival in (("retention", plan.FULL), ("retention_of_start", plan.START)):
-        told[name] = _figure(mean(seen[rival]) / own, drawn[rival] / mine, count)
+        told[name] = figure(mean(seen[rival]) / own, drawn[rival] / mine, count)
     lead = mean(seen[UNTRAINED]) - own
-    told["lead_over_untrained"] = _figure(lead, drawn[UNTRAINED] - mine, count)
+    told["lead_over_untrained"] = figure(lead, drawn[UNTRAINED] - mine, count)
     return {**told, "size": Figure(value=started.packed / started.bytes)}
 
 
@@ -154,7 +146,7 @@ def leads(state: BitnetState) -> dict[str, Figure]:
         return {}
     drawn, own = _resampled(state, seen), mean(seen[plan.MODEL])
     return {
-        arm: _figure(mean(event) - own, drawn[arm] - drawn[plan.MODEL], _windows(event))
+        arm: figure(mean(event) - own, drawn[arm] - drawn[plan.MODEL], _windows(event))
         for arm, event in seen.items()
         if arm != plan.MODEL
     }
@@ -165,17 +157,7 @@ def _windows(event: Observed) -> int:
 
 
 def _resampled(state: BitnetState, seen: Mapping[str, Observed]) -> dict[str, Counts]:
-    """Return arm → mean bits per byte in each resample, [resamples]."""
-    seed, rates = state.submitted.config.seed, dict[str, list[Counts]]()
-    for domain in sorted(next(iter(seen.values())).items):
-        sizes = next(iter(seen.values())).sizes[domain]
-        counts = bootstrap.draws(len(sizes), "bitnet", seed, domain)
-        for arm, event in seen.items():
-            rate = bootstrap.ratio(counts, event.items[domain], sizes) / math.log(2)
-            rates.setdefault(arm, []).append(rate)
-    return {arm: np.mean(some, axis=0) for arm, some in rates.items()}
-
-
-def _figure(point: float, resampled: Counts, count: int) -> Figure:
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return Figure(value=point, low=float(low), high=float(high), n=count)
+    """Return arm → bits per byte in each resample of the windows, which all arms have in common."""
+    counts = {domain: len(some) for domain, some in next(iter(seen.values())).items.items()}
+    drawn = draws(counts, "bitnet", state.submitted.config.seed)
+    return {arm: resampled(event, drawn) for arm, event in seen.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evaluation import paired_bits
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState
 from phases.bitnet.report import ARMS
@@ -40,7 +41,7 @@ def result(state: BitnetState) -> Result | None:
         name="ternary model",
         model=seen[plan.MODEL].recipe_id,
         metric=BITS,
-        value=findings.mean(seen[plan.MODEL]),
+        value=paired_bits.mean(seen[plan.MODEL]),
         over=ARMS[plan.FULL],
         lead=_lead(findings.leads(state)[plan.FULL]),
         on=findings.TEST,
@@ -94,7 +95,7 @@ def _arms(state: BitnetState) -> Arms:
         Arm(
             name=name,
             group="ternary" if name in (plan.MODEL, plan.SCRATCH, findings.UNTRAINED) else "float",
-            value=findings.mean(seen[name]),
+            value=paired_bits.mean(seen[name]),
             n=sum(map(len, seen[name].items.values())),
             lead=_lead(leads[name]) if name in leads else None,
         )
@@ -151,7 +152,7 @@ def _rounding(state: BitnetState) -> Units:
     best, rows = findings.chosen(state), []
     for way, task in findings.choosing(state).items():
         event: Any = state.answers[task.key]
-        rows.append((way, findings.mean(event), way == best))
+        rows.append((way, paired_bits.mean(event), way == best))
     return Units(
         name="rounding",
         title="Rounding without training",

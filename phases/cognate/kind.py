@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from evaluation.observing import Observe, Observed
-from evaluation.observing import unasked as wrong_observation
-from events import Envelope, Event, New
-from phases.cognate import findings, origins, plan
+from evaluation.training_runs.training_kind import TrainingKind
+from events import Event, New
+from phases.cognate import findings, plan
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Completed, Forked, Started, Submitted
 from phases.cognate.view import CognateView
 from runs.errors import ConfigError
-from runs.event_types import Figure, MadeModel
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.kind import Kind
-from runs.kinds.origin import Origin
+from runs.event_types import Figure
 from runs.kinds.retries import failure
-from runs.kinds.tasks import Decision, Start, Task
+from runs.kinds.tasks import Decision, Start
 from runs.system.rounding import alike
 from weights.making import making
 from weights.making.events import Advanced, Made, Trained
 from weights.making.making import Make
-from weights.recipes import Train
 
 if TYPE_CHECKING:
-    from runs.home import Home
+    pass
 
 
-class Cognate(CognateView, Kind[CognateState]):
+class Cognate(CognateView, TrainingKind[CognateState]):
     """Specialists of one base (phase 1)."""
 
     name = "cognate"
+    package = "phases.cognate"
     title = "a cognate run"
     line = "train a small base and specialists of it, to merge"
     unit = "step"
@@ -53,7 +48,6 @@ class Cognate(CognateView, Kind[CognateState]):
         "lead": "bits per byte that the next best model needs more on a specialist's own domain, the "
         "least of all specialists"
     }
-    gives_items = True
     listed = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
 
     # ---- deciding ----------------------------------------------------------------------------
@@ -76,18 +70,6 @@ class Cognate(CognateView, Kind[CognateState]):
             models=findings.results(state),
         )
         return Decision(facts=[New(done, f"{state.run}/completed")])
-
-    def essential(self, state: CognateState, task: str) -> bool:
-        """Return True: without one of its models or figures the run has no result."""
-        return True
-
-    def unasked(self, state: CognateState, task: Task, event: Event) -> str | None:
-        """Return why the event does not answer the open task; None if it does."""
-        if isinstance(task, Make) and isinstance(event, Made | Advanced):
-            return making.unasked(task, event)
-        if isinstance(task, Observe) and isinstance(event, Observed):
-            return wrong_observation(task, event)
-        return None
 
     def agrees(self, state: CognateState, recorded: Event, found: Event) -> bool:
         """Return True if a second result does not contradict the recorded one.
@@ -124,24 +106,6 @@ class Cognate(CognateView, Kind[CognateState]):
 
     # ---- asking for a run --------------------------------------------------------------------
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
-        """Return the plan of a run, of a `base` and data or of what comes with the program."""
-        from phases.cognate import submission
-
-        return submission.plan(self, asked, lookup)
-
-    def placed(self, data: str) -> str:
-        """Return PATH or DOMAIN=PATH with an absolute path; a data set of the Hub is fetched."""
-        from evaluation.data.training_texts import absolute
-
-        return absolute(data)
-
-    def check(self, plan: Plan) -> Checked:
-        """Open base (header only), tokenizer and data; raise the errors of a start."""
-        from phases.cognate import submission
-
-        return submission.check(plan)
-
     def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
         """Yield the name of the base and the paths of data."""
         if submitted.base is not None:
@@ -155,24 +119,6 @@ class Cognate(CognateView, Kind[CognateState]):
         """Return the bytes of weights, gradients and optimiser of one training."""
         return 16 * state.started.parameters if state.started else 0
 
-    def built(self, row: Envelope) -> str | None:
-        """Return the id of the snapshot that an event's row says was made, or None."""
-        if row.type not in (Made.type, Advanced.type):
-            return None
-        return getattr(self.state.registry.load(row), "recipe_id", None)
-
-    def needs(self, task: Any) -> str | None:
-        """Return the id of the snapshot that a segment goes on from, or of the model measured."""
-        if isinstance(task, Observe):
-            return task.recipe_id
-        if isinstance(task, Make) and isinstance(task.recipe, Train):
-            return task.recipe.to(task.done).id if task.done else task.recipe.start
-        return None
-
-    def tokens(self, event: Event) -> int:
-        """Return the number of tokens that a segment read."""
-        return event.tokens if isinstance(event, Advanced) else 0
-
     # ---- results and work --------------------------------------------------------------------
 
     def result_id(self, state: CognateState) -> str | None:
@@ -180,21 +126,9 @@ class Cognate(CognateView, Kind[CognateState]):
         made = state.made.get(plan.models(state)[plan.BASE].id) if state.started else None
         return made.recipe_id if made else None
 
-    def result(self, state: CognateState) -> str | None:
-        """Return the digest of the base's weights, or None."""
-        found = self.result_id(state)
-        return state.made[found].digest if found else None
-
     def roles(self, config: CognateConfig) -> Sequence[str]:
         """Return base and specialists."""
         return [plan.BASE, *config.domains]
-
-    def results(self, state: CognateState) -> dict[str, MadeModel]:
-        """Return role → model."""
-        return {
-            role: MadeModel(recipe_id=one.recipe_id, digest=one.digest)
-            for role, one in state.completed.models.items()
-        }
 
     def figures(self, state: CognateState) -> dict[str, Figure]:
         """Return the least lead that a specialist has on its own domain."""
@@ -206,71 +140,6 @@ class Cognate(CognateView, Kind[CognateState]):
         """Return the digest of the base that was given, if one was."""
         return {"base": [state.started.base.digest]} if state.started.base else {}
 
-    def asked_for(self, given: Mapping[str, Any], config: CognateConfig) -> bool:
-        """Return True if the settings are those; domains that were not given are those of the data."""
-        return super().asked_for({"domains": config.domains, **given}, config)
-
-    def items_address(self, state: CognateState) -> str:
-        """Return the content address of the run's text."""
-        from evaluation.training_text import kept_text
-
-        return kept_text.address(state.started.streams, state.started.files, state.started.items)
-
-    def items_file(self, state: CognateState, cache: Any) -> Path:
-        """Return the file of the items that the run measures on."""
-        from phases.cognate.tasks import folders as model_folders
-
-        return model_folders.items_file(state, cache)
-
-    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
-        """Return what a run costs here, by its start, some steps and a measurement."""
-        from phases.cognate.tasks.forecast import forecast
-
-        return forecast(submitted, cache, folder)
-
-    def find(self, state: CognateState, name: str) -> str:
-        """Return the recipe id that a role, an id or the beginning of an id means."""
-        return origins.find(state, name)
-
-    def origin(self, state: CognateState, rows: Sequence[Envelope], name: str) -> Origin:
-        """Return the origin of the model with a role. Raises NotFoundError."""
-        return origins.origin(state, rows, name)
-
-    def settle(
-        self, home: Home, state: CognateState, head: str, recipe_id: str, folders: Sequence[Path]
-    ) -> str:
-        """Return a folder with a model of the run; make it again if need be."""
-        from phases.cognate.tasks import folders as model_folders
-
-        return model_folders.settle(home, state, head, recipe_id, folders)
-
-    def context(self, state: CognateState, cache: Any) -> Any:
-        """Open the run's text and tokenizer in this process."""
-        from phases.cognate.tasks.execute import Context
-        from weights.threads import set_threads
-
-        set_threads()
-        return Context(state, cache)
-
-    def keep(self, state: CognateState, cache: Any) -> None:
-        """Remove the snapshots of trainings that have ended: their results are on disk."""
-        from phases.cognate.tasks import execute
-
-        if state.started is not None and state.made:
-            execute.tidy(state, cache)
-
-    def result_files(self, state: CognateState, cache: Any) -> list[tuple[str, Path]]:
-        """Return the weight files of base and specialists, made again if the cache lacks them."""
-        from phases.cognate.tasks import folders as model_folders
-
-        return model_folders.files(state, cache)
-
-    def write_result(self, home: Home, state: CognateState, out: Path) -> dict[str, Any]:
-        """Write the folders of base and specialists and the items; return the report."""
-        from phases.cognate.tasks import folders as model_folders
-
-        return model_folders.write(home, state, out)
-
     # ---- verification ------------------------------------------------------------------------
 
     def chosen(self, state: CognateState, which: str) -> list[str]:
@@ -278,34 +147,6 @@ class Cognate(CognateView, Kind[CognateState]):
         if which == "all":
             return [recipe.id for recipe in plan.models(state).values() if recipe.id in state.made]
         return [self.find(state, plan.BASE if which == "champion" else which)]
-
-    def rebuild(
-        self, state: CognateState, cache: Any, ids: Sequence[str], tolerance: float | None, say: Any
-    ) -> Iterator[Any]:
-        """Train models again and compare the weights after every segment with the recorded ones."""
-        from phases.cognate.tasks import verify
-
-        yield from verify.rebuild(state, cache, ids, tolerance, say)
-
-    def cached(self, state: CognateState, cache: Any) -> Iterator[Any]:
-        """Yield an error for each of the run's models whose cached files have another digest."""
-        from phases.cognate.tasks import verify
-
-        yield from verify.cached(state, cache)
-
-    def document(self, folder: Path) -> dict[str, Any] | None:
-        """Return the report of a folder of models; None if it has none."""
-        from phases.cognate.tasks import verify
-
-        return verify.document(folder)
-
-    def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
-    ) -> Iterator[Any]:
-        """Compare the weights in a folder of models with the run's."""
-        from phases.cognate.tasks import verify
-
-        yield from verify.folder(folder, document, state)
 
 
 def _work(state: CognateState) -> Decision:

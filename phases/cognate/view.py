@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.observing import Observed
+from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.cognate import findings, origins, panels, plan, report
 from phases.cognate.events import CognateState, Completed
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.tasks import Start
-from runs.kinds.view import View
-from runs.lists.tables import Kind, Table
 from runs.panels.head import Head
 from runs.panels.panels import Panel
-from weights.making.events import Advanced, Trained
+from weights.making.events import Making, Trained
 from weights.recipes import Train
 
 
-class CognateView(View[CognateState]):
+class CognateView(TrainingView[CognateState]):
     """The part of a cognate run that is shown."""
 
-    def names(self, state: CognateState) -> dict[str, str]:
-        """Return recipe id → role, for models and for the snapshots of their trainings."""
-        if state.started is None:
-            return {}
-        found = {
-            event.recipe_id: f"{role} after {step} steps"
-            for role, recipe in plan.trainings(state).items()
-            for step, event in state.advanced.get(recipe.stem, {}).items()
-        }
-        return found | {id_: name for id_, (name, _) in plan.recipes(state).items()}
+    figure_of = "name"
+
+    def trainings(self, state: CognateState) -> Mapping[str, Train]:
+        """Return role → recipe of every model that the run trains."""
+        return plan.trainings(state)
+
+    def recipes(self, state: CognateState) -> Mapping[str, Making]:
+        """Return name → recipe of all that the run makes, the first weights included."""
+        return dict(plan.recipes(state).values())
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
@@ -70,11 +66,8 @@ class CognateView(View[CognateState]):
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note steps and the last loss in the run's row of the run list."""
-        if isinstance(event, Advanced) and event.curve:
-            curve = [*json.loads(entry["curve"]), event.curve[-1].loss]
-            done = (entry["done"] or 0) + event.step - event.begin
-            entry |= {"done": done, "curve": json.dumps(curve)}
-        elif isinstance(event, Trained):
+        super().row(entry, event)
+        if isinstance(event, Trained):
             entry |= {"result": event.recipe_id}
 
     def models(self, event: Event, state: CognateState) -> list[dict[str, Any]]:
@@ -99,17 +92,6 @@ class CognateView(View[CognateState]):
         """Return a model (the base without a name), what it started from, and the first weights."""
         return origins.ancestry(state, name or plan.BASE)
 
-    def made(self, state: CognateState, digest: str) -> str | None:
-        """Return the recipe id of the model with these weights, or None."""
-        return next((id_ for id_, made in state.made.items() if made.digest == digest), None)
-
-    def progress(self, state: CognateState) -> tuple[int, int | None]:
-        """Return (steps of all trainings that are done, steps in all)."""
-        if state.started is None:
-            return 0, None
-        trainings = plan.trainings(state).values()
-        return sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
-
     def head(self, state: CognateState) -> Head:
         """Return the head: how much better specialists are on their own domains."""
         return default_panels.head(self, state, panels.result(state), panels.facts(state))
@@ -117,19 +99,6 @@ class CognateView(View[CognateState]):
     def panels(self, state: CognateState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return training curves, figures, models and lineage."""
         return panels.panels(state, self.curves(state))
-
-    def curves(self, state: CognateState) -> dict[str, list[dict[str, float]]]:
-        """Return role → points of its training: step, loss, norm of the gradient, rate."""
-        if state.started is None:
-            return {}
-        return {
-            role: [
-                point.model_dump()
-                for _, event in sorted(state.advanced.get(recipe.stem, {}).items())
-                for point in event.curve
-            ]
-            for role, recipe in plan.trainings(state).items()
-        }
 
     def view(self, state: CognateState) -> dict[str, Any]:
         """Return the models by role, their curves and what was measured."""
@@ -150,15 +119,6 @@ class CognateView(View[CognateState]):
             "bits_per_byte": findings.quality(state),
         }
 
-    def part(self, state: CognateState, name: str, **asked: Any) -> dict[str, Any]:
-        """Return `lineage`: every recipe, by role. Raises NotFoundError for any other part."""
-        if name != "lineage" or state.started is None:
-            return super().part(state, name, **asked)
-        return {
-            name: {"id": id_, "recipe": recipe.model_dump(mode="json")}
-            for id_, (name, recipe) in plan.recipes(state).items()
-        }
-
     def report(self, state: CognateState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a run that has completed."""
         return {**super().report(state, rows), **report.report(state).model_dump()}
@@ -170,15 +130,6 @@ class CognateView(View[CognateState]):
     def unit_of(self, row: Envelope) -> int | None:
         """Return None: several trainings advance at once, so no step ends a unit of the run."""
         return None
-
-    def ending(self, state: CognateState) -> dict[str, Any]:
-        """Return the models of the message that the run has ended."""
-        done = state.completed
-        return {"models": {r: m.recipe_id for r, m in done.models.items()} if done else {}}
-
-    def tables(self) -> Mapping[str, Any]:
-        """Return the tables of training curves and of figures."""
-        return {"training": _training, "figures": _figures}
 
     def tracked(self, state: CognateState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (step, row) for a tracker: steps of the base, then of the specialists side by side.
@@ -203,42 +154,3 @@ class CognateView(View[CognateState]):
         slowest = min((state.steps(r) for n, r in trainings.items() if n != plan.BASE), default=0)
         done = first + slowest if slowest or not first else state.steps(trainings[plan.BASE])
         return [(at, rows[at]) for at in sorted(rows) if after < at <= done]
-
-
-def _training(state: CognateState, _rows: Sequence[Envelope]) -> Table:
-    """Return the points of all trainings."""
-    points = CognateView.curves(CognateView(), state)
-    rows = [{"model": role, **point} for role, found in points.items() for point in found]
-    columns: dict[str, Kind] = {
-        "model": "text",
-        "step": "int",
-        "loss": "float",
-        "norm": "float",
-        "rate": "float",
-    }
-    return Table(columns, rows)
-
-
-def _figures(state: CognateState, _rows: Sequence[Envelope]) -> Table:
-    """Return every figure that was measured."""
-    names = CognateView.names(CognateView(), state)
-    rows = [
-        {
-            "model": names[event.recipe_id],
-            "measure": event.measure,
-            "slice": event.on,
-            "name": name,
-            "value": value,
-        }
-        for event in state.answers.values()
-        if isinstance(event, Observed)
-        for name, value in event.values.items()
-    ]
-    columns: dict[str, Kind] = {
-        "model": "text",
-        "measure": "text",
-        "slice": "text",
-        "name": "text",
-        "value": "float",
-    }
-    return Table(columns, rows)

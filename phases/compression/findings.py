@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-import numpy as np
-
-from evaluation import bootstrap
-from evaluation.bootstrap import Counts
 from evaluation.data.slices import Slice
 from evaluation.observing import Observe, Observed
+from evaluation.paired_bits import draws, figure, mean, resampled
 from phases.compression import mixtures, plan
 from phases.compression.events import Chosen, CompressionState, Encoded, Packed
 from phases.compression.mixtures import Mixture, Option
@@ -67,11 +64,6 @@ def observed(state: CompressionState, recipe_id: str, on: Slice) -> Observed | N
     """Return what was observed of a model on a slice."""
     found = state.answers.get(observe(recipe_id, on).key)
     return found if isinstance(found, Observed) else None
-
-
-def mean(event: Observed) -> float:
-    """Return a model's bits per byte."""
-    return math.fsum(event.values.values()) / len(event.values)
 
 
 def given(state: CompressionState) -> float | None:
@@ -290,32 +282,18 @@ def figures(state: CompressionState, point: Point) -> dict[str, Figure]:
     assert ours
     assert point.packed
     counts = state.started.test
-    draws = {
-        d: bootstrap.draws(counts[d], "compression", state.submitted.config.seed, d)
-        for d in sorted(counts)
-    }
+    drawn = draws(counts, "compression", state.submitted.config.seed)
     n, size = sum(counts.values()), point.packed.bytes
-    before, after = _resampled(own, draws), _resampled(ours, draws)
+    before, after = resampled(own, drawn), resampled(ours, drawn)
     weights = state.started.float32_bytes // 4
     return {
-        "retention": _figure(mean(own) / mean(ours), before / after, n),
-        "bits_per_byte": _figure(mean(ours), after, n),
+        "retention": figure(mean(own) / mean(ours), before / after, n),
+        "bits_per_byte": figure(mean(ours), after, n),
         "bytes": Figure(value=size),
         "size": Figure(value=size / state.started.bytes),
         "ratio": Figure(value=state.started.float32_bytes / size),
         "bits_per_weight": Figure(value=8 * size / weights),
     }
-
-
-def _resampled(event: Observed, draws: Mapping[str, Counts]) -> Counts:
-    """Return bits per byte in each resample of documents, [resamples]."""
-    rates = [bootstrap.ratio(c, event.items[d], event.sizes[d]) for d, c in draws.items()]
-    return np.mean(rates, axis=0) / math.log(2)
-
-
-def _figure(value: float, resampled: Counts, n: int) -> Figure:
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return Figure(value=value, low=float(low), high=float(high), n=n)
 
 
 def fallbacks(state: CompressionState) -> dict[str, str]:

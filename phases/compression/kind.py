@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from evaluation.observing import Observe, Observed
 from evaluation.observing import unasked as wrong_observation
-from events import Envelope, Event, New
-from phases.compression import findings, origins, plan
+from events import Event, New
+from phases.compression import findings, plan
 from phases.compression.config import CompressionConfig
 from phases.compression.events import (
     Completed,
@@ -25,22 +24,19 @@ from phases.compression.events import (
 from phases.compression.findings import SELECTION, TEST, observe
 from phases.compression.view import CompressionView
 from runs.event_types import Figure, MadeModel
-from runs.home import Home
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.forecast import Forecast
-from runs.kinds.kind import Kind
-from runs.kinds.origin import Origin
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
 from weights.making import making
 from weights.making.making import Make
+from weights.making.making_kind import MakingKind
 
 
-class Compression(CompressionView, Kind[CompressionState]):
+class Compression(CompressionView, MakingKind[CompressionState]):
     """Compression of a model at a rate chosen from a measured curve."""
 
     name = "compression"
+    package = "phases.compression"
     title = "a compression"
     line = "encode a model in few bytes, at a rate chosen from a measured curve"
     unit = "task"
@@ -111,23 +107,11 @@ class Compression(CompressionView, Kind[CompressionState]):
 
     # ---- asking for a run ------------------------------------------------------------------------
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
-        """Return the plan of a run over a `model`."""
-        from phases.compression import submission
-
-        return submission.plan(self, asked, lookup)
-
     def placed(self, data: str) -> str:
         """Return data with an absolute path; tasks and built-in items keep their names."""
         from evaluation.data.items import absolute
 
         return absolute(data)
-
-    def check(self, plan: Plan) -> Checked:
-        """Open the model (header only), tokenizer and data; raise the errors of a start."""
-        from phases.compression import submission
-
-        return submission.check(plan)
 
     def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
         """Yield the name of the model and the paths of data."""
@@ -167,59 +151,12 @@ class Compression(CompressionView, Kind[CompressionState]):
         """Return the digest of the given model."""
         return {plan.ROLE: [state.started.source.digest]}
 
-    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
-        """Return what a compression costs here, by its start, one matrix and some documents."""
-        from phases.compression.tasks.forecast import forecast
-
-        return forecast(submitted, cache, folder)
-
-    def find(self, state: CompressionState, name: str) -> str:
-        """Return the recipe id that a point's name, "model" or the beginning of an id means."""
-        return origins.find(state, name)
-
-    def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
-        """Return the origin of a point's model; without a name, of the chosen one."""
-        return origins.origin(state, name)
-
-    def settle(
-        self,
-        home: Home,
-        state: CompressionState,
-        head: str,
-        recipe_id: str,
-        folders: Sequence[Path],
-    ) -> str:
-        """Return a folder with a point's model, decoded; make it again if need be."""
-        from phases.compression.tasks import folders as model_folders
-
-        return model_folders.settle(home, state, recipe_id, folders)
-
-    def context(self, state: CompressionState, cache: Any) -> Any:
-        """Open the run's model and items in this process."""
-        from phases.compression.tasks.execute import Context
-        from weights.threads import set_threads
-
-        set_threads()
-        return Context(state, cache)
-
     def keep(self, state: CompressionState, cache: Any) -> None:
         """Remove what processes that were killed have left of files."""
         from phases.compression.tasks.execute import packing
 
         if state.ended:
             shutil.rmtree(packing(cache, state.run), ignore_errors=True)
-
-    def result_files(self, state: CompressionState, cache: Any) -> list[tuple[str, Path]]:
-        """Return the files of the chosen model's weights, made again if the cache lacks them."""
-        from phases.compression.tasks import folders as model_folders
-
-        return model_folders.files(state, cache)
-
-    def write_result(self, home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
-        """Write the file of coded weights, the card and the report; return the report."""
-        from phases.compression.tasks import folders as model_folders
-
-        return model_folders.write(home, state, out)
 
     # ---- verification ----------------------------------------------------------------------------
 
@@ -228,33 +165,6 @@ class Compression(CompressionView, Kind[CompressionState]):
         if which == "all":
             return [*state.made]
         return [self.find(state, "" if which == "champion" else which)]
-
-    def rebuild(
-        self,
-        state: CompressionState,
-        cache: Any,
-        ids: Sequence[str],
-        tolerance: float | None,
-        say: Any,
-    ) -> Iterator[Any]:
-        """Encode and decode again, and compare digests and bytes with the recorded ones."""
-        from phases.compression.tasks import verify
-
-        yield from verify.rebuild(state, cache, ids, tolerance, say)
-
-    def document(self, folder: Path) -> dict[str, Any] | None:
-        """Return the report of a compression's folder; None if it has none."""
-        from phases.compression.tasks import verify
-
-        return verify.document(folder)
-
-    def verify_folder(
-        self, home: Home, folder: Path, document: dict[str, Any], state: Any, known: bool
-    ) -> Iterator[Any]:
-        """Decode the file in a folder and compare it with the run's model."""
-        from phases.compression.tasks import verify
-
-        yield from verify.folder(folder, document, state)
 
 
 def _singles(state: CompressionState) -> Decision:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from events import Envelope
 from phases.compression import findings, plan
 from phases.compression.events import CompressionState, Packed
 from runs.errors import NotFoundError
@@ -35,7 +38,7 @@ def name_of(state: CompressionState, recipe_id: str) -> str:
     return next(p.name for p in findings.points(state) if p.recipe.id == recipe_id)
 
 
-def origin(state: CompressionState, name: str) -> Origin:
+def origin(state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
     """Return the origin of a point's model; without a name, of the chosen one."""
     recipe_id = find(state, name)
     point = name_of(state, recipe_id)

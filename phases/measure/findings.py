@@ -1,20 +1,17 @@
 """Figures of a measurement, and how they follow from what was observed. Pure.
 
-A model's bits per byte are the mean over domains, so that a long domain counts as much as a short one.
-Intervals are the middle 95 % of a paired bootstrap: documents are resampled within each domain, the
-same for all models (`evaluation/bootstrap.py`).
+Models are compared by `evaluation/paired_bits.py`, on documents.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evaluation import bootstrap
 from evaluation.bootstrap import Counts
 from evaluation.observing import Observe, Observed
+from evaluation.paired_bits import draws, figure, mean, rates, resampled
 from phases.measure.events import MeasureState, Role
 from runs.event_types import Figure
 
@@ -46,11 +43,6 @@ def found(state: MeasureState) -> dict[str, Observed]:
     return {id_: event for id_, event in told.items() if isinstance(event, Observed)}
 
 
-def mean(event: Observed) -> float:
-    """Return a model's bits per byte."""
-    return math.fsum(event.values.values()) / len(event.values)
-
-
 def best(state: MeasureState, role: Role) -> str | None:
     """Return the recipe id of the best model of a role; None if the role has none."""
     seen = found(state)
@@ -66,13 +58,13 @@ def figures(state: MeasureState) -> dict[str, Figure]:
     (id_,) = state.started.roles["model"]
     seen, drawn = found(state), _drawn(state)
     count = sum(state.started.documents.values())
-    own, mine = mean(seen[id_]), _mean(_rates(seen[id_], drawn))
-    told = {"bits_per_byte": _figure(own, mine, count)}
+    own, mine = mean(seen[id_]), resampled(seen[id_], drawn)
+    told = {"bits_per_byte": figure(own, mine, count)}
     rivals: dict[str, Role] = {"retention": "against", "cumulative": "first"}
     for name, role in rivals.items():
         if (rival := best(state, role)) is not None:
-            theirs = _mean(_rates(seen[rival], drawn))
-            told[name] = _figure(mean(seen[rival]) / own, theirs / mine, count)
+            theirs = resampled(seen[rival], drawn)
+            told[name] = figure(mean(seen[rival]) / own, theirs / mine, count)
     if others := state.started.roles.get("against", ()):
         told["regression"] = _regression(seen[id_], [seen[o] for o in others], drawn, count)
     return told | _sizes(state, id_)
@@ -89,35 +81,17 @@ def _sizes(state: MeasureState, id_: str) -> dict[str, Figure]:
 
 def _drawn(state: MeasureState) -> dict[str, Counts]:
     """Return domain → how often each document is in each resample."""
-    sizes, seed = state.started.documents, state.submitted.config.seed
-    return {d: bootstrap.draws(sizes[d], "measure", seed, d) for d in sorted(sizes)}
-
-
-def _rates(event: Observed, drawn: Mapping[str, Counts]) -> dict[str, Counts]:
-    """Return domain → bits per byte in each resample, [resamples]."""
-    return {
-        domain: bootstrap.ratio(counts, event.items[domain], event.sizes[domain]) / math.log(2)
-        for domain, counts in drawn.items()
-    }
-
-
-def _mean(rates: Mapping[str, Counts]) -> Counts:
-    return np.mean([*rates.values()], axis=0)
+    return draws(state.started.documents, "measure", state.submitted.config.seed)
 
 
 def _regression(
     own: Observed, others: Sequence[Observed], drawn: Mapping[str, Counts], count: int
 ) -> Figure:
     """Return the largest rise in any domain over the worst of the other models there."""
-    mine, theirs = _rates(own, drawn), [_rates(other, drawn) for other in others]
+    mine, theirs = rates(own, drawn), [rates(other, drawn) for other in others]
     rises = [mine[d] / np.max([one[d] for one in theirs], axis=0) - 1 for d in drawn]
     point = max(own.values[d] / max(other.values[d] for other in others) - 1 for d in drawn)
-    return _figure(point, np.max(rises, axis=0), count)
-
-
-def _figure(point: float, resampled: Counts, count: int) -> Figure:
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return Figure(value=point, low=float(low), high=float(high), n=count)
+    return figure(point, np.max(rises, axis=0), count)
 
 
 def notes(documents: Mapping[str, int]) -> list[str]:

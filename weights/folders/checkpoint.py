@@ -24,6 +24,7 @@ from events import failpoints
 from runs.errors import SourceError, UnavailableError
 from runs.system import bounded_files
 from weights.folders import model_config, safetensors_header
+from weights.model import Model
 from weights.tensors import HEADS, Shape, elements
 
 INDEX = "model.safetensors.index.json"
@@ -64,6 +65,13 @@ class Checkpoint:
     def tied(self) -> bool:
         """True if the head is the embedding: no separate head tensor is stored."""
         return not any(head in self.files for head in HEADS.values())
+
+    def model(self) -> Model:
+        """Return config and tensors; a head that the config ties to the embedding is left out."""
+        config, left = self.config, set(HEADS.values())
+        tied = bool(config.get("tie_word_embeddings"))
+        weights = self.tensors()
+        return Model(config, {n: t for n, t in weights.items() if not (tied and n in left)})
 
     @property
     def parameters(self) -> int:

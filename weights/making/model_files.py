@@ -1,16 +1,71 @@
-"""Files of a run that makes models, checked for its verification: cached weights, folders of models."""
+"""Files of a run that makes models: folders found or written, cached weights, their verification."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runs.errors import DataError, ForgeError
+from runs.errors import DataError, ForgeError, SourceError
 from runs.history.audit import Finding
 from runs.system import bounded_files
+from weights.folders import companions
 from weights.folders.checkpoint import digest, open_checkpoint
+from weights.folders.holding import holds
+from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
 from weights.storage.weight_cache import Artifacts
+from weights.tensors import Weights
+
+
+def fits(folder: Path, digest_: str, files: Mapping[str, str]) -> bool:
+    """Return True if a folder has weights of this digest, and companions of the digests `files`."""
+    try:
+        return holds(folder, digest_) and companions.digests(folder) == files
+    except (SourceError, OSError):
+        return False
+
+
+def settled(
+    folders: Sequence[Path], fits_: Callable[[Path], bool], write: Callable[[Path], None]
+) -> str:
+    """Return the first folder that fits; if none does, write the last, once for all processes.
+
+    Beside that one lie others of its kind: the longest unused are removed beyond the budget.
+    """
+    kept = folders[-1]
+    for folder in folders:
+        if fits_(folder):
+            if folder == kept:
+                touch(kept)
+            return str(folder.resolve())
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with alone(kept.parent / f".{kept.name[:16]}.lock"):
+        if not fits_(kept):  # another process may have written it
+            write(kept)
+    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
+    return str(kept)
+
+
+def files(cache: Artifacts, models: Mapping[str, Callable[[], Weights]]) -> list[tuple[str, Path]]:
+    """Return (name in an archive, file) of weights; `models`: digest → what makes them again."""
+    found = []
+    for digest_, weights in models.items():
+        if not cache.files(digest_):
+            cache.keep(digest_, weights())
+        found += [(f"{digest_}/{file.name}", file) for file in cache.files(digest_)]
+    return found
+
+
+@contextmanager
+def from_nothing(cache: Artifacts) -> Iterator[Artifacts]:
+    """Make an empty cache for a moment, with the inputs of another: all else is made again in it."""
+    with tempfile.TemporaryDirectory() as empty:
+        mine = Artifacts(Path(empty) / "cache")
+        mine.supply = cache.supply
+        yield mine
 
 
 def cached(digests: Iterable[str], cache: Artifacts) -> Iterator[Finding]:

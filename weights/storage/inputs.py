@@ -31,6 +31,7 @@ from weights.storage.model_copies import ORIGIN, Copies, written_since
 
 if TYPE_CHECKING:
     from runs.home import Home
+    from weights.model import Model
     from weights.storage.artifact_store import Vault
 
 log = logging.getLogger(__name__)
@@ -118,6 +119,20 @@ class Supply:
         if place.name != pinned.model:
             raise SourceChangedError(_difference(given, pinned, place))
         return place
+
+    def checked(self, place: Path, pinned: SourceRecord | None) -> Model:
+        """Return the model of a copy; `pinned` is its record in `started`.
+
+        Raises SourceChangedError, and forgets the copy, if it has other weights than those.
+        """
+        opened = checkpoint.open_checkpoint(place)
+        if pinned is not None and checkpoint.digest(opened.tensors()) != pinned.digest:
+            self.forget(place)
+            raise SourceChangedError(
+                f"the weights of model {pinned.name} are not those that the run has pinned. Put the "
+                "old files back, or start a new run."
+            )
+        return opened.model()
 
     def forget(self, place: Path) -> None:
         """Remove a copy whose weights turned out to be damaged."""

@@ -2,54 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.data.slices import Slice
-from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.observing import Observe, Observed, answered
 from evaluation.perplexity import score_windows
+from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
-from events import Event
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Started
 from phases.bitnet.tasks import text
-from runs.errors import NotFiniteError, SourceChangedError
-from runs.event_types import Profile, SourceRecord
+from runs.errors import NotFiniteError
+from runs.event_types import SourceRecord
 from runs.home import segment_seconds
-from runs.kinds.tasks import Start
 from weights import operations
-from weights.devices import of_process
-from weights.folders import companions
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.making.events import Making
-from weights.making.maker import Maker, forget, snapshots
-from weights.making.making import Make
+from weights.folders.checkpoint import open_checkpoint
+from weights.making.maker import Maker
 from weights.model import Model
-from weights.recipes import Transform
+from weights.recipes import Train, Transform
 from weights.storage.inputs import recorded
-from weights.storage.weight_cache import Artifacts
-from weights.tensors import Weights
 from weights.ternary import linears, packing
-from weights.threads import set_threads
 from weights.training import modules
 from weights.training.canary import STEPS, canary
 from weights.training.room import bounded
-from weights.training.snapshots import Snapshots
 
 
-class Context:
-    """The opened text and model of a run, and the work on its tasks."""
-
-    def __init__(self, state: BitnetState, cache: Artifacts) -> None:
-        self.state = state
-        self._cache = cache
+class Context(TrainingContext[BitnetState]):
+    """The opened text and model of a bitnet run, and the work on its tasks."""
 
     # ---- what is opened when it is first used --------------------------------------------------
 
@@ -69,23 +53,15 @@ class Context:
             self.state.submitted.model, started.model if started else None
         )
 
-    def given(self) -> Model:
-        """Return the given model as it is stored. Raises SourceError for other weights."""
-        checkpoint = open_checkpoint(self.donor)
-        weights, started = checkpoint.tensors(), self.state.started
-        if started is not None and digest(weights) != started.model.digest:
-            self._cache.supply.forget(self.donor)
-            raise SourceChangedError(
-                f"the weights of model {started.model.name} are not those that the run has pinned. Put "
-                "the old files back, or start a new run."
-            )
-        head = checkpoint.config.get("tie_word_embeddings") and "lm_head.weight"
-        return Model(checkpoint.config, {n: t for n, t in weights.items() if n != head})
+    @property
+    def record(self) -> SourceRecord:
+        """The record of the given model in `started`."""
+        return self.state.started.model
 
-    @cached_property
-    def settings(self) -> dict[str, Any]:
-        """The config.json of all models."""
-        return json.loads((self.text.folder / companions.CONFIG).read_text("utf-8"))
+    @property
+    def trainings(self) -> Mapping[str, Train]:
+        """Name → recipe of every model that the run trains."""
+        return plan.trainings(self.state)
 
     @cached_property
     def maker(self) -> Maker:
@@ -97,7 +73,7 @@ class Context:
             {recipe.id: recipe for recipe in plan.recipes(self.state).values()},
             lambda: self.settings,
             lambda: self.text.streams,
-            _snapshots(started, self._cache),
+            self.kept,
             self.device,
             {started.model.recipe_id: self.given},
         )
@@ -120,32 +96,7 @@ class Context:
         """Return domain → the packed items of a slice."""
         return self.text.held_out(self.state.started.context, on)
 
-    @property
-    def device(self) -> str:
-        """The run's device, as this process names it."""
-        return of_process(self.state.submitted.config.device)
-
-    def weights(self, recipe: Making) -> Weights:
-        """Return the weights of one of the run's recipes, cached or made again."""
-        return self.maker.weights(recipe)
-
     # ---- tasks ---------------------------------------------------------------------------------
-
-    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
-        """Return the task alone: trainings and measurements have no work in common."""
-        return [task]
-
-    def prepare(self, tasks: Sequence[Any]) -> None:
-        """Do nothing."""
-
-    def carry_out(self, task: Any) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
-        if isinstance(task, Start):
-            return self.started()
-        if isinstance(task, Make):
-            return self.maker.make(task)
-        assert isinstance(task, Observe)
-        return self._observed(task)
 
     def _observed(self, task: Observe) -> Observed:
         began, items, sizes = time.monotonic(), {}, {}
@@ -215,45 +166,6 @@ class Context:
         with bounded():
             return canary(recipe, first, self.text.streams, inputs=inputs, device=self.device)
 
-    def profile(self) -> Profile:
-        """Return the profile of this process: all facts that can change the last bit of a number."""
-        return machine_profile(self.device, self.state.submitted.config.precision, "sdpa")
-
-    def check_unchanged(self) -> None:
-        """Check text, profile and canary against `started`.
-
-        Raises DataError for other text, UnavailableError for a process that computes other numbers.
-        """
-        started = self.state.started
-        self.text.folder  # noqa: B018 - raises if it is another
-        other = self.profile().unlike(started.profile)
-        if not other:
-            first = operations.apply(plan.start(started), {"of": self.given()})
-            found, _ = self.canary(started, first)
-            if found == started.canary:
-                return
-            other = [f"three steps of training give {found[:12]} here, not {started.canary[:12]}"]
-        raise unsuited(other)
-
-
-def _snapshots(started: Started, cache: Artifacts) -> Snapshots:
-    return snapshots(cache, f"{started.profile.of_machine}|{started.canary}")
-
-
-def tidy(state: BitnetState, cache: Artifacts) -> None:
-    """Remove the snapshots of trainings that have ended and whose weights are kept."""
-    for recipe in plan.trainings(state).values():
-        made = state.made.get(recipe.id)
-        if made is not None and cache.files(made.digest):
-            forget(_snapshots(state.started, cache), recipe)
-
-
-def opened(state: BitnetState, cache: Artifacts) -> Context:
-    """Open a started run in this process, with its number of threads, and check it.
-
-    Raises DataError or UnavailableError if other numbers would come out here.
-    """
-    set_threads(state.started.profile.threads)
-    context = Context(state, cache)
-    context.check_unchanged()
-    return context
+    def initial(self, started: Started) -> Model:
+        """Return the given model in float32."""
+        return operations.apply(plan.start(started), {"of": self.given()})

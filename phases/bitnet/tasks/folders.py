@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,12 @@ from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from phases.bitnet import origins, plan, report
 from phases.bitnet.events import BitnetState
 from phases.bitnet.report import Report
-from phases.bitnet.tasks.execute import Context, opened
-from runs.errors import ConfigError, SourceError
+from phases.bitnet.tasks.execute import Context
+from runs.errors import ConfigError
 from runs.home import Home
-from weights.folders import companions
 from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, publish, write_weights
-from weights.folders.holding import holds
 from weights.formats import bitnet_folder
-from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
+from weights.making import model_files
 from weights.storage.output_folder import TERNARY, TRAINED, check_target
 from weights.storage.weight_cache import Artifacts
 
@@ -39,7 +38,7 @@ def write(home: Home, state: BitnetState, out: Path) -> dict[str, Any]:
     Raises the errors of `check_target`.
     """
     out = check_target(out)
-    context = opened(state, Artifacts.of(home))
+    context = Context.opened(state, Artifacts.of(home))
     told = report.report(state)
     for role in origins.ROLES:
         _publish(context, out / role, role, told, state.head)
@@ -103,44 +102,23 @@ def settle(
 
     `head` is the head of the run's chain. Raises ForgeError.
     """
-    kept, digest = folders[-1], state.made[recipe_id].digest
-    for folder in folders:
-        if _fits(state, folder, digest):
-            if folder == kept:
-                touch(kept)
-            return str(folder.resolve())
+    digest, files_ = state.made[recipe_id].digest, state.started.files
     role = next(name for name, one in plan.recipes(state).items() if one.id == recipe_id)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with alone(kept.parent / f".{kept.name[:16]}.lock"):
-        if not _fits(state, kept, digest):  # another process may have written it
-            cache = Artifacts.of(home)
-            # What the cache has needs no training, and so no look at the machine.
-            context = Context(state, cache) if cache.files(digest) else opened(state, cache)
-            _publish(context, kept, role, None, head)
-    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
-    return str(kept)
 
+    def written(place: Path) -> None:
+        cache = Artifacts.of(home)
+        # What the cache has needs no training, and so no look at the machine.
+        context = Context(state, cache) if cache.files(digest) else Context.opened(state, cache)
+        _publish(context, place, role, None, head)
 
-def _fits(state: BitnetState, folder: Path, digest: str) -> bool:
-    """Return True if a folder has the weights, and the config and tokenizer that the run pinned."""
-    try:
-        return holds(folder, digest) and companions.digests(folder) == state.started.files
-    except (SourceError, OSError):
-        return False
-
-
-def items_file(state: BitnetState, cache: Artifacts) -> Path:
-    """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
-    return Context(state, cache).text.folder / ITEMS
+    return model_files.settled(
+        folders, lambda place: model_files.fits(place, digest, files_), written
+    )
 
 
 def files(state: BitnetState, cache: Artifacts) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of model and master, made again if the cache lacks them."""
-    context, found = opened(state, cache), []
-    for role in origins.ROLES:
-        recipe = plan.recipes(state)[role]
-        digest = state.made[recipe.id].digest
-        if not cache.files(digest):
-            cache.keep(digest, context.weights(recipe))
-        found += [(f"{digest}/{file.name}", file) for file in cache.files(digest)]
-    return found
+    context, recipes = Context.opened(state, cache), plan.recipes(state)
+    made = [recipes[role] for role in origins.ROLES]
+    models = {state.made[one.id].digest: partial(context.weights, one) for one in made}
+    return model_files.files(cache, models)

@@ -2,67 +2,31 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation import measured_again
+from evaluation.training_runs import training_verify
+from evaluation.training_runs.training_verify import Say
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState
-from phases.bitnet.tasks.execute import Context, opened
-from runs.errors import ForgeError
+from phases.bitnet.tasks.execute import Context
 from runs.history.audit import Finding
-from weights.folders.checkpoint import digest
 from weights.making import model_files
-from weights.making.events import Making
 from weights.storage.output_folder import TERNARY, TRAINED
 from weights.storage.weight_cache import Artifacts
-
-Say = Callable[[str], None]
 
 
 def rebuild(
     state: BitnetState, cache: Artifacts, ids: Sequence[str], tolerance: float | None, say: Say
 ) -> Iterator[Finding]:
-    """Make models again from the given one; yield an error for each with another digest.
+    """Make models again from nothing; yield an error for each with another digest.
 
     With a tolerance, also measure again, and compare the figures.
     """
-    with tempfile.TemporaryDirectory() as empty:
-        mine = Artifacts(Path(empty) / "cache")
-        mine.supply = cache.supply
-        try:
-            context = opened(state, mine)
-        except ForgeError as error:
-            yield Finding("unchecked", "weights", f"nothing can be made again: {error}")
-            return
-        for name, recipe in plan.recipes(state).items():
-            if recipe.id in ids:
-                yield from _made(context, name, recipe, say)
-        if tolerance is not None:
-            yield from _measured(context, ids, tolerance, say)
-
-
-def _made(context: Context, name: str, recipe: Making, say: Say) -> Iterator[Finding]:
-    """Make one model again; the log says what came out after every segment."""
-    try:
-        found = digest(context.weights(recipe))
-    except ForgeError as error:
-        yield Finding("error", "weights", f"{name}: {error}")
-        return
-    say(f"made {name} ({recipe.id[:12]}) again: digest {found[:12]} as recorded")
-
-
-def _measured(
-    context: Context, ids: Sequence[str], tolerance: float, say: Say
-) -> Iterator[Finding]:
-    for task in findings.observations(context.state):
-        recorded: Any = context.state.answers.get(task.key)
-        if task.recipe_id not in ids or recorded is None:
-            continue
-        again: Any = context.carry_out(task)
-        yield from measured_again.compared(recorded, again, tolerance, say)
+    recipes = {name: one for name, one in plan.recipes(state).items() if one.id in ids}
+    asked = [task for task in findings.observations(state) if task.recipe_id in ids]
+    return training_verify.rebuild(Context, state, cache, recipes, asked, tolerance, say)
 
 
 def cached(state: BitnetState, cache: Artifacts) -> Iterator[Finding]:

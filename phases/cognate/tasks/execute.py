@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.observing import Observe, Observed
+from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
-from events import Event
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Started
 from phases.cognate.tasks import measure, text
-from runs.errors import SourceChangedError
-from runs.event_types import Profile, SourceRecord
+from runs.event_types import SourceRecord
 from runs.home import segment_seconds
-from runs.kinds.tasks import Start
 from weights import operations
-from weights.devices import of_process
-from weights.folders import companions
-from weights.folders.checkpoint import digest, open_checkpoint
-from weights.making.maker import Maker, forget, snapshots
-from weights.making.making import Make
+from weights.folders.checkpoint import open_checkpoint
+from weights.making.maker import Maker
 from weights.model import Model
-from weights.recipes import Train, Transform
+from weights.recipes import Train
 from weights.storage.inputs import recorded
-from weights.storage.weight_cache import Artifacts
-from weights.tensors import Weights
-from weights.threads import set_threads
 from weights.training import modules
 from weights.training.canary import STEPS, canary
 from weights.training.room import OutOfMemoryError, bounded
-from weights.training.snapshots import Snapshots
 from weights.training.team import Team
 
 
-class Context:
-    """The opened text of a run, and the work on its tasks."""
-
-    def __init__(self, state: CognateState, cache: Artifacts) -> None:
-        self.state = state
-        self._cache = cache
+class Context(TrainingContext[CognateState]):
+    """The opened text of a cognate run, and the work on its tasks."""
 
     # ---- what is opened when it is first used --------------------------------------------------
 
@@ -65,24 +49,15 @@ class Context:
             return None
         return self._cache.supply.model(given, started.base if started else None)
 
-    def given(self) -> Model:
-        """Return the base that was given, as it is stored. Raises SourceError for other weights."""
-        assert self.donor is not None
-        checkpoint = open_checkpoint(self.donor)
-        weights, started = checkpoint.tensors(), self.state.started
-        if started is not None and digest(weights) != started.base.digest:
-            self._cache.supply.forget(self.donor)
-            raise SourceChangedError(
-                f"the weights of model {started.base.name} are not those that the run has pinned. Put "
-                "the old files back, or start a new run."
-            )
-        head = checkpoint.config.get("tie_word_embeddings") and "lm_head.weight"
-        return Model(checkpoint.config, {n: t for n, t in weights.items() if n != head})
+    @property
+    def record(self) -> SourceRecord | None:
+        """The record of the given base in `started`; None if none was given."""
+        return self.state.started.base
 
-    @cached_property
-    def settings(self) -> dict[str, Any]:
-        """The config.json of all models."""
-        return json.loads((self.text.folder / companions.CONFIG).read_text("utf-8"))
+    @property
+    def trainings(self) -> Mapping[str, Train]:
+        """Role → recipe of every model that the run trains."""
+        return plan.trainings(self.state)
 
     @cached_property
     def maker(self) -> Maker:
@@ -95,7 +70,7 @@ class Context:
             {id_: recipe for id_, (_, recipe) in plan.recipes(self.state).items()},
             lambda: self.settings,
             lambda: self.text.streams,
-            _snapshots(started, self._cache),
+            self.kept,
             self.device,
             given,
             self._team,
@@ -119,32 +94,7 @@ class Context:
         config = self.state.submitted.config
         return Team(config.processes, config.sharded)
 
-    @property
-    def device(self) -> str:
-        """The run's device, as this process names it."""
-        return of_process(self.state.submitted.config.device)
-
-    def weights(self, recipe: Train | Transform) -> Weights:
-        """Return the weights of one of the run's recipes, cached or made again."""
-        return self.maker.weights(recipe)
-
     # ---- tasks ---------------------------------------------------------------------------------
-
-    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
-        """Return the task alone: trainings and measurements have no work in common."""
-        return [task]
-
-    def prepare(self, tasks: Sequence[Any]) -> None:
-        """Do nothing."""
-
-    def carry_out(self, task: Any) -> Event:
-        """Do the task and return its event; append nothing. Raises the errors of the work."""
-        if isinstance(task, Start):
-            return self.started()
-        if isinstance(task, Make):
-            return self.maker.make(task)
-        assert isinstance(task, Observe)
-        return self._observed(task)
 
     def _observed(self, task: Observe) -> Observed:
         models = plan.models(self.state)
@@ -248,50 +198,7 @@ class Context:
                 team=self._team,
             )
 
-    def profile(self) -> Profile:
-        """Return the profile of this process: all facts that can change the last bit of a number."""
-        precision = self.state.submitted.config.precision
-        return machine_profile(self.device, precision, "sdpa")
-
-    def check_unchanged(self) -> None:
-        """Check text, profile and canary against `started`.
-
-        Raises DataError for other text, UnavailableError for a process that computes other numbers.
-        """
-        started = self.state.started
-        self.text.folder  # noqa: B018 - raises if it is another
-        other = self.profile().unlike(started.profile)
-        if not other:
-            found, _ = self.canary(started, self.initial(started))
-            if found == started.canary:
-                return
-            other = [f"three steps of training give {found[:12]} here, not {started.canary[:12]}"]
-        raise unsuited(other)
-
     def initial(self, started: Started) -> Model:
         """Return the model that the base's training begins with, or the base that was given."""
         recipe = plan.initial(self.state.submitted, started)
         return operations.apply(recipe, {"of": self.given()} if started.base else {})
-
-
-def _snapshots(started: Started, cache: Artifacts) -> Snapshots:
-    return snapshots(cache, f"{started.profile.of_machine}|{started.canary}")
-
-
-def tidy(state: CognateState, cache: Artifacts) -> None:
-    """Remove the snapshots of trainings that have ended and whose weights are kept."""
-    for recipe in plan.trainings(state).values():
-        made = state.made.get(recipe.id)
-        if made is not None and cache.files(made.digest):
-            forget(_snapshots(state.started, cache), recipe)
-
-
-def opened(state: CognateState, cache: Artifacts) -> Context:
-    """Open a started run in this process, with its number of threads, and check it.
-
-    Raises DataError or UnavailableError if other numbers would come out here.
-    """
-    set_threads(state.started.profile.threads)
-    context = Context(state, cache)
-    context.check_unchanged()
-    return context

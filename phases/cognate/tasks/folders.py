@@ -8,8 +8,8 @@ OUT/cognate.json         the report, written last
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,11 @@ from evaluation.training_text.kept_text import ITEMS, STREAMS, Text, write_items
 from phases.cognate import origins, plan, report
 from phases.cognate.events import CognateState
 from phases.cognate.report import Report
-from phases.cognate.tasks.execute import Context, opened
-from runs.errors import SourceError
+from phases.cognate.tasks.execute import Context
 from runs.home import Home
-from weights.folders import companions
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
-from weights.folders.holding import holds
+from weights.making import model_files
 from weights.recipes import Train, Transform
-from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
 from weights.storage.output_folder import TRAINED, TRAINED_ALL, check_target
 from weights.storage.weight_cache import Artifacts
 
@@ -38,7 +35,7 @@ def write(home: Home, state: CognateState, out: Path) -> dict[str, Any]:
     Raises the errors of `check_target`.
     """
     out = check_target(out)
-    context = opened(state, Artifacts.of(home))
+    context = Context.opened(state, Artifacts.of(home))
     told = report.report(state)
     for role, recipe in plan.models(state).items():
         _publish(context, out / role, role, recipe, told, state.head)
@@ -104,43 +101,22 @@ def settle(
 
     `head` is the head of the run's chain. Raises ForgeError.
     """
-    kept, digest = folders[-1], state.made[recipe_id].digest
-    for folder in folders:
-        if _fits(state, folder, digest):
-            if folder == kept:
-                touch(kept)
-            return str(folder.resolve())
+    digest, files_ = state.made[recipe_id].digest, state.started.files
     role, recipe = next((r, m) for r, m in plan.models(state).items() if m.id == recipe_id)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with alone(kept.parent / f".{kept.name[:16]}.lock"):
-        if not _fits(state, kept, digest):  # another process may have written it
-            cache = Artifacts.of(home)
-            # What the cache has needs no training, and so no look at the machine.
-            context = Context(state, cache) if cache.files(digest) else opened(state, cache)
-            _publish(context, kept, role, recipe, None, head)
-    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
-    return str(kept)
 
+    def written(place: Path) -> None:
+        cache = Artifacts.of(home)
+        # What the cache has needs no training, and so no look at the machine.
+        context = Context(state, cache) if cache.files(digest) else Context.opened(state, cache)
+        _publish(context, place, role, recipe, None, head)
 
-def _fits(state: CognateState, folder: Path, digest: str) -> bool:
-    """Return True if a folder has the weights, and the config and tokenizer that the run pinned."""
-    try:
-        return holds(folder, digest) and companions.digests(folder) == state.started.files
-    except (SourceError, OSError):
-        return False
-
-
-def items_file(state: CognateState, cache: Artifacts) -> Path:
-    """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
-    return Context(state, cache).text.folder / ITEMS
+    return model_files.settled(
+        folders, lambda place: model_files.fits(place, digest, files_), written
+    )
 
 
 def files(state: CognateState, cache: Artifacts) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of all models' weights, made again if the cache lacks them."""
-    context, found = opened(state, cache), []
-    for recipe in plan.models(state).values():
-        digest = state.made[recipe.id].digest
-        if not cache.files(digest):
-            cache.keep(digest, context.weights(recipe))
-        found += [(f"{digest}/{file.name}", file) for file in cache.files(digest)]
-    return found
+    context, recipes = Context.opened(state, cache), plan.models(state).values()
+    models = {state.made[one.id].digest: partial(context.weights, one) for one in recipes}
+    return model_files.files(cache, models)

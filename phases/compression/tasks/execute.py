@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,6 @@ import torch
 
 from evaluation import kept_items, rolling
 from evaluation.data import items as data_items
-from evaluation.data.documents import documents
 from evaluation.data.items import Text
 from evaluation.data.slices import Slice
 from evaluation.loading import load_tokenizer
@@ -23,7 +21,6 @@ from evaluation.observing import Observe, Observed, answered
 from events import Event, failpoints
 from phases.compression import plan
 from phases.compression.events import (
-    CompressionState,
     Encoded,
     MatrixRecord,
     Packed,
@@ -46,7 +43,6 @@ from weights.recipes import Transform
 from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
-from weights.threads import set_threads
 
 
 class Context(Opened):
@@ -65,13 +61,6 @@ class Context(Opened):
         return Maker(self.state, self._cache, known, dict, dict, kept, self.device, given)
 
     # ---- tasks ---------------------------------------------------------------------------------
-
-    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
-        """Return the task alone."""
-        return [task]
-
-    def prepare(self, tasks: Sequence[Any]) -> None:
-        """Do nothing."""
 
     def carry_out(self, task: Any) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
@@ -228,10 +217,10 @@ class Context(Opened):
             assert isinstance(made, Packed)
             self._cache.keep(made.digest, weights, made.seconds)
         on: Slice = "test" if task.on == "test" else "selection"
-        return answered(task, *self.scored(weights, self.texts(on)), began)
+        return answered(task, *self.scored(weights, self.texts(on), task.recipe_id[:12]), began)
 
     def scored(
-        self, weights: Weights, texts: Mapping[str, Sequence[Text]]
+        self, weights: Weights, texts: Mapping[str, Sequence[Text]], name: str
     ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
         """Return domain → −log p in nats of each document, and domain → their bytes.
 
@@ -239,15 +228,7 @@ class Context(Opened):
         """
         self._resident.load(weights)
         tokenizer = load_tokenizer(str(self.place))
-        items: dict[str, tuple[float, ...]] = {}
-        sizes: dict[str, tuple[int, ...]] = {}
-        for domain, some in texts.items():
-            split = documents(some, tokenizer, self.context)
-            items[domain] = tuple(rolling.score(self._resident, split))
-            sizes[domain] = tuple(one.bytes for one in split)
-            if not all(map(math.isfinite, items[domain])):
-                raise SourceError(f"the decoded weights give no finite numbers on {domain}.")
-        return items, sizes
+        return rolling.scored(self._resident, texts, tokenizer, self.context, name)
 
     def _recipe(self, recipe_id: str) -> Transform | None:
         """Return the recipe of a measured model; None: the given one."""
@@ -299,14 +280,3 @@ def _ratio(lost: torch.Tensor, original: torch.Tensor, gram: torch.Tensor | None
     below = float(((original @ gram) * original).sum())
     above = float(((lost @ gram) * lost).sum())
     return max(0.0, above / below) if below > 0 else 0.0
-
-
-def opened(state: CompressionState, cache: Artifacts) -> Context:
-    """Open a started run in this process, with its number of threads, and check it.
-
-    Raises DataError or UnavailableError if other numbers would come out here.
-    """
-    set_threads(state.started.profile.threads)
-    context = Context(state, cache)
-    context.check_unchanged()
-    return context

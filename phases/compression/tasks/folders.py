@@ -8,21 +8,20 @@ OUT/compression.json   the report, written last
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from phases.compression import report
 from phases.compression.events import CompressionState, Packed
-from phases.compression.tasks.execute import Context, opened
+from phases.compression.tasks.execute import Context
 from runs.errors import SourceError
 from runs.home import Home
 from weights.folders import companions
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.folders.holding import holds
+from weights.making import model_files
 from weights.recipes import Transform
-from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
 from weights.storage.output_folder import COMPRESSED, check_target
 from weights.storage.weight_cache import Artifacts
 
@@ -36,7 +35,7 @@ def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
     Raises the errors of `check_target`.
     """
     out = check_target(out)
-    context, chosen = opened(state, Artifacts.of(home)), state.completed.chosen
+    context, chosen = Context.opened(state, Artifacts.of(home)), state.completed.chosen
     told = report.report(state)
 
     def fill(folder: Path) -> None:
@@ -60,25 +59,22 @@ def _recipe(state: CompressionState, recipe_id: str) -> Transform:
     return made.recipe
 
 
-def settle(home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]) -> str:
+def settle(
+    home: Home, state: CompressionState, head: str, recipe_id: str, folders: Sequence[Path]
+) -> str:
     """Return a folder with a decoded model; write it into the last of `folders` if need be.
 
     Raises ForgeError.
     """
-    kept, digest = folders[-1], state.made[recipe_id].digest
-    for folder in folders:
-        if _holds(folder, digest):
-            if folder == kept:
-                touch(kept)
-            return str(folder.resolve())
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with alone(kept.parent / f".{kept.name[:16]}.lock"):
-        if not _holds(kept, digest):  # another process may have written it
-            cache = Artifacts.of(home)
-            context = Context(state, cache) if cache.files(digest) else opened(state, cache)
-            _publish(context, kept, _recipe(state, recipe_id))
-    evict(kept.parent, DISK_BYTES, lambda place: shutil.rmtree(place, ignore_errors=True))
-    return str(kept)
+    digest = state.made[recipe_id].digest
+
+    def written(place: Path) -> None:
+        cache = Artifacts.of(home)
+        # What the cache has needs no decoding, and so no look at the machine.
+        context = Context(state, cache) if cache.files(digest) else Context.opened(state, cache)
+        _publish(context, place, _recipe(state, recipe_id))
+
+    return model_files.settled(folders, lambda place: _holds(place, digest), written)
 
 
 def _publish(context: Context, place: Path, recipe: Transform) -> None:
@@ -96,7 +92,7 @@ def _publish(context: Context, place: Path, recipe: Transform) -> None:
 
 
 def _holds(folder: Path, digest: str) -> bool:
-    """Return True if a folder has the weights, and files beside them."""
+    """Return True if a folder has the weights; what is beside them is written with them."""
     try:
         return holds(folder, digest)
     except (SourceError, OSError):
@@ -106,7 +102,6 @@ def _holds(folder: Path, digest: str) -> bool:
 def files(state: CompressionState, cache: Artifacts) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of the chosen weights, made again if the cache lacks them."""
     chosen = state.completed.chosen
-    if not cache.files(chosen.digest):
-        context = opened(state, cache)
-        cache.keep(chosen.digest, context.weights(_recipe(state, chosen.recipe_id)))
-    return [(f"{chosen.digest}/{file.name}", file) for file in cache.files(chosen.digest)]
+    recipe = _recipe(state, chosen.recipe_id)
+    again = {chosen.digest: lambda: Context.opened(state, cache).weights(recipe)}
+    return model_files.files(cache, again)

@@ -32,7 +32,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     opening = timed(lambda: state.take(context.started()))
     some = {d: texts[:PROBED] for d, texts in context.texts(SELECTION).items()}
     sizes: dict[str, tuple[int, ...]] = {}
-    scoring = least(lambda: sizes.update(context.scored(context.model.weights, some)[1]))
+    scoring = least(lambda: sizes.update(context.scored(context.model.weights, some, "given")[1]))
     read, whole = sum(map(sum, sizes.values())), _bytes(context)
     passes = _passes(state)
     encoding, kept = _encodings(context)

@@ -14,25 +14,20 @@ from evaluation.data.documents import documents
 from evaluation.data.items import Item, Text
 from evaluation.data.slices import Slice
 from evaluation.loading import load_items, load_tokenizer, texts_of
+from evaluation.task_context import TaskContext
 from phases.compression.events import CompressionState
 from phases.compression.submission import NEEDED
 from runs.errors import SourceChangedError
 from weights.codecs.calibration import grams, token_counts
-from weights.devices import of_process
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from weights.model import Model
 from weights.operations.encode import ROWS
-from weights.storage.weight_cache import Artifacts
-from weights.tensors import Weights
+from weights.tensors import HEADS, Weights
 from weights.training import modules
 
 
-class Opened:
+class Opened(TaskContext[CompressionState]):
     """The model, items and grams of a compression, opened when they are first used."""
-
-    def __init__(self, state: CompressionState, cache: Artifacts) -> None:
-        self.state = state
-        self._cache = cache
 
     @cached_property
     def place(self) -> Path:
@@ -44,16 +39,8 @@ class Opened:
     @cached_property
     def model(self) -> Model:
         """The given model, tied weights once. Raises SourceChangedError for other weights."""
-        checkpoint, started = self._checkpoint, self.state.started
-        weights = checkpoint.tensors()
-        if started is not None and digest(weights) != started.source.digest:
-            self._cache.supply.forget(self.place)
-            raise SourceChangedError(
-                f"the weights of model {started.source.name} are not those that the run has pinned. "
-                "Put the old files back, or start a new run."
-            )
-        head = checkpoint.tied and "lm_head.weight"
-        return Model(checkpoint.config, {n: t for n, t in weights.items() if n != head})
+        started = self.state.started
+        return self._cache.supply.checked(self.place, started.source if started else None)
 
     @cached_property
     def _checkpoint(self) -> Checkpoint:
@@ -76,17 +63,13 @@ class Opened:
 
     @cached_property
     def _resident(self) -> ResidentModel:
-        return ResidentModel(self.place, self.device, self._checkpoint.tied)
+        tied = not any(head in self.model.weights for head in HEADS.values())
+        return ResidentModel(self.place, self.device, tied)
 
     @cached_property
     def context(self) -> int:
         """Tokens that a prediction may look back on."""
         return min(self.state.submitted.config.context, self._checkpoint.positions or 1 << 30)
-
-    @property
-    def device(self) -> str:
-        """The run's device, as this process names it."""
-        return of_process(self.state.submitted.config.device)
 
     @cached_property
     def grams(self) -> Weights:

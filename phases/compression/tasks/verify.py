@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ from evaluation import measured_again
 from evaluation.observing import Observe, Observed
 from phases.compression import findings
 from phases.compression.events import CompressionState, Encoded, Packed
-from phases.compression.tasks.execute import Context, opened
+from phases.compression.tasks.execute import Context
 from phases.compression.tasks.folders import FILE
-from runs.errors import DataError, ForgeError
+from runs.errors import ForgeError
 from runs.history.audit import Finding
-from runs.system import bounded_files
 from weights.formats.coded_file import CodedFile
+from weights.making import model_files
 from weights.making.making import Make
 from weights.storage.output_folder import COMPRESSED
 from weights.storage.weight_cache import Artifacts
@@ -31,11 +30,9 @@ def rebuild(
 
     With a tolerance, also measure again, and compare the figures.
     """
-    with tempfile.TemporaryDirectory() as empty:
-        mine = Artifacts(Path(empty) / "cache")
-        mine.supply = cache.supply
+    with model_files.from_nothing(cache) as mine:
         try:
-            context = opened(state, mine)
+            context = Context.opened(state, mine)
         except ForgeError as error:
             yield Finding("unchecked", "weights", f"nothing can be made again: {error}")
             return
@@ -72,20 +69,22 @@ def _measured(
                 yield from measured_again.compared(recorded, context.observed(task), tolerance, say)
 
 
+def cached(state: CompressionState, cache: Artifacts) -> Iterator[Finding]:
+    """Yield an error for each encoding and model whose cached files have another digest."""
+    return model_files.cached((made.digest for made in state.made.values()), cache)
+
+
 def document(folder: Path) -> dict[str, Any] | None:
     """Return the report of a compression's folder; None if it has none. Raises DataError."""
-    if not (folder / COMPRESSED).is_file():
-        return None
-    found = bounded_files.read_object(folder / COMPRESSED, error=DataError)
-    if {"run", "chain_head", "digest"} <= set(found):
-        return found
-    raise DataError(f"{folder / COMPRESSED} does not say which run made the file.")
+    return model_files.document(folder, (COMPRESSED,))
 
 
 def folder(
     place: Path, document: dict[str, Any], state: CompressionState | None
 ) -> Iterator[Finding]:
     """Decode the file of a folder; yield an error if it is not what folder and run say."""
+    if state is None:
+        yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
     try:
         opened_file = CodedFile(place / FILE)
         for _ in opened_file.tensors():
@@ -93,7 +92,7 @@ def folder(
     except ForgeError as error:
         yield Finding("error", "files", str(error))
         return
-    found, said = opened_file.header.digest, str(document["digest"])
+    found, said = opened_file.header.digest, str(document.get("digest"))
     what = f"{place / FILE} decodes to {found[:12]}"
     if found != said:
         yield Finding("error", "files", f"{what}, and the report beside it says {said[:12]}")

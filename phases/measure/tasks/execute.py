@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,31 +11,26 @@ from typing import Any
 from evaluation import kept_items, measured_again, rolling
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items as data_items
-from evaluation.data.documents import documents
 from evaluation.data.items import Item, Text
 from evaluation.loading import load_items, load_tokenizer, texts_of
 from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.observing import Observe, Observed, answered
+from evaluation.task_context import TaskContext
 from events import Event
 from phases.measure import findings
 from phases.measure.events import MeasureState, Role, Started
-from runs.errors import ForgeError, SourceChangedError, SourceError
+from runs.errors import ForgeError, SourceChangedError
 from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.history.audit import Finding
 from runs.kinds.tasks import Start
-from weights.devices import of_process
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 
 
-class Context:
+class Context(TaskContext[MeasureState]):
     """The opened items of a measurement, and the work on its tasks."""
-
-    def __init__(self, state: MeasureState, cache: Artifacts) -> None:
-        self.state = state
-        self._cache = cache
 
     @cached_property
     def items(self) -> list[Item]:
@@ -59,18 +53,6 @@ class Context:
     def texts(self) -> dict[str, list[Text]]:
         """Domain → the documents that are measured on."""
         return texts_of(self.items, self.state.submitted.config.slice)
-
-    @property
-    def device(self) -> str:
-        """The run's device, as this process names it."""
-        return of_process(self.state.submitted.config.device)
-
-    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
-        """Return the task alone: each model is measured by itself."""
-        return [task]
-
-    def prepare(self, tasks: Sequence[Any]) -> None:
-        """Do nothing."""
 
     def carry_out(self, task: Any) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
@@ -138,22 +120,10 @@ class Context:
 
         Raises SourceError for a model that gives no finite numbers.
         """
-        items: dict[str, tuple[float, ...]] = {}
-        sizes: dict[str, tuple[int, ...]] = {}
         place, model = self._opened(recipe_id)
-        tokenizer = load_tokenizer(str(place))
         context = min(self.state.submitted.config.context, model.positions or 1 << 30)
-        for domain, some in texts.items():
-            split = documents(some, tokenizer, context)
-            items[domain] = tuple(rolling.score(model, split))
-            sizes[domain] = tuple(one.bytes for one in split)
-            for document, nats in zip(split, items[domain], strict=True):
-                if not math.isfinite(nats):
-                    raise SourceError(
-                        f"model {self._source(recipe_id)[1].name} gives no finite number for "
-                        f"text {document.id!r}: it cannot be measured."
-                    )
-        return items, sizes
+        name = self._source(recipe_id)[1].name
+        return rolling.scored(model, texts, load_tokenizer(str(place)), context, name)
 
     def _source(self, recipe_id: str) -> tuple[ModelReference, SourceRecord]:
         """Return a model as it was given, and as it is pinned."""

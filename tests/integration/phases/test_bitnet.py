@@ -15,6 +15,7 @@ import torch
 from click.testing import CliRunner
 
 from cli import kind_views
+from evaluation import paired_bits
 from evaluation.data.builtin import corpus
 from evaluation.loading import load_tokenizer
 from phases.bitnet import findings, plan, report
@@ -123,7 +124,7 @@ def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:
     tasks = findings.choosing(state)
     assert set(tasks) == set(plan.UNTRAINED)
     assert {task.on for task in tasks.values()} == {"selection"}
-    means = {way: findings.mean(state.answers[task.key]) for way, task in tasks.items()}
+    means = {way: paired_bits.mean(state.answers[task.key]) for way, task in tasks.items()}
     assert state.completed.untrained == min(means, key=lambda way: means[way])
     worst = max(means, key=lambda way: means[way])
     best = state.answers[tasks[worst].key]
@@ -188,7 +189,7 @@ def test_its_panels_show_arms_and_curves(made) -> None:
     assert (arms.ours, arms.baseline) == ("model", "full")
     leads = {arm.name: arm.lead for arm in arms.arms}
     assert leads["model"] is None
-    means = {arm: findings.mean(event) for arm, event in findings.found(state).items()}
+    means = {arm: paired_bits.mean(event) for arm, event in findings.found(state).items()}
     for name, lead in leads.items():
         if lead is not None:
             assert lead.value == pytest.approx(means[name] - means["model"])

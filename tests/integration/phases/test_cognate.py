@@ -548,14 +548,14 @@ def test_a_full_disk_during_a_snapshot_costs_nothing(made, tmp_path: Path, monke
 @pytest.mark.slow
 def test_a_segment_that_two_devices_do_is_one_result(made, tmp_path: Path) -> None:
     """Each has its own cache; the second's event does not contradict the first's."""
-    from phases.cognate.tasks.execute import opened
+    from phases.cognate.tasks.execute import Context
 
     home = cognate_runs.share_text(made[0], Home(tmp_path / "a"))
     other = cognate_runs.share_text(made[0], Home(tmp_path / "b"))
     cognate_runs.submit(home)
     state = cognate_runs.carry_until(home, lambda now: len(now.made) == 1)
     (task,) = Cognate().due(state).tasks
-    first, second = (opened(state, Artifacts.of(h)).carry_out(task) for h in (home, other))
+    first, second = (Context.opened(state, Artifacts.of(h)).carry_out(task) for h in (home, other))
     assert isinstance(first, Advanced)
     assert Cognate().agrees(state, first, second)
     assert not Cognate().agrees(state, first, first.model_copy(update={"digest": "0" * 64}))

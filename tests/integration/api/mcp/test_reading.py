@@ -113,8 +113,8 @@ def test_pages_of_events_are_bounded_and_follow_one_another(
 ) -> None:
     """An event may hold megabytes, which no client's model can read."""
     rows = toy_runs.rows(served.home)
-    sizes = [len(row.data) for row in rows]
-    monkeypatch.setattr(reading, "EVENT", sorted(sizes)[-2] + 50)
+    sizes = [len(json.dumps(json.loads(row.data), ensure_ascii=False)) for row in rows]
+    monkeypatch.setattr(reading, "EVENT", sorted(sizes)[-2])
     monkeypatch.setattr(reading, "PAGE", 2 * max(sizes))
 
     async def ask(talk: Talk, **start: int) -> list[dict[str, Any]]:

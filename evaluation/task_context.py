@@ -1,0 +1,48 @@
+"""A run's inputs in one process, and the work on its tasks: what kinds that measure have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, Self, TypeVar
+
+from runs.kinds.state import State
+from weights.devices import of_process
+from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
+
+S = TypeVar("S", bound=State)
+
+
+class TaskContext(Generic[S]):
+    """The opened inputs of a run whose tasks have no work in common."""
+
+    def __init__(self, state: S, cache: Artifacts) -> None:
+        self.state = state
+        self._cache = cache
+
+    @classmethod
+    def opened(cls, state: S, cache: Artifacts) -> Self:
+        """Open a started run in this process, with its number of threads, and check it.
+
+        Raises DataError or UnavailableError if other numbers would come out here.
+        """
+        set_threads(state.started.profile.threads)
+        context = cls(state, cache)
+        context.check_unchanged()
+        return context
+
+    def check_unchanged(self) -> None:
+        """Raise a ForgeError if an input or the profile is not the one that `started` pins."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> str:
+        """The run's device, as this process names it."""
+        return of_process(self.state.submitted.config.device)
+
+    def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
+        """Return the task alone."""
+        return [task]
+
+    def prepare(self, tasks: Sequence[Any]) -> None:
+        """Do nothing."""

@@ -1,0 +1,131 @@
+"""The opened text and models of a run that trains, and its work that is the same for all kinds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evaluation.machine_profile import machine_profile, unsuited
+from evaluation.observing import Observe, Observed
+from evaluation.task_context import TaskContext
+from evaluation.training_text.kept_text import Text
+from events import Event
+from runs.event_types import Profile, SourceRecord
+from runs.kinds.tasks import Start
+from weights.folders import companions
+from weights.making.events import Making
+from weights.making.maker import Maker, forget, snapshots
+from weights.making.making import Make, MakingState
+from weights.model import Model
+from weights.recipes import Train
+from weights.tensors import Weights
+from weights.training.snapshots import Snapshots
+
+S = TypeVar("S", bound=MakingState)
+
+
+class TrainingContext(TaskContext[S]):
+    """The opened text and models of a run that trains."""
+
+    # ---- what a kind says ----------------------------------------------------------------------
+
+    @cached_property
+    def text(self) -> Text:
+        """The run's text: as pinned, or made by the settings."""
+        raise NotImplementedError
+
+    @cached_property
+    def donor(self) -> Path | None:
+        """Folder of this machine's own copy of the model that was given; None if none was."""
+        raise NotImplementedError
+
+    @property
+    def record(self) -> SourceRecord | None:
+        """The record of the given model in `started`."""
+        raise NotImplementedError
+
+    @cached_property
+    def maker(self) -> Maker:
+        """The maker of the run's recipes."""
+        raise NotImplementedError
+
+    @property
+    def trainings(self) -> Mapping[str, Train]:
+        """Name → recipe of every model that a started run trains."""
+        raise NotImplementedError
+
+    def started(self) -> Any:
+        """Return the event that pins the run's inputs."""
+        raise NotImplementedError
+
+    def _observed(self, task: Observe) -> Observed:
+        raise NotImplementedError
+
+    def initial(self, started: Any) -> Model:
+        """Return the model that the first training begins with."""
+        raise NotImplementedError
+
+    def canary(self, started: Any, first: Model) -> tuple[str, float]:
+        """Return the digest of a training's first steps here, and the seconds that they took."""
+        raise NotImplementedError
+
+    # ---- what is the same for all ----------------------------------------------------------------
+
+    def given(self) -> Model:
+        """Return the given model as it is stored. Raises SourceChangedError for other weights."""
+        assert self.donor is not None
+        pinned = None if self.state.started is None else self.record
+        return self._cache.supply.checked(self.donor, pinned)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The config.json of all models."""
+        return json.loads((self.text.folder / companions.CONFIG).read_text("utf-8"))
+
+    @property
+    def kept(self) -> Snapshots:
+        """The snapshots of the run's trainings: those of its profile and canary."""
+        started = self.state.started
+        return snapshots(self._cache, f"{started.profile.of_machine}|{started.canary}")
+
+    def weights(self, recipe: Making) -> Weights:
+        """Return the weights of one of the run's recipes, cached or made again."""
+        return self.maker.weights(recipe)
+
+    def tidy(self) -> None:
+        """Remove the snapshots of trainings that have ended and whose weights are kept."""
+        for recipe in self.trainings.values():
+            made = self.state.made.get(recipe.id)
+            if made is not None and self._cache.files(made.digest):
+                forget(self.kept, recipe)
+
+    def carry_out(self, task: Any) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        if isinstance(task, Start):
+            return self.started()
+        if isinstance(task, Make):
+            return self.maker.make(task)
+        assert isinstance(task, Observe)
+        return self._observed(task)
+
+    def profile(self) -> Profile:
+        """Return the profile of this process: all facts that can change the last bit of a number."""
+        return machine_profile(self.device, self.state.submitted.config.precision, "sdpa")
+
+    def check_unchanged(self) -> None:
+        """Check text, profile and canary against `started`.
+
+        Raises DataError for other text, UnavailableError for a process that computes other numbers.
+        """
+        started = self.state.started
+        self.text.folder  # noqa: B018 - raises if it is another
+        other = self.profile().unlike(started.profile)
+        if not other:
+            found, _ = self.canary(started, self.initial(started))
+            if found == started.canary:
+                return
+            other = [f"three steps of training give {found[:12]} here, not {started.canary[:12]}"]
+        raise unsuited(other)

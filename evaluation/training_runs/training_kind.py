@@ -1,0 +1,88 @@
+"""Kinds of run that train models on text and measure them. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evaluation.observing import Observe, Observed
+from evaluation.observing import unasked as wrong_observation
+from events import Event
+from runs.event_types import MadeModel
+from runs.kinds.tasks import Task
+from weights.making import making
+from weights.making.events import Advanced, Made
+from weights.making.making import Make, MakingState
+from weights.making.making_kind import MakingKind
+from weights.recipes import Train
+
+S = TypeVar("S", bound=MakingState)
+
+
+class TrainingKind(MakingKind[S]):
+    """A kind of run that trains models on text; what it pins of the text stands in its `started`."""
+
+    gives_items = True
+
+    def essential(self, state: S, task: str) -> bool:
+        """Return True: without one of its models or figures the run has no result."""
+        return True
+
+    def unasked(self, state: S, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Make) and isinstance(event, Made | Advanced):
+            return making.unasked(task, event)
+        if isinstance(task, Observe) and isinstance(event, Observed):
+            return wrong_observation(task, event)
+        return None
+
+    def placed(self, data: str) -> str:
+        """Return PATH or DOMAIN=PATH with an absolute path; a data set of the Hub is fetched."""
+        from evaluation.data.training_texts import absolute
+
+        return absolute(data)
+
+    def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
+        """Return True if the settings are those; domains that were not given are those of the data."""
+        return super().asked_for({"domains": config.domains, **given}, config)
+
+    def needs(self, task: Any) -> str | None:
+        """Return the id of the snapshot that a segment goes on from, or of the model that is read."""
+        if isinstance(task, Observe):
+            return task.recipe_id
+        if not isinstance(task, Make):
+            return None
+        if isinstance(task.recipe, Train):
+            return task.recipe.to(task.done).id if task.done else task.recipe.start
+        return task.recipe.inputs.get("of")
+
+    def result(self, state: S) -> str | None:
+        """Return the digest of the weights of the run's result, or None."""
+        found = self.result_id(state)
+        return state.made[found].digest if found else None
+
+    def results(self, state: S) -> dict[str, MadeModel]:
+        """Return role → model."""
+        return {
+            role: MadeModel(recipe_id=one.recipe_id, digest=one.digest)
+            for role, one in state.completed.models.items()
+        }
+
+    def items_address(self, state: S) -> str:
+        """Return the content address of the run's text."""
+        from evaluation.training_text import kept_text
+
+        started = state.started
+        return kept_text.address(started.streams, started.files, started.items)
+
+    def items_file(self, state: S, cache: Any) -> Path:
+        """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
+        from evaluation.training_text.kept_text import ITEMS
+
+        return self._file("tasks.execute").Context(state, cache).text.folder / ITEMS
+
+    def keep(self, state: S, cache: Any) -> None:
+        """Remove the snapshots of trainings that have ended: their results are on disk."""
+        if state.started is not None and state.made:
+            self._file("tasks.execute").Context(state, cache).tidy()

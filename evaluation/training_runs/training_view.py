@@ -1,0 +1,124 @@
+"""What is shown of a run that trains models: names, curves, lineage, tables. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from evaluation.observing import Observed
+from events import Envelope, Event
+from runs.kinds.view import View
+from runs.lists.tables import Kind, Table
+from weights.making.events import Advanced, Making
+from weights.making.making import MakingState
+from weights.recipes import Train
+
+S = TypeVar("S", bound=MakingState)
+
+#: Columns of the table of training curves.
+CURVE: dict[str, Kind] = {
+    "model": "text",
+    "step": "int",
+    "loss": "float",
+    "norm": "float",
+    "rate": "float",
+}
+
+
+class TrainingView(View[S]):
+    """The part of a run that trains models that is shown."""
+
+    #: Column of the table of figures with what a figure is of.
+    figure_of: ClassVar[str] = "domain"
+
+    def trainings(self, state: S) -> Mapping[str, Train]:
+        """Return name → recipe of every model that a started run trains."""
+        raise NotImplementedError
+
+    def recipes(self, state: S) -> Mapping[str, Making]:
+        """Return name → recipe of all that a started run makes."""
+        raise NotImplementedError
+
+    def names(self, state: S) -> dict[str, str]:
+        """Return recipe id → name, for models and for the snapshots of their trainings."""
+        if state.started is None:
+            return {}
+        found = {
+            event.recipe_id: f"{name} after {step} steps"
+            for name, recipe in self.trainings(state).items()
+            for step, event in state.advanced.get(recipe.stem, {}).items()
+        }
+        return found | {recipe.id: name for name, recipe in self.recipes(state).items()}
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps and the last loss in the run's row of the run list."""
+        if isinstance(event, Advanced) and event.curve:
+            curve = [*json.loads(entry["curve"]), event.curve[-1].loss]
+            done = (entry["done"] or 0) + event.step - event.begin
+            entry |= {"done": done, "curve": json.dumps(curve)}
+
+    def made(self, state: S, digest: str) -> str | None:
+        """Return the recipe id of the model with these weights, or None."""
+        return next((id_ for id_, made in state.made.items() if made.digest == digest), None)
+
+    def progress(self, state: S) -> tuple[int, int | None]:
+        """Return (steps of all trainings that are done, steps in all)."""
+        if state.started is None:
+            return 0, None
+        trainings = self.trainings(state).values()
+        return sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
+
+    def curves(self, state: S) -> dict[str, list[dict[str, float]]]:
+        """Return name → points of its training: step, loss, norm of the gradient, rate."""
+        if state.started is None:
+            return {}
+        return {
+            name: [
+                point.model_dump()
+                for _, event in sorted(state.advanced.get(recipe.stem, {}).items())
+                for point in event.curve
+            ]
+            for name, recipe in self.trainings(state).items()
+        }
+
+    def part(self, state: S, name: str, **asked: Any) -> dict[str, Any]:
+        """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""
+        if name != "lineage" or state.started is None:
+            return super().part(state, name, **asked)
+        return {
+            name: {"id": recipe.id, "recipe": recipe.model_dump(mode="json")}
+            for name, recipe in self.recipes(state).items()
+        }
+
+    def ending(self, state: S) -> dict[str, Any]:
+        """Return the models of the message that the run has ended."""
+        done = state.completed
+        return {"models": {r: m.recipe_id for r, m in done.models.items()} if done else {}}
+
+    def tables(self) -> Mapping[str, Any]:
+        """Return the tables of training curves and of figures."""
+        return {"training": self._training, "figures": self._figures}
+
+    def _training(self, state: S, _rows: Sequence[Envelope]) -> Table:
+        """Return the points of all trainings."""
+        curves = self.curves(state).items()
+        return Table(CURVE, [{"model": name, **point} for name, found in curves for point in found])
+
+    def _figures(self, state: S, _rows: Sequence[Envelope]) -> Table:
+        """Return every figure that was measured."""
+        names, of = self.names(state), self.figure_of
+        rows = [
+            {
+                "model": names[event.recipe_id],
+                "measure": event.measure,
+                "slice": event.on,
+                of: what,
+                "value": value,
+            }
+            for event in state.answers.values()
+            if isinstance(event, Observed)
+            for what, value in event.values.items()
+        ]
+        text: dict[str, Kind] = dict.fromkeys(("model", "measure", "slice", of), "text")
+        return Table({**text, "value": "float"}, rows)
