@@ -7,13 +7,13 @@ work that scores windows: a forward pass of the models' own batch, and the losse
 
 from __future__ import annotations
 
-import ctypes
 import gc
+import itertools
+import os
 import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -74,12 +74,12 @@ def _seconds(model: ResidentModel, ids: torch.Tensor) -> float:
     return time.perf_counter() - started
 
 
-def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
-    """Return the bytes that a forward pass needs beyond what is allocated; None if unknown.
+def _peak(model: ResidentModel, ids: torch.Tensor) -> int:
+    """Return the bytes of tensors that a forward pass needs at once beyond what is allocated.
 
-    The first pass warms up. On a CPU three more are measured, because the kernel may take pages of
-    files from the process at any moment: the pass during which they changed least counts, and of equal
-    ones that with the largest rise, because memory that others give back meanwhile hides some.
+    The first pass warms up. Scratch memory that libraries take past PyTorch's allocator is not counted.
+    What the kernel says of the process is of no use: other threads give memory back meanwhile, and
+    the kernel takes pages of files when it likes.
     """
     _seconds(model, ids)
     if model.device.type == "cuda":
@@ -87,30 +87,13 @@ def _peak(model: ResidentModel, ids: torch.Tensor) -> int | None:
         before = torch.cuda.memory_allocated(model.device)
         _seconds(model, ids)
         return torch.cuda.max_memory_allocated(model.device) - before
-    try:
-        rises = [_rise(model, ids) for _ in range(3)]
-        return max(0, min(rises, key=lambda rise: (rise[0], -rise[1]))[1])
-    except (AttributeError, OSError, ValueError):
-        return None
-
-
-def _rise(model: ResidentModel, ids: torch.Tensor) -> tuple[int, int]:
-    """Return (change of the pages of files, rise of other memory) in a pass, both in bytes.
-
-    Raises OSError, ValueError.
-    """
     gc.collect()  # else garbage that goes during the pass makes room, unseen
-    ctypes.CDLL(None).malloc_trim(0)  # likewise memory that is free already
-    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
-    files, own = _resident("RssFile"), _resident("RssAnon") + _resident("RssShmem")
-    _seconds(model, ids)
-    after = _resident("RssFile")
-    return abs(after - files), _resident("VmHWM") - min(files, after) - own
-
-
-def _resident(what: str) -> int:
-    """Return the value of a line of /proc/self/status, in bytes. Raises OSError, ValueError."""
-    for line in Path("/proc/self/status").read_text("ascii").splitlines():
-        if line.startswith(what + ":"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(what)
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes to the terminal
+    with torch.autograd.profiler.profile(use_kineto=False, profile_memory=True) as profiler:
+        _seconds(model, ids)
+    changes = []
+    for event in profiler.function_events or ():  # pyright: ignore[reportOptionalMemberAccess]
+        change = event.self_cpu_memory_usage
+        # An operation's own tensors live while it runs: given back at its end, taken at its start.
+        changes.append((event.time_range.start if change > 0 else event.time_range.end, change))
+    return max(itertools.accumulate((change for _, change in sorted(changes)), initial=0))

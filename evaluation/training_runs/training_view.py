@@ -1,4 +1,4 @@
-"""What is shown of a run that trains models: names, curves, lineage, tables. Pure."""
+"""Views of a run that trains models: names, curves, lineage, tables. Pure."""
 
 from __future__ import annotations
 

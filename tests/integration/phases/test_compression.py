@@ -182,7 +182,7 @@ def test_a_codec_that_does_not_take_a_matrix_leaves_it_plain(
 def test_killed_while_it_encodes_or_packs_a_run_ends_as_if_undisturbed(
     home: Home, toys: Toys, data: Path, warm: Template, tmp_path: Path, point: str
 ) -> None:
-    """What was encoded before the kill is kept."""
+    """Encodings made before the kill are kept."""
     other = Home(tmp_path / "home")
     submit(other, toys.sources[0], data)
     assert was_killed(warm.start(other, "c", f"kill:{point}")), "not reached"

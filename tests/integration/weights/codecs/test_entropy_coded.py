@@ -104,7 +104,7 @@ def test_altered_words_are_refused_or_decode_to_something_else(
 def test_weights_are_whole_multiples_of_their_steps(
     rows: bool, feedback: bool, step: float
 ) -> None:
-    """What is decoded is what was rounded to: without feedback the multiple below or above."""
+    """Decoding gives the rounded values: without feedback the multiple below or above."""
     weights, h = matrix(12, 40), gram(40)
     params = {"step": step, "rows": rows, "feedback": feedback}
     coded, again = (codecs.encode("uniform@1", weights, params, h) for _ in range(2))

@@ -1,4 +1,4 @@
-"""What the codecs that search have in common: shapes, determinism, bad input, forged bytes."""
+"""Codecs that search: shapes, determinism, bad input, forged bytes."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_no_rounding_exceeds_the_margin(size: int, count: int) -> None:
 def test_the_relative_error_of_gaussian_weights_is_the_published_one(
     width: int, expected: float
 ) -> None:
-    """Of the replication of the paper, within 2 %, whatever the scale."""
+    """The replication of the paper gives it, within 2 %, whatever the scale."""
     matrix = gaussian(192, 256) * 0.003
     coded = codecs.encode("seedlm@1", matrix, {"bits": width})
     decoded = codecs.decode("seedlm@1", coded)

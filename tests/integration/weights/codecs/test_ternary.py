@@ -43,7 +43,7 @@ def test_five_weights_take_a_byte(group: int) -> None:
 
 
 def test_least_squares_is_the_best_scale_and_feedback_the_better_layer() -> None:
-    """Of a Gaussian: .4359 of the norm is the least that three levels leave (Max 1960, table I)."""
+    """Three levels of a Gaussian leave .4359 of its norm at least (Max 1960, table I)."""
     weights, h = matrix(64, 128), gram(128)
     errors = {}
     for scale in ("mean", "least-squares", "rms"):

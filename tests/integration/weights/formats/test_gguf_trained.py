@@ -98,7 +98,7 @@ def bits_a_byte(model: Any, file: Path, given: list[tuple[list[int], int]]) -> t
 
 @torch.no_grad()
 def margin(model: Any, ids: list[int]) -> float:
-    """How far the best next token's logit is above the second."""
+    """Return how far the best next token's logit is above the second."""
     best = model(torch.tensor([ids])).logits[0, -1].topk(2).values
     return float(best[0] - best[1])
 

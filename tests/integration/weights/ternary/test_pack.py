@@ -84,7 +84,7 @@ def test_every_linear_layer_is_ternary_and_all_else_stays(method: str) -> None:
 
 
 def test_absmean_is_the_worst_for_ordinary_weights() -> None:
-    """Why a run compares its training with a better one: normal weights, relative errors."""
+    """Normal weights, relative errors: so a run compares its training with a better rounding."""
     weight = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
     errors = {}
     for method in ("absmean", "least-squares", "sigma"):

@@ -49,7 +49,7 @@ def parsed(text: str) -> list[tuple[str, str]]:
 
 
 def go(template: str, messages: list[dict[str, str]]) -> str:
-    """What Go's text/template makes of the few words that are used."""
+    """Render as Go's text/template does; only the few words that are used are known."""
     match = re.fullmatch(
         r"(.*?)\{\{ range \.Messages \}\}(.*?)\{\{ end \}\}(.*)", template, re.DOTALL
     )
