@@ -33,7 +33,7 @@ from evaluation.data.slices import Slice
 from evaluation.loading import load_tokenizer
 from evaluation.perplexity import score_windows
 from weights import codecs
-from weights.codecs.calibration import grams, token_counts
+from weights.codecs.feedback.calibration import grams, token_counts
 from weights.folders.checkpoint import open_checkpoint
 from weights.formats import coded_file
 from weights.tensors import HEADS

@@ -13,10 +13,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import ConfigError, SourceError
-from weights.codecs import Coded, range_coder, row_steps
-from weights.codecs.feedback import fed_back
+from weights.codecs import Coded
+from weights.codecs.feedback.error_feedback import fed_back
 from weights.codecs.matrices import check
-from weights.codecs.range_coder import MOST_VALUE
+from weights.codecs.packing import range_coder, row_steps
+from weights.codecs.packing.range_coder import MOST_VALUE
 
 
 class UniformParams(BaseModel):

@@ -6,10 +6,11 @@ import torch
 from pydantic import Field
 
 from runs.errors import ConfigError
-from weights.codecs import Coded, grouped_grid
-from weights.codecs.feedback import BLOCK, fed_back
-from weights.codecs.grouped_grid import GridParams, fit, levels, nearest, width
+from weights.codecs import Coded
+from weights.codecs.feedback.error_feedback import BLOCK, fed_back
 from weights.codecs.matrices import check, normalised
+from weights.codecs.packing import grouped_grid
+from weights.codecs.packing.grouped_grid import GridParams, fit, levels, nearest, width
 
 
 class GptqParams(GridParams):

@@ -31,7 +31,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from runs.errors import SourceError
-from weights.codecs import Coded, bits, matrices
+from weights.codecs import Coded, matrices
+from weights.codecs.packing import bits
 from weights.codecs.search import planar
 
 #: Sides of the square that are tried, in standard deviations of the weights.

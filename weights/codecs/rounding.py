@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from weights.codecs import Coded, grouped_grid
-from weights.codecs.grouped_grid import GridParams, fit, levels, nearest, width
+from weights.codecs import Coded
 from weights.codecs.matrices import check, normalised
+from weights.codecs.packing import grouped_grid
+from weights.codecs.packing.grouped_grid import GridParams, fit, levels, nearest, width
 
 
 class RoundToNearest:

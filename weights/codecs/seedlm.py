@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from runs.errors import SourceError
-from weights.codecs import Coded, bits, matrices
+from weights.codecs import Coded, matrices
+from weights.codecs.packing import bits
 from weights.codecs.search import lfsr, seed_tables
 from weights.codecs.search import seeds as seed_search
 

@@ -12,10 +12,11 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import ConfigError
-from weights.codecs import Coded, trits
-from weights.codecs.feedback import BLOCK, fed_back
-from weights.codecs.grouped_grid import LEAST, MOST, width
+from weights.codecs import Coded
+from weights.codecs.feedback.error_feedback import BLOCK, fed_back
 from weights.codecs.matrices import check, normalised, part, restored, whole
+from weights.codecs.packing import trits
+from weights.codecs.packing.grouped_grid import LEAST, MOST, width
 
 #: Rounds of the search for least-squares scales; each makes the error smaller, or ends it.
 ROUNDS = 20

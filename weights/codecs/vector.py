@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import SourceError
-from weights.codecs import Coded, bits, matrices
-from weights.codecs.inverse_factor import inverse_factor
+from weights.codecs import Coded, matrices
+from weights.codecs.feedback.inverse_factor import inverse_factor
+from weights.codecs.packing import bits
 from weights.codecs.search import kmeans
 
 

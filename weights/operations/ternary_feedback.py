@@ -14,7 +14,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import ConfigError, NotFiniteError, SourceChangedError
-from weights.codecs import calibration, feedback
+from weights.codecs.feedback import calibration, error_feedback
 from weights.model import Model
 from weights.operations import ternary_pack
 from weights.recipes import DataDigest
@@ -106,7 +106,7 @@ def fed_back(
         trits[:, column] = trit
         return trit * step
 
-    feedback.fed_back(weight.double(), gram, quantise, damping, block=weight.shape[1])
+    error_feedback.fed_back(weight.double(), gram, quantise, damping, block=weight.shape[1])
     return trits
 
 

@@ -44,6 +44,12 @@ from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
 
+#: Told when a run starts without what its setting `calibration` asks for.
+UNCALIBRATED = (
+    "the items have no document of the train or the search slice to calibrate on: codecs make up for "
+    "no rounding errors, and a token's frequency counts for nothing"
+)
+
 
 class Context(Opened):
     """The opened inputs of a compression, and the work on its tasks."""
@@ -84,7 +90,8 @@ class Context(Opened):
         self._cache.supply.share_model(self.place)
         supply, pinned = self._cache.supply, data_items.digest(self.items)
         kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
-        layers, tokens = self._calibrated() if self.state.submitted.config.calibration else ({}, 0)
+        wanted = self.state.submitted.config.calibration
+        layers, tokens = self._calibrated() if wanted else ({}, 0)
         if layers:
             self._cache.keep(digest(layers), layers, 1.0)
         matrices = tuple(
@@ -101,7 +108,7 @@ class Context(Opened):
         if not matrices:
             raise SourceError(f"model {given.name} has no matrix that could be encoded.")
         return Started(
-            warnings=(),
+            warnings=(UNCALIBRATED,) if wanted and not tokens else (),
             source=record,
             settings=plan.tried(self.state.submitted.config),
             matrices=matrices,

@@ -18,7 +18,7 @@ from evaluation.task_context import TaskContext
 from phases.compression.events import CompressionState
 from phases.compression.submission import NEEDED
 from runs.errors import SourceChangedError
-from weights.codecs.calibration import grams, token_counts
+from weights.codecs.feedback.calibration import grams, token_counts
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from weights.model import Model
 from weights.operations.encode import ROWS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from agent_forge import load_coded
 from cli.main import forge
 from phases.compression import findings, plan
 from phases.compression.events import Encoded, Packed
+from phases.compression.tasks.execute import Context
 from runs import kinds
 from runs.errors import ConfigError, DataError, NotFiniteError, RunFailedError
 from runs.history import audit
@@ -62,6 +64,24 @@ def test_every_matrix_is_tried_at_every_setting_and_mixtures_choose_among_them(h
     for point in mixed:
         assert len(set(point.assignment)) > 1
         assert set(point.assignment) <= set(names)
+
+
+def test_without_text_to_calibrate_on_a_run_says_so(
+    toys: Toys, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends after its start: what follows does not matter here."""
+    items = tmp_path / "texts.jsonl"
+    kept = [text for text in TEXTS if text["slice"] != "train"]
+    items.write_text("".join(json.dumps(text) + "\n" for text in kept), "utf-8")
+    other = Home(tmp_path / "home")
+    submit(other, toys.sources[0], items)
+    monkeypatch.setattr(Context, "_encoded", Mock(side_effect=ConfigError("it ends here")))
+    with pytest.raises(ConfigError, match="it ends here"):
+        finish(other)
+    (note,) = state(other).started.warnings
+    assert "calibrate" in note
+    assert state(other).started.calibrated == 0
+    assert not state(home).started.warnings
 
 
 def test_the_table_has_the_bytes_of_files(home: Home, toys: Toys, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.errors import ConfigError, SourceError
-from weights.codecs import bits
+from weights.codecs.packing import bits
 
 
 def test_the_first_value_takes_the_lowest_bits() -> None:

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from runs.errors import ConfigError, NotFiniteError
 from testing.models.toys import Toys
-from weights.codecs.calibration import grams, token_counts
+from weights.codecs.feedback.calibration import grams, token_counts
 
 
 class Bare(torch.nn.Module):

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from runs.errors import ConfigError, SourceError, UnavailableError
 from testing.models.layers import gram, matrix, weighted_error
 from weights import codecs
-from weights.codecs import range_coder, rate
+from weights.codecs import rate
+from weights.codecs.packing import range_coder
 
 
 def entropy(values: torch.Tensor) -> float:

@@ -9,7 +9,7 @@ import torch
 
 from runs.errors import ConfigError
 from testing.models.layers import gram, matrix, weighted_error
-from weights.codecs.feedback import fed_back, inverse_factor
+from weights.codecs.feedback.error_feedback import fed_back, inverse_factor
 
 STEP = 0.03
 

@@ -10,7 +10,8 @@ import torch
 
 from runs.errors import ConfigError, SourceError
 from weights import codecs, randomness
-from weights.codecs import Coded, bits, hyper
+from weights.codecs import Coded, hyper
+from weights.codecs.packing import bits
 
 
 def gaussian(rows: int, columns: int) -> torch.Tensor:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs.errors import ConfigError, SourceError
-from weights.codecs import trits
+from weights.codecs.packing import trits
 
 
 def test_five_trits_are_the_digits_of_a_byte() -> None:

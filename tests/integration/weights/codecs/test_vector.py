@@ -10,7 +10,9 @@ import torch
 
 from runs.errors import ConfigError, SourceError
 from weights import codecs, randomness
-from weights.codecs import Coded, bits, inverse_factor
+from weights.codecs import Coded
+from weights.codecs.feedback import inverse_factor
+from weights.codecs.packing import bits
 
 
 def gaussian(rows: int, columns: int, *key: str | int) -> torch.Tensor:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import torch
 
 from runs.errors import ConfigError, SourceError
-from weights.codecs import Coded, range_coder
+from weights.codecs import Coded
 from weights.codecs.matrices import part, whole
-from weights.codecs.range_coder import MOST_VALUE
+from weights.codecs.packing import range_coder
+from weights.codecs.packing.range_coder import MOST_VALUE
 
 #: Parts of a range-coded vector.
 CODED = {"table": torch.uint8, "words": torch.uint8, "escaped": torch.int32}

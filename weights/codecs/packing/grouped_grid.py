@@ -14,8 +14,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from runs.errors import ConfigError, SourceError
-from weights.codecs import Coded, bits
+from weights.codecs import Coded
 from weights.codecs.matrices import part, restored, whole
+from weights.codecs.packing import bits
 
 #: The largest float16; and the smallest that is above zero.
 MOST, LEAST = 65504.0, 2.0**-24

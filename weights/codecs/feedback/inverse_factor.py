@@ -1,7 +1,7 @@
 """The factor that error feedback needs (GPTQ, arXiv 2210.17323, section 3.3), in one order of sums.
 
-`feedback.inverse_factor` has the same U by LAPACK, whose last bits are others: codecs that have landed
-with one of the two keep it, because a factor of other bits can change what they write.
+`error_feedback.inverse_factor` has the same U by LAPACK, whose last bits are others: codecs that have
+landed with one of the two keep it, because a factor of other bits can change what they write.
 """
 
 from __future__ import annotations
