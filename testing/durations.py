@@ -1,8 +1,10 @@
-"""Test durations: written to a file, summed, and held to the budget of a lane.
+"""Test durations: measured, written to a file, summed, and held to the budget of a lane.
 
 `FORGE_TEST_BUDGET` is what the durations of a session may sum to, in seconds over all workers. A
 session that takes more fails, so that a slow test cannot slip in. `FORGE_TEST_DURATIONS` names the file
-that the durations are written to, as JSON: test → seconds.
+that the durations are written to, as JSON: test → seconds, processor seconds. The processor's are those
+of pytest's process and of processes that the test started and waited for: what else the machine does
+changes them little.
 """
 
 from __future__ import annotations
@@ -10,18 +12,49 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 #: Test → seconds of its set-up, call and tear-down.
 SECONDS: dict[str, float] = defaultdict(float)
+#: Test → processor seconds of the three.
+PROCESSOR: dict[str, float] = defaultdict(float)
 #: Tests that are printed at the end.
 SLOWEST = 10
+#: Processor seconds when the last phase of a test had ended.
+_before = 0.0
+
+
+def _processor() -> float:
+    """Return the processor seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, Any, Any]:
+    """Begin to count the processor seconds of a test."""
+    global _before
+    _before = _processor()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Write the processor seconds since the report before into a report."""
+    global _before
+    report = yield
+    now = _processor()
+    report.processor, _before = now - _before, now
+    return report
 
 
 def pytest_runtest_logreport(report: Any) -> None:
     """Add one phase of one test; with several workers this runs where reports arrive."""
     SECONDS[report.nodeid] += report.duration
+    PROCESSOR[report.nodeid] += getattr(report, "processor", 0.0)  # none if pytest's process died
 
 
 def over_budget() -> str:
@@ -40,17 +73,21 @@ def pytest_sessionfinish(session: Any) -> None:
     if hasattr(session.config, "workerinput"):
         return  # a worker's reports are counted by its controller
     if file := os.environ.get("FORGE_TEST_DURATIONS"):
-        rows = {name: round(s, 3) for name, s in sorted(SECONDS.items(), key=lambda row: -row[1])}
-        Path(file).write_text(json.dumps(rows, indent=0) + "\n", "utf-8")
+        slowest = sorted(SECONDS.items(), key=lambda row: -row[1])
+        rows = {name: [round(s, 3), round(PROCESSOR[name], 3)] for name, s in slowest}
+        Path(file).write_text(json.dumps(rows).replace("], ", "],\n") + "\n", "utf-8")
     if over_budget() and session.exitstatus == 0:
         session.exitstatus = 1
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the slowest tests, the sum, and the budget if the session is over it."""
+    """Print the slowest tests, the sums, and the budget if the session is over it."""
     slowest = sorted(SECONDS.items(), key=lambda row: -row[1])[:SLOWEST]
-    terminalreporter.section(f"{sum(SECONDS.values()):.0f} s in all tests; the slowest")
+    processor = sum(PROCESSOR.values())
+    terminalreporter.section(
+        f"{sum(SECONDS.values()):.0f} s in all tests, {processor:.0f} s of processor time; the slowest"
+    )
     for name, seconds in slowest:
-        terminalreporter.line(f"{seconds:8.1f} s  {name}")
+        terminalreporter.line(f"{seconds:8.1f} s {PROCESSOR[name]:8.1f} s  {name}")
     if why := over_budget():
         terminalreporter.line(why, red=True)

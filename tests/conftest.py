@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from testing import memory_disk
 from testing.durations import (
     pytest_runtest_logreport,
+    pytest_runtest_makereport,
+    pytest_runtest_setup,
     pytest_sessionfinish,
     pytest_terminal_summary,
 )
@@ -21,7 +24,13 @@ from testing.services.servers import Postgres
 from testing.worlds.finished_run import FinishedRun, FinishedTraining, once
 from testing.worlds.warm_process import Template
 
-__all__ = ["pytest_runtest_logreport", "pytest_sessionfinish", "pytest_terminal_summary"]
+__all__ = [
+    "pytest_runtest_logreport",
+    "pytest_runtest_makereport",
+    "pytest_runtest_setup",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+]
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
@@ -29,6 +38,11 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Models of tests are so small that a second thread only waits, and files of tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("FORGE_THREADS", "1")
+# How long an example takes says how busy the machine is.
+settings.register_profile(
+    "busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy")
 # pytest's variable for the place of its temporary folders; a user's own choice stays.
 if "TMPDIR" not in os.environ and (memory := memory_disk.folder()):
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))

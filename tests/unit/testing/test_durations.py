@@ -20,9 +20,11 @@ def test_a_session_over_its_budget_fails(
     monkeypatch.setattr(durations, "SECONDS", defaultdict(float))
     monkeypatch.setenv("FORGE_TEST_BUDGET", budget)
     monkeypatch.setenv("FORGE_TEST_DURATIONS", str(tmp_path / "seconds.json"))
+    monkeypatch.setattr(durations, "PROCESSOR", defaultdict(float))
     for name, seconds in (("a", 0.5), ("a", 2.0), ("b", 4.0)):
-        durations.pytest_runtest_logreport(SimpleNamespace(nodeid=name, duration=seconds))
+        report = SimpleNamespace(nodeid=name, duration=seconds, processor=seconds / 2)
+        durations.pytest_runtest_logreport(report)
     session: Any = SimpleNamespace(config=SimpleNamespace(), exitstatus=0)
     durations.pytest_sessionfinish(session)
     assert bool(session.exitstatus) == fails
-    assert (tmp_path / "seconds.json").read_text() == '{\n"b": 4.0,\n"a": 2.5\n}\n'
+    assert (tmp_path / "seconds.json").read_text() == '{"b": [4.0, 2.0],\n"a": [2.5, 1.25]}\n'
