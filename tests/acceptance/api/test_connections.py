@@ -60,7 +60,9 @@ class Running:
     def get(self, path: str, **headers: str) -> httpx2.Response:
         """GET as the user, on a connection of its own."""
         head = {"Authorization": f"Bearer {self.token}", **headers}
-        return httpx2.get(f"http://127.0.0.1:{self.port}{path}", headers=head, timeout=20)
+        return httpx2.get(
+            f"http://127.0.0.1:{self.port}{path}", headers=head, timeout=20, verify=False
+        )
 
     def live(self, token: str | None = None):
         """A live connection, with a token or silent."""
