@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from testing import memory_disk
+from testing import memory_disk, shares
 from testing.durations import (
     pytest_runtest_logreport,
     pytest_runtest_makereport,
@@ -59,9 +59,12 @@ UNCOVERED = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Measure no coverage in slow tests of some rooms."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the slow tests of other shares, and measure no coverage in slow tests of some rooms."""
     root = Path(__file__).parent
+    left_out = [item for item in items if not shares.has(item)]
+    items[:] = [item for item in items if shares.has(item)]
+    config.hook.pytest_deselected(items=left_out)
     for item in items:
         inside = item.path.relative_to(root).as_posix().startswith(UNCOVERED)
         if inside and item.get_closest_marker("slow") and not item.get_closest_marker("smoke"):
