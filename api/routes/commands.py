@@ -115,7 +115,7 @@ async def _model(state: State, user: User, text: str, placed: str) -> ModelRefer
     is built. Raises ConfigError, Problem.
     """
     found = None
-    if not Path(placed).is_absolute() and "/" not in text and text not in ALIASES:
+    if not Path(placed).is_absolute() and text not in ALIASES:
         found = await asyncio.to_thread(_origin, state, text)
     if found is None:
         state.options.check_fetched(placed)

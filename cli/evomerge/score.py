@@ -97,9 +97,9 @@ def _references(models: tuple[str, ...]) -> list[Any]:
     """Return the models that are named: folders, Hub ids, runs, registered models."""
     from runs.home import Home
     from weights.folders.sources import resolve
-    from weights.storage.model_origin import finder
+    from weights.storage.model_origin import Finder
 
-    named = finder(Home.default(), _tell)
+    named = Finder(Home.default(), _tell)
     return [resolve(model, named=named) for model in models]
 
 

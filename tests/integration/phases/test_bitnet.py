@@ -163,7 +163,7 @@ def test_models_are_found_by_role_and_tell_where_they_came_from(made) -> None:
     home, state, _ = made
     kind = Bitnet()
     with closing(home.open_store()) as store:
-        for name, role in (("r", "model"), ("r:master", "master")):
+        for name, role in (("r", "model"), ("r/champion", "model"), ("r/master", "master")):
             origin = model_origin.find(store, name)
             assert origin is not None
             assert origin.recipe_id == state.completed.models[role].recipe_id

@@ -20,7 +20,14 @@ from phases.cognate.events import CognateState
 from phases.cognate.kind import Cognate
 from phases.cognate.presets import PRESETS
 from phases.cognate.tasks.model import configuration
-from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
+from runs.errors import (
+    ConfigError,
+    DataError,
+    NotFoundError,
+    RunFailedError,
+    SourceError,
+    UnavailableError,
+)
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
@@ -351,6 +358,11 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
     store = copied.open_store()
     try:
         origin = find(store, "r:code")
+        assert find(store, "r/code") == origin
+        with pytest.raises(
+            SourceError, match="several models: say which, .*base, code, math, data"
+        ):
+            find(store, "r/champion")
         with pytest.raises(NotFoundError, match="base, code, math, data"):
             Cognate().origin(state, (), "poetry")
         with pytest.raises(NotFoundError, match="say which"):
