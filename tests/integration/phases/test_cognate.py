@@ -360,7 +360,7 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
         origin = find(store, "r:code")
         assert find(store, "r/code") == origin
         with pytest.raises(
-            SourceError, match="several models: say which, .*base, code, math, data"
+            SourceError, match=r"several models: say which, .*base, code, math, data"
         ):
             find(store, "r/champion")
         with pytest.raises(NotFoundError, match="base, code, math, data"):

@@ -323,10 +323,11 @@ def test_a_model_may_be_written_with_a_slash_or_by_an_alias(tmp_path: Path, monk
     """PHASE/ROLE is PHASE:ROLE unless a folder is there; an alias is no setting."""
     for place in ("one/total", "elsewhere"):
         (tmp_path / place).mkdir(parents=True)
-    two = {**phase("two"), "models": {"base": ["one/total", "mine"]}, "unchanged": "one/total"}
+    models = {"sources": ["one/total", "mine"]}
+    two = {"name": "two", "kind": "evomerge", "models": models, "unchanged": "one/total"}
     asked = {"phases": [phase("one"), two], "aliases": {"mine": str(tmp_path / "elsewhere")}}
     with_phase = validate.plan(Asked("pipeline", asked))
-    assert with_phase.config.phases[1].models["base"] == ("one:total", "mine")
+    assert with_phase.config.phases[1].given == ("one:total", "mine")
     assert with_phase.config.phases[1].unchanged == "one:total"
     assert with_phase.fields["given"]["mine"].path == str(tmp_path / "elsewhere")
     monkeypatch.chdir(tmp_path)
