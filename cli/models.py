@@ -135,7 +135,7 @@ def register_model(
 def rename_model(model: str, name: str, as_json: bool) -> None:
     """Give a model a NAME, which then stands wherever a model does.
 
-    MODEL is an id, a name, or RUN or RUN:MODEL for a result of a run.
+    MODEL is an id, a name, or RUN/champion or RUN:ROLE for a model of a run.
 
     \b
     Example:

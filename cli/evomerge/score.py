@@ -54,7 +54,7 @@ def score_command(
 ) -> None:
     """Measure models as runs do, on a slice of the data, without a run; in the weights' own dtype.
 
-    MODELS are folders, Hub ids, aliases, runs (RUN is its champion, RUN:CANDIDATE any candidate), or
+    MODELS are folders, Hub ids, aliases, runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), or
     registered models by id or name. Columns: perplexity; bits per byte, which compares
     models of different tokenizers; share of tokens predicted; questions whose right choice was the
     most likely, chance in brackets; problems whose generated reply a program found right.
