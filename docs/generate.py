@@ -135,7 +135,7 @@ order:
 | a path | a folder with safetensors; a log's model of the same name is told of |
 | an alias | what `aliases` of the config file says, or `deepseek`, `nemotron`, `qwen2` |
 | `RUN`, `RUN:champion`, `RUN/champion` | the result of a run of any kind that has one result |
-| `RUN:ROLE`, `RUN/ROLE` | a model of a run: a role (`base`, `code`, `master`, …), a candidate, a point |
+| `RUN:ROLE`, `RUN/ROLE` | a model of a run: a role (`base`, `code`, …), a candidate, a point |
 | an id, a name | a registered model; `forge models rename` gives names |
 | `owner/name[@revision]` | a model of the Hub |
 

@@ -116,8 +116,8 @@ class Model(Input):
     """A model of the log."""
 
     model: schemas.Name = Field(
-        description="RUN or RUN/champion (its result), RUN:CANDIDATE or RUN:ROLE, or a registered model "
-        "by id or name."
+        description="RUN or RUN/champion (its result), RUN:CANDIDATE or RUN:ROLE, or a registered "
+        "model by id or name."
     )
 
 

@@ -76,6 +76,22 @@ def _registered_or_begun(store: EventStore, text: str) -> Origin | None:
     return _made(store, name)
 
 
+def entry(store: EventStore, text: str) -> dict[str, Any]:
+    """Return the registry's entry of a model, by any name of the log (`find`).
+
+    Raise NotFoundError, AmbiguousError or SourceError.
+    """
+    try:
+        return model_registry.find(store, text)
+    except AmbiguousError:
+        raise
+    except NotFoundError:
+        origin = find(store, text)
+        if origin is None:
+            raise
+    return model_registry.find(store, model_registry.id_of(origin.digest))
+
+
 def _made(store: EventStore, run: str, name: str = "", digest: str = "") -> Origin:
     """Return a model of a run by its name or digest; without both, the run's result.
 
