@@ -124,7 +124,8 @@ def _say_measured(across: Across) -> None:
             seen, where = found.figure, f"{found.slice or '-'} {found.domain}".strip()
             known = seen.low is not None and seen.high is not None
             ends = f"{number(seen.low)} to {number(seen.high)}" if known else "no items"
-            value = f"{seen.value:,.0f}" if seen.value >= 1e5 else number(seen.value)
+            whole = seen.value >= 1_000 and seen.value.is_integer()
+            value = f"{seen.value:,.0f}" if whole else number(seen.value)
             cells.append([one.run, found.name, where, value, ends, str(seen.n or "-")])
     if cells:
         table(["run", "figure", "measured on", "value", "95 %", "items"], cells)

@@ -69,7 +69,7 @@ async def plan_of(
     data = await asyncio.to_thread(_places, state.options.data, files)
     models = {name: await _model(state, user, name, places[name]) for name in dict.fromkeys(given)}
     roles = {
-        "sources": [models[name].path for name in wanted.models],
+        kinds.of(wanted.kind).main_role: [models[name].path for name in wanted.models],
         "base": [models[wanted.base].path] if wanted.base else [],
     }
     order = {

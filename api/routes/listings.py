@@ -227,7 +227,7 @@ def settings_of(kind: str) -> dict[str, Any]:
 def listed_kinds() -> dict[str, Any]:
     """List the kinds of run that this server knows."""
     known = [kinds.of(name) for name in kinds.table()]
-    given = ("sources", "base", "data")
+    given = ("sources", "model", "base", "data")
     return {
         "kinds": [
             {

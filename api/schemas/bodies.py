@@ -24,8 +24,8 @@ from api.schemas.listings import (
     Me,
     Model,
     ModelLineage,
-    ModelMeasurements,
     ModelList,
+    ModelMeasurements,
     Queue,
     Settings,
     UserRow,
@@ -100,8 +100,8 @@ __all__ = [
     "Me",
     "Model",
     "ModelLineage",
-    "ModelMeasurements",
     "ModelList",
+    "ModelMeasurements",
     "Moments",
     "NewModel",
     "NewRole",
@@ -150,7 +150,7 @@ class Wanted(Reason):
     models: list[Name] = Field(
         [],
         max_length=64,
-        description="The source models, for kinds that take some.",
+        description="The source models, or the one model, of kinds that take them: see `GET /kinds`.",
         examples=[["models/code", "models/math", "models/data"]],
     )
     base: Name | None = Field(None, description="The base model.", examples=["models/base"])

@@ -33,6 +33,12 @@ function Told({ model }: { model: Model }) {
             <a className="button" href={href(["new"], { kind: "cognate", base: model.id })}>
               Train specialists of it
             </a>
+            <a className="button" href={href(["new"], { kind: "bitnet", source: model.id })}>
+              Make it ternary
+            </a>
+            <a className="button" href={href(["new"], { kind: "compression", source: model.id })}>
+              Compress it
+            </a>
           </span>
         )}
       </header>
