@@ -51,7 +51,7 @@ class Measured(Answer):
 
 
 class MeasuredInRun(Answer):
-    """What a run measured of a model that it made or was given."""
+    """Measurements of a model in one run, which made the model or was given it."""
 
     run: str
     kind: str
@@ -60,7 +60,7 @@ class MeasuredInRun(Answer):
 
 
 class ModelMeasurements(Answer):
-    """What runs measured of a model; `total` counts the runs, of which the newest are read."""
+    """Measurements of a model; `total` counts the runs, of which the newest are read."""
 
     runs: list[MeasuredInRun]
     total: int

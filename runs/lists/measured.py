@@ -19,7 +19,7 @@ MOST_RUNS = 50
 
 
 class InRun(NamedTuple):
-    """What one run has to do with a model, and what it measured of it."""
+    """Measurements of a model in one run."""
 
     run: str
     kind: str
@@ -29,7 +29,7 @@ class InRun(NamedTuple):
 
 
 class Across(NamedTuple):
-    """What the runs of a log have to do with a model, the newest run first."""
+    """Measurements of a model in the runs of a log, the newest run first."""
 
     runs: tuple[InRun, ...]
     #: All runs that made the model or were given it; more than `runs` if there are very many.
