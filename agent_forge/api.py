@@ -22,7 +22,7 @@ from runs.history.repository import history
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from weights.folders.checkpoint import SHARD_BYTES, digest, publish, write_weights
-from weights.storage.model_origin import finder
+from weights.storage.model_origin import Finder
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit, validate
 from worker.commands.fork import fork, plan
@@ -156,7 +156,7 @@ class EvoMerge:
         asked = Asked(
             "evomerge", self.config.model_dump(mode="json"), roles, [str(d) for d in data]
         )
-        made = validate.plan(asked, Lookup(named=finder(self.home, log.info)))
+        made = validate.plan(asked, Lookup(named=Finder(self.home, log.info)))
         for warning in validate.check(made).warnings:
             log.warning("%s", warning)
         return submit.submit(store, made)

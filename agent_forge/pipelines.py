@@ -33,7 +33,7 @@ from runs.event_types import Figure
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
-from weights.storage.model_origin import finder
+from weights.storage.model_origin import Finder
 from weights.storage.weight_cache import Artifacts
 from worker.commands import delegation, submit, validate
 from worker.tasks import runner
@@ -200,7 +200,7 @@ def _submitted(
     `fields` has further fields of `submitted`.
     """
     found = delegation.with_items(store, Artifacts.of(home), asked)
-    plan = validate.plan(found, Lookup(named=finder(home, log.info)))
+    plan = validate.plan(found, Lookup(named=Finder(home, log.info)))
     plan = replace(plan, fields={**plan.fields, **fields})
     digest = delegation.digest_of(asked)
     return submit.submit(store, plan, key=f"python {key or ''} {digest}", asked=digest)

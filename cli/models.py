@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.options import emit, json_option, number, say, table
 from runs.system.plain_text import visible
+
+if TYPE_CHECKING:
+    from runs.lists.measured import Across
 
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
 
@@ -74,21 +78,34 @@ def list_models(kind: str | None, as_json: bool) -> None:
 @click.argument("model")
 @json_option
 def show_model(model: str, as_json: bool) -> None:
-    """Show one, by id, the beginning of one, or name.
+    """Show one, with what every run measured of it.
+
+    MODEL is an id, the beginning of one, a name, RUN/champion or RUN:ROLE. Intervals are the middle
+    95 % of a bootstrap over the items; a figure without items in the log has none.
 
     \b
     Example:
       forge models show 2c29c716
+      forge models show 20261121-3fa9c1/champion
     """
-    from runs.lists import model_registry as reports_model_registry
+    from runs.history.repository import load
+    from runs.lists import measured
+    from weights.storage import model_origin
 
     store = _store()
     try:
-        found = reports_model_registry.find(store, model)
+        found = model_origin.entry(store, model)
+        across = measured.of_digest(
+            store, found["digest"], lambda run: nullcontext(load(store, run, showing=True))
+        )
     finally:
         store.close()
     if as_json:
-        emit(found)
+        runs = [
+            {**one._asdict(), "measurements": [m.model_dump(mode="json") for m in one.measurements]}
+            for one in across.runs
+        ]
+        emit({**found, "runs": runs})
         return
     for key, value in found.items():
         if key == "metrics":
@@ -96,6 +113,27 @@ def show_model(model: str, as_json: bool) -> None:
         elif key == "lineage":
             value = ", ".join(value)
         say(f"{key:14s}{'-' if value in (None, '') else visible(str(value))}")
+    _say_measured(across)
+
+
+def _say_measured(across: Across) -> None:
+    """Print what runs measured of a model, a line for each figure."""
+    cells = []
+    for one in across.runs:
+        for found in one.measurements:
+            seen, where = found.figure, f"{found.slice or '-'} {found.domain}".strip()
+            known = seen.low is not None and seen.high is not None
+            ends = f"{number(seen.low)} to {number(seen.high)}" if known else "no items"
+            whole = seen.value >= 1_000 and seen.value.is_integer()
+            value = f"{seen.value:,.0f}" if whole else number(seen.value)
+            cells.append([one.run, found.name, where, value, ends, str(seen.n or "-")])
+    if cells:
+        table(["run", "figure", "measured on", "value", "95 %", "items"], cells)
+    others = [one.run for one in across.runs if not one.measurements]
+    if others:
+        say(f"not measured in {', '.join(others)}")
+    if across.total > len(across.runs):
+        say(f"{across.total - len(across.runs)} older runs were not read")
 
 
 @models_command.command("register")
@@ -135,7 +173,7 @@ def register_model(
 def rename_model(model: str, name: str, as_json: bool) -> None:
     """Give a model a NAME, which then stands wherever a model does.
 
-    MODEL is an id, a name, or RUN or RUN:MODEL for a result of a run.
+    MODEL is an id, a name, or RUN/champion or RUN:ROLE for a model of a run.
 
     \b
     Example:

@@ -125,6 +125,30 @@ API.
 """
 
 BESIDE = """
+## Names of models
+
+Every command, the API, Python, config files and pipelines take a model by the same names, in this
+order:
+
+| name | the model |
+|---|---|
+| a path | a folder with safetensors; a log's model of the same name is told of |
+| an alias | what `aliases` of the config file says, or `deepseek`, `nemotron`, `qwen2` |
+| `RUN`, `RUN:champion`, `RUN/champion` | the result of a run of any kind that has one result |
+| `RUN:ROLE`, `RUN/ROLE` | a model of a run: a role (`base`, `code`, …), a candidate, a point |
+| an id, a name | a registered model; `forge models rename` gives names |
+| `owner/name[@revision]` | a model of the Hub |
+
+`RUN` and `RUN:ROLE` may be the beginning of a run's name; `RUN/ROLE` has the whole name. If a run is
+called as an owner of the Hub, `owner/name@main` means the Hub. In a pipeline, `PHASE/ROLE` is
+`PHASE:ROLE`. A candidate or point may be the beginning of its recipe's id.
+
+`aliases` give names to models of any form, in a config file of `forge evo` or `forge start`, in a
+pipeline's file, and in the settings of `agent_forge.run`:
+
+    [aliases]
+    mine = "owner/name@revision"
+    best = "20261121-3fa9c1/champion"
 ## Beside the settings
 
 `base_models`, `base_model`, `data`, `output_dir` and `aliases` may stand in a config file beside

@@ -8,14 +8,21 @@ for all models (`evaluation/bootstrap.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from evaluation import bootstrap
 from evaluation.bootstrap import Counts
 from evaluation.observing import Observed
-from runs.event_types import Figure
+from runs.event_types import Figure, Measurement
+
+#: Measure of one model → what it measures, in words.
+WORDS = {
+    "bits-per-byte@1": "bits per byte",
+    "int8-bits-per-byte@1": "bits per byte, int8 activations",
+    "rolling-bits-per-byte@1": "bits per byte",
+}
 
 
 def mean(event: Observed) -> float:
@@ -39,6 +46,33 @@ def rates(event: Observed, drawn: Mapping[str, Counts]) -> dict[str, Counts]:
 def resampled(event: Observed, drawn: Mapping[str, Counts]) -> Counts:
     """Return a model's bits per byte in each resample, the mean over domains, [resamples]."""
     return np.mean([*rates(event, drawn).values()], axis=0)
+
+
+def measurements(
+    answers: Iterable[object], recipe_ids: Collection[str], *key: str | int
+) -> list[Measurement]:
+    """Return the bits per byte that were observed of a model with one of the ids, with intervals.
+
+    Each observation gives the mean over domains, if there are several, and every domain's. Measures
+    that are of more than one model, such as losses along a line, are left out.
+    """
+    found = []
+    for event in answers:
+        if isinstance(event, Observed) and event.recipe_id in recipe_ids and event.measure in WORDS:
+            found += _measured(event, *key)
+    return found
+
+
+def _measured(event: Observed, *key: str | int) -> Iterator[Measurement]:
+    """Yield the measurements of an observation."""
+    name, sizes = WORDS[event.measure], {domain: len(some) for domain, some in event.items.items()}
+    drawn = draws(sizes, *key, event.on)
+    if len(sizes) > 1:
+        whole = figure(mean(event), resampled(event, drawn), sum(sizes.values()))
+        yield Measurement(name=name, slice=event.on, figure=whole)
+    for domain, rate in rates(event, drawn).items():
+        own = figure(event.values[domain], rate, sizes[domain])
+        yield Measurement(name=name, domain=domain, slice=event.on, figure=own)
 
 
 def figure(point: float, found: Counts, n: int) -> Figure:

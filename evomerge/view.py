@@ -12,6 +12,7 @@ from evomerge.recipes.recipe import Source
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.run.views import candidates, wording
+from runs.event_types import Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.view import Outlook, View
@@ -66,6 +67,12 @@ class RunView(View[RunState]):
     def ancestry(self, state: RunState, name: str) -> list[Ancestor]:
         """Return a candidate's recipe (the champion's without a name) and those behind it."""
         return candidates.ancestry(state, name)
+
+    def measurements(self, state: RunState, digest: str) -> list[Measurement]:
+        """Return scores and figures of a source or candidate on each slice and draw."""
+        from evomerge.reports import measured
+
+        return measured.measurements(state, digest)
 
     def made(self, state: RunState, digest: str) -> str | None:
         """Return the recipe id of the merge that has these weights, or None."""

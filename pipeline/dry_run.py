@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from runs.errors import ForgeError
 from runs.event_types import MadeModel, ModelReference
 from runs.history import repository, reuse
 from runs.history.repository import Log
-from runs.kinds.asked import Lookup, Plan
+from runs.kinds.asked import Lookup, Names, Plan
 from runs.kinds.forecast import Forecast, unknown
 from runs.kinds.kind import Kind
 from runs.kinds.tasks import Delegate
@@ -61,9 +61,22 @@ class _Made:
     phases: dict[str, str] = field(default_factory=dict)
 
 
-def costs(
-    made: Plan, named: Callable[[str], ModelReference | None], log: Log | None
-) -> Iterator[Cost]:
+@dataclass
+class _Names:
+    """Names of models: those of phases have stand-ins, others are those of the log."""
+
+    there: _Made
+    others: Names
+
+    def __call__(self, text: str) -> ModelReference | None:
+        """Return the model that a text names; None if it names none."""
+        return self.there.models.get(text) or self.others(text)
+
+    def hidden_by(self, text: str, folder: Path) -> None:
+        """Do nothing: the check before the dry run has said it."""
+
+
+def costs(made: Plan, named: Names, log: Log | None) -> Iterator[Cost]:
     """Yield the cost of each phase of a plan in order, and of each measurement behind its phase.
 
     `named` looks up models of other runs. `log` has runs that may have cost the same; None: there is no
@@ -88,7 +101,7 @@ def costs(
 def _tried(
     task: Delegate,
     there: _Made,
-    named: Callable[[str], ModelReference | None],
+    named: Names,
     log: Log | None,
     folder: Path,
 ) -> tuple[Forecast, tuple[str, ...]]:
@@ -105,7 +118,7 @@ def _tried(
                 f"it builds on phase {phase}, whose result has no known shape yet"
             ), roles
     data = [there.items.get(entry, entry) for entry in asked.data]
-    lookup = Lookup({}, lambda name: there.models.get(name) or named(name), elsewhere=True)
+    lookup = Lookup({}, _Names(there, named), elsewhere=True)
     try:
         plan = kind.plan(replace(asked, data=data), lookup)
         roles = tuple(kind.roles(plan.config))

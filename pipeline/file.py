@@ -16,6 +16,8 @@ from runs.system import bounded_files
 
 #: Bytes of the largest file.
 MOST_BYTES = 1 << 20
+#: The table of names that the file gives to models; every config file may have it.
+ALIASES = "aliases"
 #: Key of a table in the file → the field that it is, and what its tables hold.
 _TABLES: dict[str, tuple[str, type[BaseModel]]] = {
     "phase": ("phases", PhaseConfig),
@@ -41,7 +43,8 @@ def _unknown(content: Mapping[str, Any], text: str) -> Iterator[tuple[int, str]]
     """Yield (line, what is wrong) for each key that a pipeline's file does not have."""
     starts = [number for number, line in _lines(text) if re.match(r"\[\[\s*phases?\s*\]\]", line)]
     top = (0, starts[0] if starts else 1 << 30)
-    yield from _keys(content, PipelineConfig, text, top, "a pipeline")
+    settings = {key: content[key] for key in content if key != ALIASES}
+    yield from _keys(settings, PipelineConfig, text, top, "a pipeline")
     phases = content.get("phase", content.get("phases", []))
     for place, phase in enumerate(_tables(phases)):
         end = starts[place + 1] if place + 1 < len(starts) else 1 << 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pipeline import plan as plans
@@ -15,6 +16,7 @@ from runs.event_types import ModelReference
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.tasks import Start
+from runs.lists import model_names
 from weights.devices import check_device
 
 
@@ -45,7 +47,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     """Return the plan of a pipeline. Raises ConfigError or UnavailableError."""
     if asked.models or asked.data:
         raise ConfigError("a pipeline's models and data are those of its phases: write them there.")
-    config: PipelineConfig = kind.parse(asked.config)
+    config = with_colons(kind, kind.parse(asked.config))
     check_phases(config)
     given: dict[str, ModelReference] = {}
     places: dict[str, tuple[str, ...]] = {}
@@ -67,6 +69,31 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
             _check_measured(config, number, len(roles[phase.name]))
     fields = {"given": given, "places": places, "test": _test(config, roles)}
     return Plan(kind.name, config, fields, asked.output_dir)
+
+
+def with_colons(kind: Kind, config: PipelineConfig) -> PipelineConfig:
+    """Return the settings with PHASE:ROLE for PHASE/ROLE. Raises ConfigError.
+
+    A folder of that path and a Hub id with a revision stay as they are.
+    """
+    names = [phase.name for phase in config.phases]
+
+    def said(model: str) -> str:
+        phase, sign, role = model_names.split(model)
+        meant = sign == "/" and role and phase in names and "@" not in model
+        return f"{phase}:{role}" if meant and not Path(model).exists() else model
+
+    plain = config.model_dump(mode="json", exclude_unset=True)
+    for phase in plain.get("phases", []):
+        given = phase.get("models", {})
+        phase["models"] = {
+            role: [said(model) for model in models] for role, models in given.items()
+        }
+        if phase.get("unchanged"):
+            phase["unchanged"] = said(phase["unchanged"])
+    return (
+        config if plain == config.model_dump(mode="json", exclude_unset=True) else kind.parse(plain)
+    )
 
 
 def _test(config: PipelineConfig, roles: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -41,6 +41,18 @@ class Figure(Part):
     n: int | None = None
 
 
+class Measurement(Part):
+    """A figure that a run has measured of one model."""
+
+    #: The figure in words, as "bits per byte".
+    name: str
+    #: The domain that it is of; empty: all together.
+    domain: str = ""
+    #: The slice of the items, and of a draw its generation; empty for what is of no items.
+    slice: str = ""
+    figure: Figure
+
+
 class SourceRecord(Part):
     """A model as it was found at `started`."""
 

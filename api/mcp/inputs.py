@@ -116,15 +116,16 @@ class Model(Input):
     """A model of the log."""
 
     model: schemas.Name = Field(
-        description="RUN (its result), RUN:CANDIDATE or RUN:ROLE, or a registered model by id or name."
+        description="RUN or RUN/champion (its result), RUN:CANDIDATE or RUN:ROLE, or a registered "
+        "model by id or name."
     )
 
 
 class Wanted(schemas.Wanted):
     """A run as `POST /runs` takes it.
 
-    A model is a folder, a Hub id, a run (RUN is its result, RUN:CANDIDATE or RUN:ROLE another model
-    of it), or a registered model by id or name.
+    A model is a folder, a Hub id, a run (RUN or RUN/champion is its result, RUN:CANDIDATE or RUN:ROLE
+    another model of it), or a registered model by id or name.
     """
 
     kind: schemas.Name = Field(max_length=64, description="A kind of run: see `list_kinds`.")

@@ -69,7 +69,7 @@ async def plan_of(
     data = await asyncio.to_thread(_places, state.options.data, files)
     models = {name: await _model(state, user, name, places[name]) for name in dict.fromkeys(given)}
     roles = {
-        "sources": [models[name].path for name in wanted.models],
+        kinds.of(wanted.kind).main_role: [models[name].path for name in wanted.models],
         "base": [models[wanted.base].path] if wanted.base else [],
     }
     order = {
@@ -115,7 +115,7 @@ async def _model(state: State, user: User, text: str, placed: str) -> ModelRefer
     is built. Raises ConfigError, Problem.
     """
     found = None
-    if not Path(placed).is_absolute() and "/" not in text and text not in ALIASES:
+    if not Path(placed).is_absolute() and text not in ALIASES:
         found = await asyncio.to_thread(_origin, state, text)
     if found is None:
         state.options.check_fetched(placed)

@@ -22,8 +22,9 @@ from events import EventsError
 from runs import kinds
 from runs.errors import ForgeError, NotFoundError
 from runs.kinds import wording
-from runs.lists import family, queries
+from runs.lists import family, measured, queries
 from runs.lists import model_registry as reports_model_registry
+from weights.storage import model_origin
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.accounts import User
 from worker.queue import wait_reason
@@ -53,14 +54,8 @@ def documented(request: Request, limit: int = Query(200, ge=1, le=1000)) -> list
     return [{**row, "size": row["bytes"] or 0} for row in rows]
 
 
-@router.get("/models/{id}", response_model=schemas.Model, dependencies=[Depends(VIEWER)])
-def shown(request: Request, id: str) -> dict[str, Any]:
-    """Return one model."""
-    return reports_model_registry.find(desk_of(request).store, id)
-
-
 @router.get(
-    "/models/{id}/lineage",
+    "/models/{id:path}/lineage",
     response_model=schemas.ModelLineage,
     dependencies=[Depends(VIEWER)],
 )
@@ -70,9 +65,31 @@ def model_lineage(request: Request, id: str) -> Response:
     Empty for a model that no run of this log made.
     """
     desk = desk_of(request)
-    found = family.of_registered(desk.store, id)
+    found = family.of_registered(desk.store, model_origin.entry(desk.store, id)["id"])
     tree = family.tree(found, _lanes(desk, {one.run for one in found}))
     return tagged(request, {**in_words(found), "tree": tree and tree.model_dump(mode="json")})
+
+
+@router.get(
+    "/models/{id:path}/measurements",
+    response_model=schemas.ModelMeasurements,
+    dependencies=[Depends(VIEWER)],
+)
+def model_measurements(request: Request, id: str) -> Response:
+    """Return what the runs that made a model or were given it have measured of it, the newest first."""
+    desk = desk_of(request)
+    found = measured.of_digest(desk.store, model_origin.entry(desk.store, id)["digest"], desk.state)
+    runs = [
+        {**one._asdict(), "measurements": [m.model_dump(mode="json") for m in one.measurements]}
+        for one in found.runs
+    ]
+    return tagged(request, {"runs": runs, "total": found.total})
+
+
+@router.get("/models/{id:path}", response_model=schemas.Model, dependencies=[Depends(VIEWER)])
+def shown(request: Request, id: str) -> dict[str, Any]:
+    """Return one model, by its id, its name or a name of a run's model (RUN:ROLE, RUN/champion)."""
+    return model_origin.entry(desk_of(request).store, id)
 
 
 def _lanes(desk: Desk, runs: set[str]) -> dict[str, str]:
@@ -210,7 +227,7 @@ def settings_of(kind: str) -> dict[str, Any]:
 def listed_kinds() -> dict[str, Any]:
     """List the kinds of run that this server knows."""
     known = [kinds.of(name) for name in kinds.table()]
-    given = ("sources", "base", "data")
+    given = ("sources", "model", "base", "data")
     return {
         "kinds": [
             {

@@ -97,10 +97,11 @@ def asked(request: Request, run: str) -> Response:
     """Return what the run was asked for, as `POST /runs` takes it, without defaults."""
     desk = desk_of(request)
     with desk.state(desk.name(run)) as state:
-        again = kinds.of(state.kind).again(state.submitted)
+        kind = kinds.of(state.kind)
+        again = kind.again(state.submitted)
         body = {
             "kind": again.kind,
-            "models": list(again.models.get("sources", ())),
+            "models": list(again.models.get(kind.main_role, ())),
             "base": next(iter(again.models.get("base", ())), None),
             "data": list(again.data),
             "config": dict(again.config),

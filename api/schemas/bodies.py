@@ -25,6 +25,7 @@ from api.schemas.listings import (
     Model,
     ModelLineage,
     ModelList,
+    ModelMeasurements,
     Queue,
     Settings,
     UserRow,
@@ -100,6 +101,7 @@ __all__ = [
     "Model",
     "ModelLineage",
     "ModelList",
+    "ModelMeasurements",
     "Moments",
     "NewModel",
     "NewRole",
@@ -148,7 +150,7 @@ class Wanted(Reason):
     models: list[Name] = Field(
         [],
         max_length=64,
-        description="The source models, for kinds that take some.",
+        description="The source models, or the one model, of kinds that take them: see `GET /kinds`.",
         examples=[["models/code", "models/math", "models/data"]],
     )
     base: Name | None = Field(None, description="The base model.", examples=["models/base"])

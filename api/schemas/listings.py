@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from api.schemas.runs import Answer, Row
+from runs.event_types import Figure
 from runs.panels.panels import Graph
 from worker.commands.accounts import Role
 
@@ -38,6 +39,31 @@ class MadeModel(Model):
 
     model_id: str
     metadata: Model
+
+
+class Measured(Answer):
+    """A figure of a model; interval and number of items are null if the log has no items of it."""
+
+    name: str
+    domain: str
+    slice: str
+    figure: Figure
+
+
+class MeasuredInRun(Answer):
+    """Measurements of a model in one run, which made the model or was given it."""
+
+    run: str
+    kind: str
+    made: bool
+    measurements: list[Measured]
+
+
+class ModelMeasurements(Answer):
+    """Measurements of a model; `total` counts the runs, of which the newest are read."""
+
+    runs: list[MeasuredInRun]
+    total: int
 
 
 class Ancestor(Answer):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.options import emit, json_option
+
+if TYPE_CHECKING:
+    from weights.storage.model_origin import Finder
 
 
 @click.command("merge")
@@ -24,7 +27,10 @@ from cli.options import emit, json_option
     "--check", is_flag=True, help="Load the result with transformers and generate a token."
 )
 @click.option(
-    "--model", multiple=True, metavar="NAME=PATH", help="Where a recipe file's source is."
+    "--model",
+    multiple=True,
+    metavar="NAME=MODEL",
+    help="A recipe file's source: a folder, RUN:ROLE and so on.",
 )
 @click.option("--dry-run", is_flag=True, help="Check everything, write nothing.")
 @click.option("--strict", is_flag=True, help="Refuse what would be a warning.")
@@ -107,7 +113,7 @@ def _merged(
     """Merge every document of a config, one after the other."""
     from evomerge.tasks import merge
 
-    documents = merge.read(config)
+    documents, named = merge.read(config), _names()
     made: dict[str, Path] = {}
     told = []
     for document, place in zip(documents, merge.outputs(documents, out), strict=True):
@@ -118,7 +124,7 @@ def _merged(
                 click.echo(f"{place}: builds on {', '.join(earlier)}, so not looked at yet")
             made[str(document.name)] = place
             continue
-        prepared = merge.prepare(document, place, made)
+        prepared = merge.prepare(document, place, made, named)
         _warn(prepared.warnings, strict)
         entry: dict[str, Any] = {"name": document.name, "folder": str(place)}
         if dry_run:
@@ -151,12 +157,20 @@ def _rebuilt(
     if dry_run:
         raise ConfigError("--dry-run is for configs: a recipe file is checked by building it.")
     if wrong := [word for word in model if "=" not in word]:
-        raise ConfigError(f"--model {wrong[0]}: give NAME=PATH.")
-    digest = rebuild(file, out, dict(word.split("=", 1) for word in model), size)
+        raise ConfigError(f"--model {wrong[0]}: give NAME=MODEL.")
+    digest = rebuild(file, out, dict(word.split("=", 1) for word in model), size, _names())
     if as_json:
         emit({"merges": [{"name": None, "folder": str(out), "digest": digest}]})
     else:
         click.echo(f"{out}: weights digest {digest}, as the recipe says")
+
+
+def _names() -> Finder:
+    """Return what finds the models of the log, which tells the user of each."""
+    from runs.home import Home
+    from weights.storage.model_origin import Finder
+
+    return Finder(Home.default(), lambda told: click.echo(told, err=True))
 
 
 def shard_bytes(text: str) -> int:

@@ -13,8 +13,8 @@ def model_options(function: Callable) -> Callable:
         click.option(
             "--base-models",
             metavar="A,B,C",
-            help="The models to merge: folders, Hub ids (owner/name[@revision]), aliases, runs (RUN is "
-            "its champion, RUN:CANDIDATE any candidate), or registered models by id or name.",
+            help="The models to merge: folders, Hub ids (owner/name[@revision]), aliases, runs "
+            "(RUN/champion, RUN:ROLE, RUN:CANDIDATE), or registered models by id or name.",
         ),
         click.option("--base-model", metavar="M", help="Their common ancestor."),
         click.option(

@@ -14,14 +14,14 @@ from evomerge.config import RENAMED
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup, Plan
 from weights.devices import check_device
-from weights.storage.model_origin import finder
+from weights.storage.model_origin import Finder
 from worker.commands import validate
 from worker.commands.validate import check
 
 __all__ = ["Plan", "check", "check_device", "make", "read_file"]
 
 #: Keys of a config file that name models and data rather than settings.
-ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir", "aliases")
+ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir")
 
 
 def read_file(path: str | None) -> dict[str, Any]:
@@ -68,5 +68,5 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
         options.get("data") or about.get("data") or (),
         options.get("output_dir") or about.get("output_dir"),
     )
-    named = finder(Home.default(), lambda told: click.echo(told, err=True))
-    return validate.plan(asked, Lookup(about.get("aliases", {}), named, elsewhere))
+    named = Finder(Home.default(), lambda told: click.echo(told, err=True))
+    return validate.plan(asked, Lookup({}, named, elsewhere))

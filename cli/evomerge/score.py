@@ -54,7 +54,7 @@ def score_command(
 ) -> None:
     """Measure models as runs do, on a slice of the data, without a run; in the weights' own dtype.
 
-    MODELS are folders, Hub ids, aliases, runs (RUN is its champion, RUN:CANDIDATE any candidate), or
+    MODELS are folders, Hub ids, aliases, runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), or
     registered models by id or name. Columns: perplexity; bits per byte, which compares
     models of different tokenizers; share of tokens predicted; questions whose right choice was the
     most likely, chance in brackets; problems whose generated reply a program found right.
@@ -97,9 +97,9 @@ def _references(models: tuple[str, ...]) -> list[Any]:
     """Return the models that are named: folders, Hub ids, runs, registered models."""
     from runs.home import Home
     from weights.folders.sources import resolve
-    from weights.storage.model_origin import finder
+    from weights.storage.model_origin import Finder
 
-    named = finder(Home.default(), _tell)
+    named = Finder(Home.default(), _tell)
     return [resolve(model, named=named) for model in models]
 
 

@@ -104,10 +104,10 @@ def _plan(
 ) -> Plan:
     """Return the plan of the run. Raises ConfigError, DataError, UnavailableError."""
     from runs.kinds.asked import Asked, Lookup
-    from weights.storage.model_origin import finder
+    from weights.storage.model_origin import Finder
     from worker.commands import validate
 
-    named = finder(home, lambda told: click.echo(told, err=True))
+    named = Finder(home, lambda told: click.echo(told, err=True))
     asked = Asked("cognate", config, {"base": [base]} if base else {}, data, str(folder))
     return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))
 

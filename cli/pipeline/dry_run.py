@@ -18,12 +18,12 @@ def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
     from contextlib import closing, nullcontext
 
     from pipeline import dry_run
-    from weights.storage.model_origin import finder
+    from weights.storage.model_origin import Finder
 
     click.echo("trying each phase's work here; a minute or so each", err=True)
     for note in checked["warnings"]:
         click.echo(f"warning: {note}", err=True)
-    named, found = finder(home, lambda told: click.echo(told, err=True)), []
+    named, found = Finder(home, lambda told: click.echo(told, err=True)), []
     there = home.url is not None or home.database.exists()
     with closing(home.open_store()) if there else nullcontext() as store:
         for cost in dry_run.costs(plan, named, store):

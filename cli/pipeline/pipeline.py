@@ -91,10 +91,10 @@ def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Pl
     """Return the plan of the pipeline. Raises ConfigError, UnavailableError."""
     from pipeline import file as files
     from runs.kinds.asked import Asked, Lookup
-    from weights.storage.model_origin import finder
+    from weights.storage.model_origin import Finder
     from worker.commands import validate
 
-    named = finder(home, lambda told: click.echo(told, err=True))
+    named = Finder(home, lambda told: click.echo(told, err=True))
     folder = str(Path(output_dir).absolute()) if output_dir else None
     asked = Asked("pipeline", files.read(file), {}, (), folder)
     return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))

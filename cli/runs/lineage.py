@@ -14,7 +14,8 @@ from cli.options import emit, json_option, say, short, warn_skipped
 def lineage_command(run: str, model: str, as_json: bool) -> None:
     """Show what a model of a run was made from, down to given models or to first weights.
 
-    MODEL is a recipe id, the beginning of one, a role, or "champion"; by default the run's result. If a
+    MODEL is a recipe id, the beginning of one, a role, or "champion"; by default the run's result. RUN
+    may name the model as well: RUN/champion, RUN:ROLE, or a registered model by id or name. If a
     model that was given to the run was made by another run of this log, what that run made it from
     follows.
 
@@ -24,11 +25,11 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
     """
     from runs.history.repository import full_name, load
     from runs.home import Home
-    from runs.lists.family import family
+    from runs.lists.family import family, named
 
     store = Home.default().open_store()
     try:
-        found = family(store, full_name(store, run), model)
+        found = family(store, full_name(store, run), model) if model else named(store, run)
         for one in found:
             warn_skipped(load(store, one.run, showing=True))
     finally:
@@ -36,6 +37,8 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
     if as_json:
         emit({one.recipe_id: one.recipe for group in found for one in reversed(group.ancestors)})
         return
+    if not found:
+        say(f"no run of this log made model {run}")
     for group in found:
         if group.run != found[0].run:
             say(f"run {group.run}:")

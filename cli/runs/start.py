@@ -90,13 +90,13 @@ def planned(
 ) -> Plan:
     """Return the plan of a new run, checked. Raises ConfigError, UnavailableError."""
     from runs.kinds.asked import Asked, Lookup
-    from weights.storage.model_origin import finder
+    from weights.storage.model_origin import Finder
     from worker.commands import validate
 
     roles: dict[str, list[str]] = {}
     for role, model in map(_role, models):
         roles.setdefault(role, []).append(model)
-    named = finder(home, lambda told: click.echo(told, err=True))
+    named = Finder(home, lambda told: click.echo(told, err=True))
     asked = Asked(kind, config, roles, data, output_dir)
     return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))
 

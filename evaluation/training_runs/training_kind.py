@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from evaluation import paired_bits
 from evaluation.observing import Observe, Observed
 from evaluation.observing import unasked as wrong_observation
 from events import Event
-from runs.event_types import MadeModel
+from runs.event_types import MadeModel, Measurement
 from runs.kinds.tasks import Task
 from weights.making import making
 from weights.making.events import Advanced, Made
@@ -36,6 +37,11 @@ class TrainingKind(MakingKind[S]):
         if isinstance(task, Observe) and isinstance(event, Observed):
             return wrong_observation(task, event)
         return None
+
+    def measurements(self, state: S, digest: str) -> list[Measurement]:
+        """Return the bits per byte of the models of the run with these weights, made or given."""
+        ids = {id_ for id_, made in state.made.items() if made.digest == digest}
+        return paired_bits.measurements(state.answers.values(), ids, state.submitted.config.seed)
 
     def placed(self, data: str) -> str:
         """Return PATH or DOMAIN=PATH with an absolute path; a data set of the Hub is fetched."""

@@ -120,7 +120,7 @@ def components(outcomes: Outcomes, flops: float, bytes_: float) -> Components | 
         return None
     found = {d: _accuracies(outcomes[d]) for d in sorted(outcomes)}
     hits, choice, solved = (_mean(a[i] for a in found.values()) for i in range(3))
-    bits = [_bits_per_byte(outcomes[d]) for d in rates]
+    bits = [bits_per_byte(outcomes[d]) for d in rates]
     accuracy = _mean((hits, choice, solved))
     assert hits is not None
     assert accuracy is not None
@@ -160,7 +160,8 @@ def _nll_per_token(outcomes: DomainOutcomes) -> float:
     return math.fsum(outcomes.nll) / sum(outcomes.tokens)
 
 
-def _bits_per_byte(outcomes: DomainOutcomes) -> float | None:
+def bits_per_byte(outcomes: DomainOutcomes) -> float | None:
+    """Return the bits per byte of a domain; None if bytes were not recorded."""
     size = sum(outcomes.bytes)
     return math.fsum(outcomes.nll) / math.log(2) / size if size else None
 

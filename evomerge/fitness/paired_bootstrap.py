@@ -31,6 +31,9 @@ MEAN_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 1e-3}
 #: The same for accuracy: in bfloat16 two tokens are often equally likely, and either may be taken.
 ACCURACY_ROUNDING: Mapping[str, float] = {"float32": 0.0, "bfloat16": 1e-3}
 
+#: Lower and upper end of an interval.
+Interval = tuple[float, float]
+
 #: Counts of windows, of questions and of problems, [resamples, items] each.
 Resampled = tuple[Counts, ...]
 
@@ -52,6 +55,34 @@ def rounding(
     nats = math.fsum(w / perplexity if raw else w for w, perplexity in likely)
     share = math.fsum(w if raw else w / max(a, composite.ACCURACY_FLOOR) for w, a in right)
     return MEAN_ROUNDING[known] * nats + ACCURACY_ROUNDING[known] * share
+
+
+def intervals(
+    outcomes: Outcomes, best: Reference, weighting: Weighting, raw: bool, *key: str | int
+) -> dict[str, Interval]:
+    """Return figure → the middle 95 % of what it is in the resamples.
+
+    Figures: `judged`, the fitness without speed and memory; `perplexity`; `solved`, if there were
+    problems; `choice_accuracy`, if there were questions; `bits_per_byte` and `bits_per_byte/DOMAIN`,
+    if bytes were recorded.
+    """
+    counts = _resample(outcomes, *key)
+    found = {"judged": _fitness(outcomes, counts, best, weighting, raw)}
+    texts = {d: o for d, o in sorted(outcomes.items()) if o.tokens}
+    nats = [ratio(counts[d][0], o.nll, o.tokens) for d, o in texts.items()]
+    found["perplexity"] = np.exp(_mean(nats))
+    solved = [_solved(counts[d][2], o) for d, o in sorted(outcomes.items()) if o.solved]
+    if solved:
+        found["solved"] = _mean(solved)
+    choices = [_choices(counts[d][1], o) for d, o in sorted(outcomes.items()) if o.right]
+    if choices:
+        found["choice_accuracy"] = _mean(choices)
+    if all(o.bytes for o in texts.values()):
+        bits = {d: ratio(counts[d][0], o.nll, o.bytes) / math.log(2) for d, o in texts.items()}
+        found |= {"bits_per_byte": _mean([*bits.values()])}
+        found |= {f"bits_per_byte/{domain}": rate for domain, rate in bits.items()}
+    ends = {name: np.quantile(some, [0.025, 0.975]) for name, some in found.items()}
+    return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
 
 
 def compare(

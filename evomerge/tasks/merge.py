@@ -12,6 +12,7 @@ from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout, lay_out
 from evomerge.merging.kernels.chunks import Pool
 from runs.errors import ConflictError
+from runs.kinds.asked import Names
 from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint
 from weights.folders.sources import resolve
 from weights.storage.output_folder import check_target
@@ -35,11 +36,16 @@ class Prepared:
         return [*self.document.warnings, *method_map.unread(self.document), *self.layout.warnings]
 
 
-def open_models(document: Document, made: Mapping[str, Path]) -> dict[Reference, Model]:
-    """Open every model of a config (headers only); `made` has the folders of earlier documents."""
+def open_models(
+    document: Document, made: Mapping[str, Path], named: Names | None = None
+) -> dict[Reference, Model]:
+    """Open every model of a config (headers only).
+
+    `made` has the folders of earlier documents; `named` finds the models of a log.
+    """
     found = {}
     for reference in document.references():
-        place = made.get(reference.model) or Path(resolve(reference.model).path)
+        place = made.get(reference.model) or Path(resolve(reference.model, named=named).path)
         adapter = None
         if reference.adapter is not None:
             adapter = Adapter(Path(resolve(reference.adapter).path))
@@ -47,13 +53,15 @@ def open_models(document: Document, made: Mapping[str, Path]) -> dict[Reference,
     return found
 
 
-def prepare(document: Document, out: Path, made: Mapping[str, Path]) -> Prepared:
-    """Check one merge and return it prepared.
+def prepare(
+    document: Document, out: Path, made: Mapping[str, Path], named: Names | None = None
+) -> Prepared:
+    """Check one merge and return it prepared; `named` finds the models of a log.
 
     Raises ConfigError, SourceError, ConflictError, UnavailableError.
     """
     target = check_target(out)
-    models = open_models(document, made)
+    models = open_models(document, made, named)
     for model in models.values():
         taken = [model.checkpoint.folder, *([model.adapter.folder] if model.adapter else [])]
         for place in (given.resolve() for given in taken):

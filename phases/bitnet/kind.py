@@ -29,6 +29,7 @@ class Bitnet(BitnetView, TrainingKind[BitnetState]):
     name = "bitnet"
     package = "phases.bitnet"
     title = "a bitnet run"
+    main_role = "model"
     line = "train a model to have ternary weights, and compare it with the alternatives"
     unit = "step"
     result_name = "models"

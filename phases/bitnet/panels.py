@@ -171,7 +171,7 @@ def _models(state: BitnetState) -> Units:
     """Return all models with their steps and weights."""
     rows = []
     for name, recipe in plan.recipes(state).items():
-        steps, of, seconds = 0, 0, 0.0
+        steps = of = seconds = None  # of what no training makes
         if isinstance(recipe, Train):
             events = state.advanced.get(recipe.stem, {}).values()
             steps, of = state.steps(recipe), recipe.upto

@@ -38,6 +38,7 @@ class Compression(CompressionView, MakingKind[CompressionState]):
     name = "compression"
     package = "phases.compression"
     title = "a compression"
+    main_role = "model"
     line = "encode a model in few bytes, at a rate chosen from a measured curve"
     unit = "task"
     result_name = "model"

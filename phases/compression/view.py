@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation import paired_bits
 from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.compression import findings, origins, plan, report
 from phases.compression import panels as own_panels
-from phases.compression.events import CompressionState, Encoded, Packed
+from phases.compression.events import Completed, CompressionState, Encoded, Packed
+from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.view import View
@@ -66,6 +68,41 @@ class CompressionView(View[CompressionState]):
         """Note the number of tasks that are done in the run's row of the run list."""
         if isinstance(event, Encoded | Packed | Observed):
             entry["done"] = (entry["done"] or 0) + 1
+
+    def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
+        """Return the chosen model for the model registry, once it is measured."""
+        if not isinstance(event, Completed):
+            return []
+        source = state.started.source
+        kept = event.figures["retention"].value
+        return [
+            {
+                "name": f"{state.run}-{origins.CHOSEN}",
+                "kind": "champion",
+                "digest": event.chosen.digest,
+                "parameters": source.parameters,
+                "path": None,
+                "metrics": {"retention": kept},
+                "lineage": [source.digest],
+            }
+        ]
+
+    def measurements(self, state: CompressionState, digest: str) -> list[Measurement]:
+        """Return the bits per byte and the file's bytes of the given model or of a point's."""
+        if state.started is None:
+            return []
+        points = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]
+        ids = {point.recipe_id for point in points}
+        if state.started.source.digest == digest:
+            ids.add(plan.source(state.started))
+        answers, seed = state.answers.values(), state.submitted.config.seed
+        return [
+            *paired_bits.measurements(answers, ids, "compression", seed),
+            *(
+                Measurement(name="bytes of the file", figure=Figure(value=point.bytes))
+                for point in points[:1]
+            ),
+        ]
 
     def made(self, state: CompressionState, digest: str) -> str | None:
         """Return the recipe id of the model with these weights; None if the run made none."""

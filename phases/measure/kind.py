@@ -27,6 +27,7 @@ class Measure(MeasureView, Kind[MeasureState]):
 
     name = "measure"
     title = "a measurement"
+    main_role = "model"
     line = "measure a model beside others on the same documents"
     unit = "model"
     config = MeasureConfig

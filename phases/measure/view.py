@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation import paired_bits
 from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.measure import findings
 from phases.measure.events import MeasureState
+from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.view import View
@@ -68,6 +70,17 @@ class MeasureView(View[MeasureState]):
         """Note the number of measured models in the run's row of the run list."""
         if isinstance(event, Observed):
             entry["done"] = (entry["done"] or 0) + 1
+
+    def measurements(self, state: MeasureState, digest: str) -> list[Measurement]:
+        """Return the bits per byte and the bytes of a model that is measured."""
+        given = state.started.sources if state.started else ()
+        ids = {source.recipe_id for source in given if source.digest == digest}
+        answers, seed = state.answers.values(), state.submitted.config.seed
+        sizes = [Figure(value=state.started.bytes[id_]) for id_ in sorted(ids)]
+        return [
+            *paired_bits.measurements(answers, ids, "measure", seed),
+            *(Measurement(name="bytes of the tensors", figure=size) for size in sizes),
+        ]
 
     def ancestry(self, state: MeasureState, name: str) -> list[Ancestor]:
         """Return the models that are measured, or the one that an id or its beginning means."""

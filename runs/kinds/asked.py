@@ -5,9 +5,10 @@ Terminal, API and Python ask in these terms, and the same checks serve all three
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from runs.event_types import ModelReference
 from runs.record.events import Submitted
@@ -27,6 +28,18 @@ class Asked:
     output_dir: str | None = None
 
 
+class Names(Protocol):
+    """Names of models in the log, as `weights.storage.model_origin.Finder` looks them up."""
+
+    def __call__(self, text: str) -> ModelReference | None:
+        """Return the model that a text names; None if it names none. Raise SourceError."""
+        ...
+
+    def hidden_by(self, text: str, folder: Path) -> None:
+        """Tell the user if a folder is taken although the log has a model of its name, too."""
+        ...
+
+
 @dataclass(frozen=True)
 class Lookup:
     """Rules by which names of models are looked up, and the place where the run will be carried."""
@@ -34,7 +47,7 @@ class Lookup:
     #: Alias → what it stands for.
     aliases: Mapping[str, str] = field(default_factory=dict)
     #: Finds models by names from the log; see `weights.storage.model_origin`.
-    named: Callable[[str], ModelReference | None] | None = None
+    named: Names | None = None
     #: The run is carried by another machine: the device may be missing here.
     elsewhere: bool = False
 

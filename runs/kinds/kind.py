@@ -67,6 +67,8 @@ class Kind(View[S], Outcome[S]):
     #: True if its settings name models or files. The API, which may read some folders only, then starts
     #: no such run and changes none.
     names_files: ClassVar[bool] = False
+    #: Role of the models that a request over the API calls `models`.
+    main_role: ClassVar[str] = "sources"
 
     @property
     def delegates(self) -> bool:

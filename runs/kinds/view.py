@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from events import Envelope, Event
 from runs.errors import ConfigError, NotFoundError
+from runs.event_types import Measurement
 from runs.kinds import default_panels
 from runs.kinds.decide import pending
 from runs.kinds.origin import Ancestor
@@ -201,6 +202,10 @@ class View(Generic[S]):
         An empty name means the run's result. Raises NotFoundError.
         """
         raise NotFoundError(f"run {state.run} is {self.title}, which makes no models.")
+
+    def measurements(self, state: S, digest: str) -> Sequence[Measurement]:
+        """Return what the run measured of the model with these weights; without items, no interval."""
+        return ()
 
     def made(self, state: S, digest: str) -> str | None:
         """Return the recipe id of the model that the run made with these weights, or None."""

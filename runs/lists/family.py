@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runs import kinds
 from runs.errors import AmbiguousError, NotFoundError
-from runs.history.repository import full_name, load, stream_of
-from runs.lists import model_registry
+from runs.history.repository import full_name, load
+from runs.lists import model_names, model_registry
 from runs.panels.panels import Edge, Graph, Node
 
 if TYPE_CHECKING:
@@ -50,26 +50,27 @@ def of_registered(store: EventStore, model: str) -> list[Generation]:
 
 
 def named(store: EventStore, text: str) -> list[Generation]:
-    """Return the family of what RUN (its result), RUN:MODEL, or a registered model's id or name means.
+    """Return the family of what RUN (its result), RUN:MODEL, RUN/MODEL or a registered model means.
 
-    Raises NotFoundError.
+    A registered model is named by its id or name. Raises NotFoundError.
     """
-    run, colon, model = text.partition(":")
-    if not colon and stream_of(store, text) is None:
-        try:
-            return of_registered(store, text)
-        except AmbiguousError:
-            raise
-        except NotFoundError:
-            pass  # the beginning of a run's name, or nothing
-    return family(store, full_name(store, run), model)
+    found = model_names.find(store, text)
+    if found is not None:
+        return family(store, *found)
+    try:
+        return of_registered(store, text)
+    except AmbiguousError:
+        raise
+    except NotFoundError:
+        return family(store, full_name(store, text))  # by the beginning of its name
 
 
 def _family(
     store: EventStore, run: str, model: str, seen: set[tuple[str, str]], digest: str = ""
 ) -> list[Generation]:
     state: Any = load(store, run, showing=True)
-    own = kinds.of(state.kind).ancestry(state, model)
+    kind = kinds.of(state.kind)
+    own = model_names.looked_up(lambda name: kind.ancestry(state, name), model)
     result = [Generation(run, own, digest)]
     for one in own:
         found = maker(store, run, one.given) if one.given else None

@@ -110,6 +110,20 @@ class ModelRow(SQLModel, table=True):
 MODELS: Table = ModelRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
 
 
+class ModelRunRow(SQLModel, table=True):
+    """One run that made a model, or was given it."""
+
+    __tablename__ = "model_runs"  # pyright: ignore[reportAssignmentType]
+
+    digest: Digest = Field(primary_key=True)
+    run: str = Field(primary_key=True)
+    #: Position of the event that first says so.
+    first: int = Field(sa_type=BigInteger)
+
+
+RUNS: Table = ModelRunRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def id_of(digest: str) -> str:
     """Return the id of the model with these weights: the first `DIGITS` digits of their digest."""
     return digest[:DIGITS]
@@ -128,8 +142,8 @@ class Models:
     """The projection of the model registry."""
 
     name = "models"
-    version = 1
-    tables = (MODELS,)
+    version = 2
+    tables = (MODELS, RUNS)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
         """Put rows of the log into the table."""
@@ -156,8 +170,12 @@ class Models:
         state.run = run
         try:
             found = kind.models(state.registry.load(row), state)
+            given = kind.inputs(state).values() if row.type == Started.type else ()
         except ValueError as error:
             raise PayloadError(row.position, row.type, str(error)) from error
+        digests = [*(digest for some in given for digest in some), *(m["digest"] for m in found)]
+        for digest in dict.fromkeys(digests):
+            _note(connection, row, digest, run)
         for model in found:
             metrics = model.pop("metrics")
             lineage = [id_of(digest) for digest in model.pop("lineage")]
@@ -186,6 +204,14 @@ class Models:
 #: Types of the events that may bring models, and of those that are read for it.
 _BRINGING = frozenset({Started.type, Completed.type})
 _READ = frozenset({Submitted.type, Started.type})
+
+
+def _note(connection: Connection, row: Envelope, digest: str, run: str) -> None:
+    """Note that a run made a model or was given it, once."""
+    own = (RUNS.c.digest == digest) & (RUNS.c.run == run)
+    if connection.execute(select(RUNS.c.run).where(own)).first() is None:
+        values = {"digest": digest, "run": run, "first": row.position}
+        connection.execute(insert(RUNS).values(**values))
 
 
 def _put(
@@ -243,6 +269,13 @@ def find(store: EventStore, id_: str) -> dict[str, Any]:
         if rows:
             raise AmbiguousError(f"model {id_!r} is the name of several: give an id.")
     raise NotFoundError(f"model {id_!r} is not known. List them with `forge models list`.")
+
+
+def runs_of(store: EventStore, digest: str) -> list[str]:
+    """Return the runs that made a model with these weights or were given it, the newest first."""
+    catch_up(store, Models())
+    query = select(RUNS.c.run).where(RUNS.c.digest == digest).order_by(RUNS.c.first.desc())
+    return [row.run for row in store.database.rows(query)]
 
 
 def owner(store: EventStore, id_: str) -> tuple[str, int] | None:

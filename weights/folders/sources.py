@@ -1,18 +1,20 @@
 """Sources of a merge: from the text that a user types to opened models that fit together.
 
-A model is a local folder, a Hub id (`owner/name[@revision]`) or an alias. Sources must agree on
-tensors and shapes; settings that bear on the function but not on shapes are compared key by key.
+A model is a local folder, an alias, a model of the log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a
+Hub id (`owner/name[@revision]`), in this order. Sources must agree on tensors and shapes; settings
+that bear on the function but not on shapes are compared key by key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runs.errors import SourceError, UnavailableError
 from runs.event_types import ModelReference
+from runs.kinds.asked import Names
 from weights.folders import model_config
 from weights.tensors import HEADS, Shape
 
@@ -50,26 +52,33 @@ READABLE = {"F32", "F16", "BF16", "F64"}
 def resolve(
     text: str,
     aliases: Mapping[str, str] = ALIASES,
-    named: Callable[[str], ModelReference | None] | None = None,
+    named: Names | None = None,
 ) -> ModelReference:
     """Return what the user typed as a local folder, fetching a Hub model if it is not here yet.
 
-    `named` finds models that are known by other names, such as those of a log. Raise SourceError or
+    `named` finds the models of a log. An alias stands for a name of any form. Raise SourceError or
     UnavailableError.
     """
     if not text.strip():
         raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
     place = _place(text)
     if place is not None:
+        if named is not None and not text.startswith((".", "/", "~")):
+            named.hidden_by(text, place)
         return ModelReference(name=place.name, path=str(place))
-    hub_id = aliases.get(text, text)
-    repository, _, revision = hub_id.partition("@")
+    meant = aliases.get(text, text)
+    place = _place(meant) if meant != text else None
+    if place is not None:
+        return ModelReference(name=text, path=str(place))
+    found = named(meant) if named else None
+    if found is not None:
+        return found
+    repository, _, revision = meant.partition("@")
     if repository.count("/") != 1:
-        found = named(text) if named else None
-        if found is not None:
-            return found
         known = ", ".join(sorted(aliases))
-        more = ", nor a run (RUN or RUN:CANDIDATE), nor a registered model" if named else ""
+        more = (
+            ", nor a run (RUN, RUN/champion or RUN:ROLE), nor a registered model" if named else ""
+        )
         raise SourceError(
             f"model {text!r} is neither a folder here, nor a Hub id (owner/name[@revision]), nor "
             f"an alias ({known}){more}."

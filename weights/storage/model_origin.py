@@ -1,8 +1,8 @@
 """Find a model by its origin: a run, a candidate of a run, or an entry of the registry.
 
-    RUN             the champion of a run
-    RUN:CANDIDATE   a candidate, by the beginning of its recipe's id
-    ID or NAME      a registered model
+    RUN                  the result of a run; also RUN:champion and RUN/champion
+    RUN:ROLE, RUN/ROLE   a model of a run: a role, a candidate by the beginning of its recipe's id
+    ID or NAME           a registered model
 
 `find` reads the log alone. The command `python -m weights.storage.model_origin` then locates the
 weights, in a process of its own, because it reads or builds whole models; with the word `serve` it does
@@ -21,17 +21,19 @@ import tempfile
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from events import EventStore
-from runs import kinds
+from runs import kinds, streams
 from runs.errors import AmbiguousError, ForgeError, NotFoundError, SourceError
 from runs.event_types import ModelReference
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.origin import Origin
-from runs.lists import model_registry
+from runs.lists import model_names, model_registry
 from runs.system.line_process import Respondent
+
+T = TypeVar("T")
 
 #: The command that finds or builds a model's folder; see `main`.
 COMMAND = (sys.executable, "-m", "weights.storage.model_origin")
@@ -43,25 +45,51 @@ PATIENCE = 30 * 24 * 3600.0
 def find(store: EventStore, text: str) -> Origin | None:
     """Return the model that a text names; None if the text names no run and no registered model.
 
-    Raise SourceError if the run has no such candidate, or if the text is ambiguous.
+    Raise SourceError if the run has no such model, or if the text is ambiguous.
     """
-    run, colon, candidate = text.partition(":")
     try:
-        if not colon and repository.stream_of(store, text) is None:
-            found = _registered(store, text)
-            if found is not None:
-                return found
-        name = repository.full_name(store, run)
-    except AmbiguousError as error:
-        raise SourceError(f"model {text!r}: {error}") from error
-    except NotFoundError as error:
-        if colon:
-            raise SourceError(f"model {text!r}: {error}") from error
+        found = model_names.find(store, text)
+        if found is None:
+            return None if "/" in text else _registered_or_begun(store, text)
+        return _made(store, *found)
+    except (AmbiguousError, NotFoundError) as error:
+        hint = ""
+        if model_names.split(text)[1] == "/":
+            hint = f" If a Hub model is meant, name its revision, as {text}@main."
+        raise SourceError(f"model {text!r}: {error}{hint}") from error
+
+
+def _registered_or_begun(store: EventStore, text: str) -> Origin | None:
+    """Return a registered model, or the result of the run whose name begins so; None for neither.
+
+    Raise AmbiguousError; NotFoundError if the run has no result.
+    """
+    found = _registered(store, text)
+    if found is not None:
+        return found
+    try:
+        name = repository.full_name(store, text)
+    except AmbiguousError:
+        raise
+    except NotFoundError:
         return None
+    return _made(store, name)
+
+
+def entry(store: EventStore, text: str) -> dict[str, Any]:
+    """Return the registry's entry of a model, by any name of the log (`find`).
+
+    Raise NotFoundError, AmbiguousError or SourceError.
+    """
     try:
-        return _made(store, name, candidate)
-    except NotFoundError as error:
-        raise SourceError(f"model {text!r}: {error}") from error
+        return model_registry.find(store, text)
+    except AmbiguousError:
+        raise
+    except NotFoundError:
+        origin = find(store, text)
+        if origin is None:
+            raise
+    return model_registry.find(store, model_registry.id_of(origin.digest))
 
 
 def _made(store: EventStore, run: str, name: str = "", digest: str = "") -> Origin:
@@ -71,7 +99,8 @@ def _made(store: EventStore, run: str, name: str = "", digest: str = "") -> Orig
     """
     state, rows = repository.opened(store, run)
     kind = kinds.of(state.kind)
-    return kind.origin(state, rows, name or (kind.made(state, digest) if digest else None) or "")
+    name = name or (kind.made(state, digest) if digest else None) or ""
+    return model_names.looked_up(lambda model: kind.origin(state, rows, model), name)
 
 
 def _registered(store: EventStore, text: str) -> Origin | None:
@@ -95,28 +124,48 @@ def _registered(store: EventStore, text: str) -> Origin | None:
     )
 
 
-def finder(home: Home, tell: Callable[[str], None]) -> Callable[[str], ModelReference | None]:
-    """Return a function that finds models by name, for `weights.folders.sources.resolve`.
+class Finder:
+    """Finds the models of a home's log by name, for `weights.folders.sources.resolve`.
 
     `tell` hears of each model that is found, and of its folder. One process serves all names.
     """
-    settler = _Settler(home)
 
-    def named(text: str) -> ModelReference | None:
-        if home.url is None and not home.database.exists():
-            return None  # the home has no log yet, and a look-up must not create one
-        store = home.open_store()
-        try:
-            origin = find(store, text)
-        finally:
-            store.close()
+    def __init__(self, home: Home, tell: Callable[[str], None]) -> None:
+        self._home, self._tell, self._settler = home, tell, _Settler(home)
+
+    def __call__(self, text: str) -> ModelReference | None:
+        """Return the model that a text names, its folder built if need be; None if it names none.
+
+        Raise SourceError.
+        """
+        origin = self._asked(lambda store: find(store, text))
         if origin is None:
             return None
-        folder = settler.folder(origin)
-        tell(f"{text} is the {origin.what}, taken from {folder}")
+        folder = self._settler.folder(origin)
+        self._tell(f"{text} is the {origin.what}, taken from {folder}")
         return origin.reference(folder)
 
-    return named
+    def hidden_by(self, text: str, folder: Path) -> None:
+        """Tell the user if a folder is taken although its name is that of a run's model, too."""
+        run, _, model = model_names.split(text)
+        if (
+            streams.NAME.fullmatch(run) is None
+            or self._asked(lambda store: repository.stream_of(store, run)) is None
+        ):
+            return
+        known_as = f"{run}:{model or model_names.RESULT}"
+        other = f"write {known_as} for that" if text != known_as else "move the folder for that"
+        self._tell(f"{text} is the folder {folder}, not the model of run {run}: {other}")
+
+    def _asked(self, question: Callable[[EventStore], T | None]) -> T | None:
+        """Return the log's answer; None if the home has no log yet: a look-up creates none."""
+        if self._home.url is None and not self._home.database.exists():
+            return None
+        store = self._home.open_store()
+        try:
+            return question(store)
+        finally:
+            store.close()
 
 
 class _Settler:

@@ -26,7 +26,7 @@ from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
 from runs.record.user_events import Retried
 from runs.system.plain_text import visible
-from weights.storage.model_origin import finder
+from weights.storage.model_origin import Finder
 from weights.storage.weight_cache import Artifacts
 from worker.append import project
 from worker.commands import reuse, validate
@@ -141,7 +141,7 @@ def digest_of(asked: Asked) -> str:
 
 def _lookup(cache: Artifacts) -> Lookup:
     home = cache.home or Home.default()
-    return Lookup({}, finder(home, lambda told: log.info("%s", told)), elsewhere=True)
+    return Lookup({}, Finder(home, lambda told: log.info("%s", told)), elsewhere=True)
 
 
 def with_items(store: EventStore, cache: Artifacts, asked: Asked) -> Asked:

@@ -5,16 +5,32 @@ Terminal, API and Python all use this module, so that all refuse the same input 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from runs import kinds
+from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from weights.devices import check_device
 
 
 def plan(asked: Asked, lookup: Lookup = Lookup()) -> Plan:
     """Return the plan of a run. Raises ConfigError or UnavailableError; nothing is started."""
+    asked, aliases = _aliases(asked)
+    lookup = replace(lookup, aliases={**lookup.aliases, **aliases})
     made = kinds.of(asked.kind).plan(asked, lookup)
     check_device(made.config.device, lookup.elsewhere)
     return made
+
+
+def _aliases(asked: Asked) -> tuple[Asked, dict[str, str]]:
+    """Return the request without the settings' `aliases`, and these. Raises ConfigError."""
+    config = dict(asked.config)
+    given = config.pop("aliases", {})
+    if not isinstance(given, dict) or not all(
+        isinstance(name, str) and isinstance(model, str) for name, model in given.items()
+    ):
+        raise ConfigError('aliases have a name and a model each, as mine = "owner/name".')
+    return replace(asked, config=config), given
 
 
 def check(plan: Plan) -> Checked:

@@ -35,11 +35,11 @@ def check(order: dict[str, Any]) -> dict[str, Any]:
     from runs import kinds
     from runs.home import Home
     from runs.kinds.asked import Asked, Lookup
-    from weights.storage.model_origin import finder
+    from weights.storage.model_origin import Finder
     from worker.commands import validate as plans
 
     wanted = Asked(order["kind"], order["config"], order["models"], order["data"])
-    named = finder(Home.default(), lambda told: log.info("%s", told)) if order["named"] else None
+    named = Finder(Home.default(), lambda told: log.info("%s", told)) if order["named"] else None
     made = plans.plan(wanted, Lookup({}, named, elsewhere=True))
     event = kinds.of(made.kind).submitted(run="", owner="", config=made.config, **made.fields)
     told: dict[str, Any] = {

@@ -10,7 +10,7 @@ from runs.home import Home
 from weights.folders.checkpoint import open_checkpoint, publish
 from weights.folders.sources import resolve
 from weights.formats import bitnet_folder
-from weights.storage.model_origin import finder
+from weights.storage.model_origin import Finder
 from weights.storage.output_folder import check_target
 
 
@@ -22,7 +22,7 @@ def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> di
     SourceError, UnavailableError.
     """
     place = check_target(out, bitnet_folder.is_one)
-    given = resolve(model, named=finder(home, tell))
+    given = resolve(model, named=Finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
     matrices = bitnet_folder.check(checkpoint)
     publish(place, lambda folder: bitnet_folder.write(checkpoint, folder))

@@ -10,7 +10,7 @@ from runs.home import Home
 from weights.folders.checkpoint import open_checkpoint, publish
 from weights.folders.sources import resolve
 from weights.formats import compressed_tensors_folder as format_
-from weights.storage.model_origin import finder
+from weights.storage.model_origin import Finder
 from weights.storage.output_folder import check_target
 
 
@@ -24,7 +24,7 @@ def export(
     NotFiniteError, SourceError, UnavailableError.
     """
     place = check_target(out, format_.is_one)
-    given = resolve(model, named=finder(home, tell))
+    given = resolve(model, named=Finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
     names, group = format_.check(checkpoint, type_)
     publish(place, lambda folder: format_.write(checkpoint, folder, type_))

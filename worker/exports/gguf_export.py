@@ -14,7 +14,7 @@ from runs.home import Home
 from weights.folders.checkpoint import open_checkpoint, sync
 from weights.folders.sources import resolve
 from weights.formats import gguf_file, gguf_tokens
-from weights.storage.model_origin import finder
+from weights.storage.model_origin import Finder
 from worker.exports import modelfile
 
 Result = TypeVar("Result")
@@ -41,7 +41,7 @@ def export(
     """
     place = _target(out)
     beside = _modelfile(place) if ollama else None
-    given = resolve(model, named=finder(home, tell))
+    given = resolve(model, named=Finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
     gguf_file.check(checkpoint, type_, fallback)
     rows = checkpoint.config["vocab_size"]

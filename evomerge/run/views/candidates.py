@@ -21,8 +21,8 @@ def find(state: RunState, candidate: str) -> str:
     if len(alike) != 1:
         what = "is not known" if not alike else "is the beginning of several"
         raise NotFoundError(
-            f"candidate {candidate!r} {what} in run {state.run}. `forge events {state.run}` "
-            "lists them."
+            f"candidate {candidate!r} {what} in run {state.run}. It has champion, and candidates by "
+            f"their ids: `forge events {state.run}` lists them."
         )
     return alike[0]
 

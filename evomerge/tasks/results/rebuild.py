@@ -13,17 +13,24 @@ from evomerge.merging.safetensors_sink import mapped
 from evomerge.recipes.recipe import Source
 from evomerge.tasks.results.verify import read_document
 from runs.errors import ConfigError, ForgeError, SourceChangedError
+from runs.kinds.asked import Names
 from weights.folders import companions
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied
 from weights.folders.sources import resolve
 from weights.storage.output_folder import MARK, check_target
 
 
-def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -> str:
+def rebuild(
+    file: Path,
+    out: Path,
+    given: Mapping[str, str],
+    shard_bytes: int,
+    named: Names | None = None,
+) -> str:
     """Build a recipe file's candidate into `out`, check its digest, and return the digest.
 
-    `given` has source name → path or Hub id. Raises ConfigError, SourceChangedError, DataError, and
-    the errors of `check_target`.
+    `given` has source name → path, Hub id, or a name that `named` finds in a log. Raises ConfigError,
+    SourceChangedError, DataError, and the errors of `check_target`.
     """
     out = check_target(out)
     document = read_document(file)
@@ -39,7 +46,7 @@ def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -
         if isinstance(recipe, Source):
             name = names.get(id_, id_[:12])
             where = given.get(name) or document["places"].get(id_) or name
-            sources[id_] = _open(name, where, recipe.digest)
+            sources[id_] = _open(name, where, recipe.digest, named)
     stored = {id_: weights for id_, (_, weights) in sources.items()}
     if document["candidate"] not in recipes:
         raise ConfigError(f"{file}: the recipe of {document['candidate'][:12]} is missing.")
@@ -48,13 +55,13 @@ def rebuild(file: Path, out: Path, given: Mapping[str, str], shard_bytes: int) -
     return document["digest"]
 
 
-def _open(name: str, where: str, expected: str) -> tuple[Checkpoint, Weights]:
+def _open(name: str, where: str, expected: str, named: Names | None) -> tuple[Checkpoint, Weights]:
     """Open a source and return it with its weights, as stored or untied, whichever has the digest.
 
     Raises ConfigError if no model is there, SourceChangedError if neither has the digest.
     """
     try:
-        checkpoint = open_checkpoint(Path(resolve(where).path))
+        checkpoint = open_checkpoint(Path(resolve(where, named=named).path))
     except ForgeError as error:
         raise ConfigError(f"{error} Say where {name} is: --model {name}=PATH.") from error
     tensors = checkpoint.tensors()

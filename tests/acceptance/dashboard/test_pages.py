@@ -252,6 +252,25 @@ def test_models_are_registered(visit: Callable[..., Any], site: Site, toys: Toys
 
 
 @pytest.mark.slow
+def test_the_page_of_a_model_has_every_measurement_with_its_interval(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """By the name of a run's result, too; and it begins a run of any kind with the model."""
+    name = f"{REAL}:champion"
+    (run,) = site.get(f"models/{name}/measurements")["runs"]
+    (test,) = [m for m in run["measurements"] if (m["name"], m["slice"]) == ("score", "test")]
+    ends = " – ".join(f"{test['figure'][end]:.4f}" for end in ("low", "high"))
+    page = visit(f"/models/{name}")
+    row = page.get_by_role("row", name="score all test").first
+    row.get_by_text(ends).wait_for()
+    assert row.get_by_role("cell").last.inner_text() == f"{test['figure']['n']:,}"
+    page.get_by_role("link", name="Make it ternary").click()
+    model = page.get_by_role("combobox", name="Model")
+    model.wait_for()
+    assert model.input_value() == site.get(f"models/{name}")["id"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run", "front", "layers", "lineage", "compare"])
 def test_every_chart_has_a_name_and_its_numbers_as_a_table(
     visit: Callable[..., Any], site: Site, name: str

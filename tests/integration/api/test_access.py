@@ -56,6 +56,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/models"): "viewer",
     ("GET", "/models/list"): "viewer",
     ("GET", "/models/{id}"): "viewer",
+    ("GET", "/models/{id}/measurements"): "viewer",
     ("POST", "/models"): "submitter",
     ("POST", "/models/create"): "submitter",
     ("DELETE", "/models/{id}"): "admin",

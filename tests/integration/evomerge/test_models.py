@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from events.databases.sqlite import open_store
 from events.projection import rebuild
 from evomerge.run import events
 from runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
+from runs.history.repository import load
+from runs.lists import measured
 from runs.lists import model_registry as reports_model_registry
 from runs.streams import stream
 from testing.models.toys import Toys
@@ -48,6 +51,33 @@ def test_sources_and_champions_come_by_themselves(store: EventStore) -> None:
     ]
     assert reports_model_registry.find(store, champion["id"][:6]) == champion
     assert reports_model_registry.listed(store, "champion", RUN) == ([champion], 1)
+
+
+def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
+    """Of the champion that it made and of a source that it was given: values, intervals, items."""
+    state = fake_runs.whole(store)
+    assert state.started
+    assert state.completed
+    name = fork(store, plan(store, RUN, None, 0, {"generations": 3, "seed": 9}))
+    fake_runs.finish(store, name)
+
+    def across(digest: str) -> measured.Across:
+        return measured.of_digest(store, digest, lambda run: nullcontext(load(store, run)))
+
+    source = across(state.started.sources[0].digest)
+    assert [(one.run, one.made) for one in source.runs] == [(RUN, False)], "a fork starts nothing"
+    own = next(one for one in across(state.completed.digest).runs if one.run == RUN)
+    assert own.made
+    (test,) = [m for m in own.measurements if (m.name, m.slice) == ("score", "test")]
+    assert test.figure.value == state.completed.test.scalar
+    names = {m.name for m in own.measurements if m.slice == "test"}
+    assert {"score", "perplexity", "bits per byte"} <= names
+    for one in own.measurements:
+        assert one.figure.low is not None
+        assert one.figure.high is not None
+        assert one.figure.low <= one.figure.value <= one.figure.high, one
+        assert one.figure.n, one
+    assert across("0" * 64) == measured.Across((), 0)
 
 
 def test_a_fork_brings_its_own_champion_and_no_second_sources(store: EventStore) -> None:

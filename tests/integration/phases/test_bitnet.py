@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from fastapi.testclient import TestClient
 
+from api.app import create
+from api.options import Options
 from cli import kind_views
 from evaluation import paired_bits
 from evaluation.data.builtin import corpus
@@ -41,6 +44,7 @@ from weights.storage import made_again, model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.ternary import packing, quantiser
 from weights.training import complete
+from worker.commands import accounts
 from worker.tasks import runner
 
 ARMS = ("start", "full", "model", "scratch", "untrained")
@@ -118,6 +122,37 @@ def test_every_arm_is_measured_on_the_same_windows(made) -> None:
     assert figures["size"].value == state.started.packed / state.started.bytes
 
 
+def test_measurements_of_the_model_are_those_of_its_arm(made) -> None:
+    """For the page of a model: the interval of the mean holds the figure that the run reports."""
+    _, state, _ = made
+    whole, *domains = Bitnet().measurements(state, state.completed.models["model"].digest)
+    assert whole.figure.value == state.completed.figures["bits_per_byte"].value
+    assert (whole.name, whole.slice) == ("bits per byte, int8 activations", "test")
+    assert {m.domain: m.figure.value for m in domains} == state.completed.arms[
+        "model"
+    ].bits_per_byte
+    for one in (whole, *domains):
+        assert one.figure.low < one.figure.value < one.figure.high
+
+
+@pytest.mark.slow
+def test_a_run_is_asked_for_again_over_the_api_with_its_model(made) -> None:
+    """*Again with changes* lost the model, and the form could not give one."""
+    home, state, _ = made
+    with closing(home.open_store()) as store:
+        accounts.add(store, "ada", "submitter")
+        token = accounts.issue(store, "ada")[1]
+    app = create(home, Options((Path("/"),), rate=1e5, burst=1000))
+    head = {"Authorization": f"Bearer {token}"}
+    with TestClient(app, "http://127.0.0.1", headers=head) as client:
+        asked = client.get("/runs/r/asked").json()
+        assert asked["models"] == [state.submitted.model.path]
+        checked = client.post("/runs/check", json=asked)
+        assert checked.status_code == 200, checked.text
+        takes = {kind["name"]: kind["takes"] for kind in client.get("/kinds").json()["kinds"]}
+    assert takes["bitnet"] == takes["compression"] == ["model", "data"]
+
+
 def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:
     """By the selection slice; the test slice only tells."""
     _, state, _ = made
@@ -163,7 +198,7 @@ def test_models_are_found_by_role_and_tell_where_they_came_from(made) -> None:
     home, state, _ = made
     kind = Bitnet()
     with closing(home.open_store()) as store:
-        for name, role in (("r", "model"), ("r:master", "master")):
+        for name, role in (("r", "model"), ("r/champion", "model"), ("r/master", "master")):
             origin = model_origin.find(store, name)
             assert origin is not None
             assert origin.recipe_id == state.completed.models[role].recipe_id

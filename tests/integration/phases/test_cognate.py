@@ -20,7 +20,14 @@ from phases.cognate.events import CognateState
 from phases.cognate.kind import Cognate
 from phases.cognate.presets import PRESETS
 from phases.cognate.tasks.model import configuration
-from runs.errors import ConfigError, DataError, NotFoundError, RunFailedError, UnavailableError
+from runs.errors import (
+    ConfigError,
+    DataError,
+    NotFoundError,
+    RunFailedError,
+    SourceError,
+    UnavailableError,
+)
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
@@ -351,6 +358,11 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
     store = copied.open_store()
     try:
         origin = find(store, "r:code")
+        assert find(store, "r/code") == origin
+        with pytest.raises(
+            SourceError, match=r"several models: say which, .*base, code, math, data"
+        ):
+            find(store, "r/champion")
         with pytest.raises(NotFoundError, match="base, code, math, data"):
             Cognate().origin(state, (), "poetry")
         with pytest.raises(NotFoundError, match="say which"):
@@ -362,6 +374,22 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
     place = Path(Cognate().settle(copied, state, state.head, origin.recipe_id, [tmp_path / "kept"]))
     assert digest(open_checkpoint(place).tensors()) == weights_of(state)["code"]
     assert (place / "tokenizer.json").exists()
+
+
+def test_what_was_measured_of_a_model_has_an_interval_and_its_items(made) -> None:
+    """For the page of a model: by domain and together, on the slice that was measured."""
+    _, state, _ = made
+    seen = findings.found(state, findings.QUALITY)["code"]
+    measured = Cognate().measurements(state, weights_of(state)["code"])
+    assert [m.domain for m in measured] == ["", *sorted(seen.values)]
+    assert {(m.name, m.slice) for m in measured} == {("bits per byte", "selection")}
+    for one in measured:
+        known = seen.values.get(one.domain, sum(seen.values.values()) / len(seen.values))
+        assert one.figure.value == pytest.approx(known)
+        assert one.figure.low < one.figure.value < one.figure.high
+        some = seen.items.get(one.domain) or [x for items in seen.items.values() for x in items]
+        assert one.figure.n == len(some)
+    assert Cognate().measurements(state, "0" * 64) == []
 
 
 def test_a_specialist_that_is_not_the_best_fails_and_says_so(made) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from pipeline import file as pipeline_file
 from pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
 from pipeline.kind import Pipeline
-from runs.errors import ConflictError, ForgeError, RunFailedError
+from runs.errors import ConfigError, ConflictError, ForgeError, RunFailedError
 from runs.history import audit, repository
 from runs.home import Home
 from runs.kinds.asked import Asked
@@ -266,6 +267,9 @@ def test_a_pipeline_is_checked_whole_before_anything_starts() -> None:
     assert "it is given one:big, and phase one gives one:total" in said(
         one, {**phase("two"), "models": {"base": "one:big"}}
     )
+    assert "it is given one:big, and phase one gives one:total" in said(
+        one, {**phase("two"), "models": {"base": "one/big"}}
+    )
     assert "its data is one:items, and phase one gives no such data" in said(
         one, {**phase("two"), "data": ["one:items"]}
     )
@@ -313,6 +317,28 @@ def test_one_model_and_one_gate_may_be_written_without_brackets() -> None:
     phase_ = {**phase("one"), "gates": {"metric": "total", "at_least": 1}}
     config = validate.plan(Asked("pipeline", {"phases": [phase_]})).config
     assert [gate.metric for gate in config.phases[0].gates] == ["total"]
+
+
+def test_a_model_may_be_written_with_a_slash_or_by_an_alias(tmp_path: Path, monkeypatch) -> None:
+    """PHASE/ROLE is PHASE:ROLE unless a folder is there; an alias is no setting."""
+    for place in ("one/total", "elsewhere"):
+        (tmp_path / place).mkdir(parents=True)
+    models = {"sources": ["one/total", "mine"]}
+    two = {"name": "two", "kind": "evomerge", "models": models, "unchanged": "one/total"}
+    asked = {"phases": [phase("one"), two], "aliases": {"mine": str(tmp_path / "elsewhere")}}
+    with_phase = validate.plan(Asked("pipeline", asked))
+    assert with_phase.config.phases[1].given == ("one:total", "mine")
+    assert with_phase.config.phases[1].unchanged == "one:total"
+    assert with_phase.fields["given"]["mine"].path == str(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path)
+    with_folder = validate.plan(Asked("pipeline", asked))
+    assert with_folder.config.phases[1].given == ("one/total", "mine")
+    assert with_folder.fields["given"]["one/total"].path == str(tmp_path / "one/total")
+    file = tmp_path / "two.toml"
+    file.write_text('[aliases]\nmine = "a/b"\n[[phase]]\nname = "one"\nkind = "toy"\n')
+    assert pipeline_file.read(file)["aliases"] == {"mine": "a/b"}
+    with pytest.raises(ConfigError, match="a name and a model each"):
+        validate.plan(Asked("pipeline", {**asked, "aliases": {"mine": 7}}))
 
 
 def test_data_is_placed_where_the_pipeline_is_submitted(tmp_path: Path, monkeypatch) -> None:

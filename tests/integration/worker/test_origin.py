@@ -49,7 +49,7 @@ def home(made: tuple[Path, RunState], tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 class SettledHere:
-    """Finds and builds folders as the process does that `finder` starts, without its start."""
+    """Finds and builds folders as the process does that `Finder` starts, without its start."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
@@ -74,7 +74,7 @@ def state(made: tuple[Path, RunState]) -> RunState:
 def named(home: Home, text: str) -> tuple[events.ModelReference, str]:
     """What a text means, and what is told of it."""
     told: list[str] = []
-    found = resolve(text, named=model_origin.finder(home, told.append))
+    found = resolve(text, named=model_origin.Finder(home, told.append))
     return found, told[0]
 
 
@@ -108,7 +108,8 @@ def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys)
         told == f"first is the champion {state.champion[:12]} of run first, taken from {found.path}"
     )
     before = (Path(found.path) / "model.safetensors").stat().st_mtime_ns
-    assert named(home, "firs")[0] == found
+    for text in ("firs", "first:champion", "first/champion", f"first/{state.champion}"):
+        assert named(home, text)[0] == found
     assert (Path(found.path) / "model.safetensors").stat().st_mtime_ns == before, "built once"
 
 
@@ -149,6 +150,22 @@ def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys
     assert event.components
     (found,) = json.loads(done.stdout)
     assert found["components"]["perplexity"] == event.components.perplexity
+
+
+def test_a_folder_that_hides_a_run_is_told_of(
+    home: Home, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The user may have meant either; what else is a folder is no news."""
+    monkeypatch.chdir(tmp_path)
+    told: list[str] = []
+    find = model_origin.Finder(home, told.append)
+    for name in ("first/champion", "other/champion"):
+        shutil.copytree(toys.base, tmp_path / name)
+        assert resolve(name, named=find).path == str(tmp_path / name)
+    assert told == [
+        f"first/champion is the folder {tmp_path}/first/champion, not the model of run first: "
+        "write first:champion for that"
+    ]
 
 
 @pytest.mark.usefixtures("here")
@@ -262,12 +279,17 @@ def test_what_is_nobody_s_name_is_said_with_all_that_may_be(home: Home, toys: To
         ("second", "run second has no champion yet"),
         ("second:abc", "candidate 'abc' is not known in run second"),
         ("first:zz", "candidate 'zz' is not known in run first"),
+        ("first/zz", "'zz' is not known in run first. It has champion, .*first/zz@main"),
         ("nothing:abc", "run 'nothing' is not known.*List them with `forge runs`"),
         ("firs", "beginning of first, first-too"),
-        ("nothing", r"neither a folder here.*nor a run \(RUN or RUN:CANDIDATE\), nor a registered"),
+        ("nothing", r"neither a folder here.*nor a run \(RUN, .*\), nor a registered"),
     ):
         with pytest.raises(SourceError, match=words):
             named(home, text)
+    store = home.open_store()
+    for hub_id in ("firs/champion", "first/champion@main", "first/"):
+        assert model_origin.find(store, hub_id) is None
+    store.close()
     assert "no champion yet" in fails(home.folder, 2, "check", "--base-models", "second,first")
 
 
@@ -304,7 +326,7 @@ def test_a_run_of_another_s_champion_is_started_over_the_api(
     """Every user may read every run. A folder outside of the roots is not read, whoever wrote it."""
     exported(home, state, tmp_path / "outside")
     body = {
-        "models": ["first", toys.sources[0].name],
+        "models": ["first/champion", toys.sources[0].name],
         "base": toys.base.name,
         "data": [str(toys.data)],
         "config": {"generations": 1},
@@ -347,7 +369,7 @@ def test_a_process_that_dies_while_it_looks_is_told_of_and_replaced(
 ) -> None:
     """Out of memory, say: the error names the model, and the next look-up works."""
     dies = "import os, sys; sys.stdin.readline(); os.write(2, b'no memory'); os._exit(9)"
-    find = model_origin.finder(home, lambda told: None)
+    find = model_origin.Finder(home, lambda told: None)
     with monkeypatch.context() as patch:
         patch.setattr(model_origin, "COMMAND", (sys.executable, "-c", dies))
         with pytest.raises(SourceError, match=r"model first-.*: no memory"):

@@ -222,6 +222,41 @@ def test_a_local_folder_wins_over_everything(tmp_path: Path, monkeypatch: pytest
         assert found == ModelReference(name="qwen2", path=str(tmp_path / "qwen2"))
 
 
+class Log:
+    """The names of a log with one run, and what its user is told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.found = ModelReference(name="champion", path=str(folder))
+        self.hidden: list[tuple[str, Path]] = []
+
+    def __call__(self, text: str) -> ModelReference | None:
+        """Return the run's result."""
+        return self.found if text in ("Qwen/champion", "first:champion") else None
+
+    def hidden_by(self, text: str, folder: Path) -> None:
+        """Keep what was told."""
+        self.hidden.append((text, folder))
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_run_of_the_log_is_meant_before_the_hub_and_a_folder_before_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """`RUN/champion` looks like a path and like a Hub id; a folder that hides a run is told."""
+    log = Log(tmp_path / "models")
+    monkeypatch.chdir(tmp_path)
+    assert resolve("Qwen/champion", named=log) == log.found
+    assert resolve("Qwen/Qwen2-1.5B-Instruct", named=log).revision == COMMIT
+    assert resolve("mine", {"mine": "first:champion"}, log) == log.found
+    place = model(tmp_path / "Qwen" / "champion")
+    assert resolve("Qwen/champion", named=log) == place
+    assert resolve("./Qwen/champion", named=log) == place
+    assert log.hidden == [("Qwen/champion", Path(place.path))]
+    assert resolve("mine", {"mine": place.path}, log) == ModelReference(
+        name="mine", path=place.path
+    )
+
+
 @pytest.mark.parametrize("text", ["./gone", "/gone/model", "~/gone-model"])
 def test_what_looks_like_a_path_is_not_sought_on_the_hub(text: str):
     """A typo in a path must not become a download; opening it says that it does not exist."""

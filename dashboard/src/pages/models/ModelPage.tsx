@@ -1,6 +1,6 @@
 /** One model: what it measures, how it was made, where it is used from. */
-import type { Model, ModelLineage } from "../../api/types";
-import { bytes, NONE, number, score, words } from "../../lib/format";
+import type { Model, ModelLineage, ModelMeasurements } from "../../api/types";
+import { bytes, NONE, number, plural, score, words } from "../../lib/format";
 import { GraphPanel } from "../../panels/graph/GraphPanel";
 import { useMaySubmit } from "../../lib/currentUser";
 import { useResource, useTitle } from "../../lib/hooks";
@@ -18,6 +18,7 @@ export default function ModelPage({ id }: { id: string }) {
 
 function Told({ model }: { model: Model }) {
   const maySubmit = useMaySubmit();
+  const measured = useResource<ModelMeasurements>(`models/${model.id}/measurements`);
   const made = useResource<ModelLineage>(`models/${model.id}/lineage`);
   return (
     <>
@@ -32,11 +33,17 @@ function Told({ model }: { model: Model }) {
             <a className="button" href={href(["new"], { kind: "cognate", base: model.id })}>
               Train specialists of it
             </a>
+            <a className="button" href={href(["new"], { kind: "bitnet", source: model.id })}>
+              Make it ternary
+            </a>
+            <a className="button" href={href(["new"], { kind: "compression", source: model.id })}>
+              Compress it
+            </a>
           </span>
         )}
       </header>
       <div className="panels">
-        <Panel title="Model" span={7}>
+        <Panel title="Model">
           <dl className="facts">
             <dt>weights</dt>
             <dd>
@@ -66,7 +73,9 @@ function Told({ model }: { model: Model }) {
             <dd className="mono">{model.id}</dd>
           </dl>
         </Panel>
-        <Measured metrics={model.metrics} run={model.run} />
+        <Panel title="What it measures">
+          <Loaded of={measured}>{(across) => <Measured model={model} across={across} />}</Loaded>
+        </Panel>
         <Panel title="How it was made">
           <Loaded of={made}>{(lineage) => <Made lineage={lineage} />}</Loaded>
         </Panel>
@@ -75,37 +84,103 @@ function Told({ model }: { model: Model }) {
   );
 }
 
-function Measured({ metrics, run }: { metrics: Model["metrics"]; run: string | null }) {
-  const names = Object.keys(metrics).sort();
+/** What was said when the model was registered: no items behind it, so no interval. */
+function Registered({ metrics }: { metrics: Model["metrics"] }) {
   return (
-    <Panel title="What it measures" span={5}>
-      {names.length === 0 ? (
-        <p className="soft">Nothing was measured of it.</p>
-      ) : (
-        <table className="table">
-          <thead>
-            <tr>
-              <th scope="col">Figure</th>
-              <th scope="col" className="num">Value</th>
-            </tr>
-          </thead>
-          <tbody>
-            {names.map((name) => (
-              <tr key={name}>
-                <th scope="row">{words(name)}</th>
-                <td className="num">{score(metrics[name])}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      )}
-      {run && (
+    <table className="table">
+      <caption>As registered; the log has no items of these figures, so they have no interval.</caption>
+      <thead>
+        <tr>
+          <th scope="col">Figure</th>
+          <th scope="col" className="num">Value</th>
+        </tr>
+      </thead>
+      <tbody>
+        {Object.keys(metrics).sort().map((name) => (
+          <tr key={name}>
+            <th scope="row">{words(name)}</th>
+            <td className="num">{score(metrics[name])}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function Measured({ model, across }: { model: Model; across: ModelMeasurements }) {
+  const seen = across.runs.filter((one) => one.measurements.length > 0);
+  const others = across.runs.filter((one) => one.measurements.length === 0);
+  const registered = model.run === null && Object.keys(model.metrics).length > 0;
+  return (
+    <>
+      {seen.length === 0 && !registered && <p className="soft">Nothing was measured of it.</p>}
+      {registered && <Registered metrics={model.metrics} />}
+      {seen.map((one) => (
+        <InRun key={one.run} one={one} />
+      ))}
+      {seen.length > 0 && (
         <p className="soft small">
-          Intervals and items are on the page of run <a className="mono" href={href(["runs", run])}>{run}</a>.
+          Intervals are the middle 95 % of a bootstrap over the items. Figures of different runs are on different items.
         </p>
       )}
-    </Panel>
+      {others.length > 0 && (
+        <p className="soft small">
+          Not measured in{" "}
+          {others.map((one, place) => (
+            <span key={one.run}>
+              {place > 0 && ", "}
+              <a className="mono" href={href(["runs", one.run])}>{one.run}</a>
+            </span>
+          ))}
+          .
+        </p>
+      )}
+      {across.total > across.runs.length && (
+        <p className="soft small">{plural(across.total - across.runs.length, "older run")} not read.</p>
+      )}
+    </>
   );
+}
+
+function InRun({ one }: { one: ModelMeasurements["runs"][number] }) {
+  return (
+    <div className="sheet bare" tabIndex={0} role="region" aria-label={`Measurements in run ${one.run}`}>
+      <table className="table">
+        <caption>
+          {one.made ? "Made and measured" : "Measured"} in run <a className="mono" href={href(["runs", one.run])}>{one.run}</a> ({one.kind})
+        </caption>
+        <thead>
+          <tr>
+            <th scope="col">Figure</th>
+            <th scope="col">Domain</th>
+            <th scope="col">Slice</th>
+            <th scope="col" className="num">Value</th>
+            <th scope="col" className="num">95 % interval</th>
+            <th scope="col" className="num">Items</th>
+          </tr>
+        </thead>
+        <tbody>
+          {one.measurements.map(({ name, domain, slice, figure }) => (
+            <tr key={`${name} ${domain} ${slice}`}>
+              <th scope="row">{name}</th>
+              <td>{domain || (figure.n === null ? NONE : "all")}</td>
+              <td>{slice || NONE}</td>
+              <td className="num">{value(figure.value)}</td>
+              <td className="num">
+                {figure.low === null || figure.high === null ? "no items, no interval" : `${score(figure.low)} – ${score(figure.high)}`}
+              </td>
+              <td className="num">{figure.n === null ? NONE : number(figure.n)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Bytes are whole numbers, all other figures are small. */
+function value(given: number): string {
+  return Number.isInteger(given) && given >= 1000 ? number(given) : score(given);
 }
 
 function Made({ lineage }: { lineage: ModelLineage }) {

@@ -31,7 +31,7 @@ export default function NewRunPage({ route }: { route: Route }) {
   const own = useMemo(() => unreadable(draft), [draft]);
   const merging = draft.kind === MERGING;
   const takes = kinds.data?.kinds.find((kind) => kind.name === draft.kind)?.takes ?? [];
-  const begun = !merging || body.models.length > 0;
+  const begun = body.models.length > 0 || !(merging || takes.includes("model"));
   const checked = useCheck(body, begun && Object.keys(own).length === 0);
   useTitle("New run");
   const asked = before.data;
@@ -99,8 +99,11 @@ export default function NewRunPage({ route }: { route: Route }) {
               </select>
             )}
           </Field>
-          {merging && <TextList label="Sources" each="Model" hint="Two or more: folders on the server, Hub ids (owner/name[@revision]) or aliases." values={draft.models}
+          {merging && <TextList label="Sources" each="Model" hint="Two or more: folders on the server, Hub ids (owner/name[@revision]), aliases, runs (RUN/champion, RUN:ROLE) or registered models." values={draft.models}
             least={2} list="known-models" wrong={problems.models} onChange={(values) => put({ models: values })} />}
+          {takes.includes("model") && <Field label="Model" wrong={problems.models} hint="A folder on the server, a Hub id, a run (RUN/champion, RUN:ROLE) or a registered model.">
+            {(given) => <input {...given} className="input mono" list="known-models" value={draft.models[0] ?? ""} onChange={(event) => put({ models: [event.target.value, ""] })} />}
+          </Field>}
           {takes.includes("base") && <Field label="Base" wrong={problems.base}
             hint={merging ? "The sources' common ancestor. Without it, the first source stands in." : "A model of your own to start from. Without it, the run makes one."}>
             {(given) => <input {...given} className="input mono" list="known-models" value={draft.base} onChange={(event) => put({ base: event.target.value })} />}

@@ -1,0 +1,89 @@
+"""Measurements of one model in a merging run, with intervals from the outcomes of items. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from evaluation.data.outcomes import DomainOutcomes, Outcomes
+from evomerge.fitness import composite, paired_bootstrap
+from evomerge.run.scores import EvaluationKey
+from evomerge.run.state import RunState
+from runs.event_types import Figure, Measurement
+
+#: Figure of `Components` → what it is, in words.
+WORDS = {
+    "perplexity": "perplexity",
+    "bits_per_byte": "bits per byte",
+    "choice_accuracy": "questions right, above chance",
+    "solved": "problems solved",
+}
+
+
+def measurements(state: RunState, digest: str) -> list[Measurement]:
+    """Return what was measured of the model with these weights, whole slices before draws."""
+    ids = {id_ for id_, (built, _) in state.built.items() if built == digest}
+    if state.started is not None:
+        given = (state.started.base, *state.started.sources)
+        ids |= {record.recipe_id for record in given if record.digest == digest}
+    own = [key for key in state.evaluations if key[0] in ids]
+    own.sort(key=lambda key: (key[2] is not None, key[1], key[2] or 0))
+    return [one for key in own for one in _evaluated(state, key)]
+
+
+def _evaluated(state: RunState, key: EvaluationKey) -> Iterator[Measurement]:
+    """Yield the figures of one evaluation; of a generation's draw the score alone."""
+    assert state.submitted
+    _, slice_, generation = key
+    fitness, best = state.fitness(key), state.reference(slice_, generation)
+    measured, outcomes = state.components(key), state.outcomes(key)
+    if fitness is None or best is None or measured is None or outcomes is None:
+        return
+    config, drawn = state.submitted.config, generation is not None
+    raw, weights = config.normalise == "none", config.fitness_weights
+    own = (config.seed, "model", slice_, -1 if generation is None else generation)
+    ends = paired_bootstrap.intervals(outcomes, best, weights, raw, *own)
+    by_architecture = sum(
+        weights.parts[name] * fitness.normalised[name] for name in composite.ARCHITECTURE
+    )
+    low, high = (end + by_architecture for end in ends["judged"])
+    where = f"{slice_}, generation {generation}" if drawn else slice_
+    count = sum(map(_items, outcomes.values()))
+    score = Figure(value=fitness.scalar, low=low, high=high, n=count)
+    yield Measurement(name="score", slice=where, figure=score)
+    if not drawn:
+        yield from _figures(measured, outcomes, ends, where)
+
+
+def _figures(
+    measured: composite.Components,
+    outcomes: Outcomes,
+    ends: dict[str, paired_bootstrap.Interval],
+    where: str,
+) -> Iterator[Measurement]:
+    """Yield the components of a whole slice, and the bits per byte of each domain."""
+    windows = {domain: len(seen.nll) for domain, seen in sorted(outcomes.items())}
+    counts = {
+        "solved": sum(len(seen.solved) for seen in outcomes.values()),
+        "choice_accuracy": sum(len(seen.right) for seen in outcomes.values()),
+    }
+    for name, words in WORDS.items():
+        value = getattr(measured, name)
+        if value is not None:
+            low, high = ends[name]
+            n = counts.get(name, sum(windows.values()))
+            figure = Figure(value=value, low=low, high=high, n=n)
+            yield Measurement(name=words, slice=where, figure=figure)
+    for domain, n in windows.items():
+        if f"bits_per_byte/{domain}" in ends:
+            low, high = ends[f"bits_per_byte/{domain}"]
+            value = composite.bits_per_byte(outcomes[domain])
+            assert value is not None
+            figure = Figure(value=value, low=low, high=high, n=n)
+            yield Measurement(
+                name=WORDS["bits_per_byte"], domain=domain, slice=where, figure=figure
+            )
+
+
+def _items(seen: DomainOutcomes) -> int:
+    """Return the windows, questions and problems of a domain."""
+    return len(seen.nll) + len(seen.right) + len(seen.solved)
