@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -33,6 +33,7 @@ from runs.errors import (
     SourceChangedError,
     SourceError,
 )
+from runs.event_types import ModelReference
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.worlds.runs import REPOSITORY
@@ -85,6 +86,35 @@ def test_linear_is_the_weighted_mean_and_loads(toys: Toys, tmp_path: Path) -> No
     assert model.generate(ids, max_new_tokens=3, do_sample=False).shape[1] == ids.shape[1] + 3
     told = json.loads((tmp_path / "out" / "evomerge_merge.json").read_text())
     assert told["digest"] == found
+
+
+def test_a_config_names_models_of_the_log(toys: Toys, tmp_path: Path) -> None:
+    """`RUN/champion` stands where a folder does; a name that the log does not know is no folder."""
+
+    class Log:
+        """A log with two models."""
+
+        known: ClassVar = dict(zip(("first/champion", "mine"), toys.sources, strict=False))
+
+        def __call__(self, text: str) -> ModelReference | None:
+            """Return the model of that name."""
+            found = self.known.get(text)
+            return found and ModelReference(name=text, path=str(found))
+
+        def hidden_by(self, text: str, folder: Path) -> None:
+            """Hear of a folder that hides a model: there is none."""
+            raise AssertionError(text)
+
+    config = (
+        "merge_method: linear\nmodels:\n"
+        "  - {model: first/champion, parameters: {weight: 1}}\n"
+        "  - {model: mine, parameters: {weight: 1}}\n"
+    )
+    (document,) = parser.parse(config, "config.yml")
+    named = tasks_merge.prepare(document, tmp_path / "named", {}, Log())
+    places = config.replace("first/champion", str(toys.sources[0]))
+    folders = merge(places.replace("mine", str(toys.sources[1])), tmp_path / "folders")
+    assert tasks_merge.run(named) == folders
 
 
 def test_slerp_takes_the_base_first(toys: Toys, tmp_path: Path) -> None:
