@@ -1,4 +1,4 @@
-"""Objective `distil`: next tokens, predicted as a teacher predicts them (Hinton 2015, arXiv 1503.02531).
+"""Objective `distil`: next tokens, predicted as a teacher predicts them (arXiv 1503.02531).
 
     loss = (1 − α) · cross-entropy + α · T² · KL(teacher ‖ student), both softened by T
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -67,8 +68,7 @@ def test_a_smaller_student_that_is_cut_after_every_step_has_the_same_bits(precis
     def carried(cuts: tuple[int, ...]) -> Any:
         optimiser, start = None, with_sizes(hidden_size=8, intermediate_size=12)
         made = None
-        places = (0, *cuts, 8)
-        for first, last in zip(places, places[1:], strict=False):
+        for first, last in itertools.pairwise((0, *cuts, 8)):
             given = {"teacher": model()}
             made = segment(whole_recipe, start, optimiser, streams(), first, last, inputs=given)
             start, optimiser = Model(start.config, made.weights), made.optimiser
