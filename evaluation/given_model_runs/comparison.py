@@ -14,6 +14,9 @@ from evaluation.observing import Observe, Observed
 from evaluation.paired_bits import draws, figure, mean, resampled
 from runs.event_types import Figure
 
+#: Slices that are measured on: what is chosen by, and what all arms are compared on.
+CHOOSING, TEST = "selection", "test"
+
 Seen = Mapping[str, Observed]
 #: Arm → bits per byte in each resample of the windows.
 Drawn = Mapping[str, Counts]

@@ -11,6 +11,7 @@ from evaluation.data.packing import Packed
 from evaluation.data.slices import Slice
 from evaluation.given_model_runs import text as given_text
 from evaluation.given_model_runs import training_plan
+from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
@@ -26,9 +27,6 @@ from weights.tensors import Weights
 from weights.training.canary import STEPS
 
 S = TypeVar("S", bound=MakingState)
-
-#: Slices that are measured on: what is chosen by, and what all are compared on.
-CHOOSING, TEST = "selection", "test"
 
 
 class GivenContext(TrainingContext[S]):

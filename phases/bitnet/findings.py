@@ -7,11 +7,12 @@ windows are resampled within each domain, the same for all models (`evaluation/b
 from __future__ import annotations
 
 from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.context import CHOOSING, TEST
+from evaluation.given_model_runs.comparison import CHOOSING, TEST
+from evaluation.given_model_runs.events import Arm, Result
 from evaluation.observing import Observe, Observed
 from evaluation.paired_bits import figure, mean
 from phases.bitnet import plan
-from phases.bitnet.events import Arm, BitnetState, Result
+from phases.bitnet.events import BitnetState
 from runs.event_types import Figure
 
 #: Measures of models in full precision, and of ternary ones that read int8 activations.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evaluation import paired_bits
+from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs import panels as panels_of
 from evaluation.given_model_runs.panels import BITS, Curves
 from phases.bitnet import findings, plan
@@ -26,7 +27,7 @@ def result(state: BitnetState) -> Result | None:
         value=paired_bits.mean(seen[plan.MODEL]),
         over=ARMS[plan.FULL],
         lead=panels_of.lead(findings.leads(state)[plan.FULL]),
-        on=findings.TEST,
+        on=comparison.TEST,
         n=panels_of.items(seen[plan.MODEL]),
     )
 
@@ -76,7 +77,7 @@ def _rounding(state: BitnetState) -> Units:
     return Units(
         name="rounding",
         title="Rounding without training",
-        says=f"On the slice {findings.CHOOSING}: the best one is the arm {findings.UNTRAINED}.",
+        says=f"On the slice {comparison.CHOOSING}: the best one is the arm {findings.UNTRAINED}.",
         unit="way",
         columns=(
             Column(name="way", type="text"),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+import torch
 from pydantic import BaseModel, ConfigDict
 
 from runs.errors import ConfigError
+from weights.folders.model_config import described
 from weights.model import Model
 from weights.operations.fresh import drawn
 
@@ -19,11 +22,24 @@ class Sizes(BaseModel):
     changes: dict[str, int | tuple[str, ...]]
 
 
-def resized(config: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
+def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config.json with other sizes; weights are drawn in float32."""
     kept = {name: value for name, value in config.items() if name != "torch_dtype"}
     told = {n: list(v) if isinstance(v, tuple) else v for n, v in changes.items()}
     return {**kept, **told, "dtype": "float32"}
+
+
+def parameters(config: Mapping[str, Any]) -> int:
+    """Return how many parameters the model has that a config.json describes, tied ones once.
+
+    Raises SourceError for a config that describes no model.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with described("the sizes describe no model that can be built"), torch.device("meta"):
+        told: Any = AutoConfig.for_model(**dict(config))
+        module: Any = AutoModelForCausalLM.from_config(told, trust_remote_code=False)
+    return sum(parameter.numel() for parameter in module.parameters())
 
 
 class Resized:
