@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from evaluation.given_model_runs import origins
 from events import Envelope
@@ -27,7 +28,8 @@ def find(state: StudentState, name: str) -> str:
 def origin(state: StudentState, rows: Sequence[Envelope], name: str) -> Origin:
     """Return the origin of a model; without a name, of the result. Raises NotFoundError."""
     recipe_id = find(state, name or plan.MODEL)
-    return origins.origin(state, findings.named(state), recipe_id, ROLES)
+    found = origins.origin(state, findings.named(state), recipe_id, ROLES)
+    return replace(found, name="student") if found.name == plan.MODEL else found
 
 
 def ancestry(state: StudentState, name: str) -> list[Ancestor]:
