@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import machine
+from evaluation.given_model_runs import training_plan
 from evaluation.perplexity import score_windows
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Submitted
@@ -168,7 +169,8 @@ def train(asked: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as place:
         context = opened(Path(asked.model), Path(place), asked.tokens, asked.context)
         trainings = Trainings(context)
-        steps = plan.steps(context.state.submitted.config, context.state.started.context)
+        config = context.state.submitted.config
+        steps = training_plan.steps(config, context.state.started.context)
         seeds = [int(seed) for seed in asked.seeds.split(",")]
         rates = (
             dict(zip(RATES, map(float, asked.rates.split(",")), strict=True)) if asked.rates else {}

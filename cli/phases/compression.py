@@ -20,6 +20,13 @@ from cli.options import json_option, queue_options, setting
     type=click.FloatRange(0.0, 1.0, min_open=True),
     help="Share of quality to keep in the smallest file, if there is no --budget (default 0.95).",
 )
+@click.option(
+    "--student",
+    "students",
+    multiple=True,
+    metavar="MODEL",
+    help="A smaller model with the same tokenizer: its points stand on the same front.",
+)
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of items.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
@@ -30,6 +37,7 @@ def compress_command(
     out: str,
     budget: str | None,
     retention: float | None,
+    students: tuple[str, ...],
     data: tuple[str, ...],
     settings: tuple[str, ...],
     detach: bool,
@@ -40,13 +48,15 @@ def compress_command(
 
     MODEL is a folder, Hub id, RUN or RUN:ROLE. Every matrix is encoded at every setting; whole models
     and mixtures are measured; the smallest file that keeps the quality is chosen, or with --budget the
-    best within it. OUT gets model.forge, a card with the curve and the report. `forge settings
-    compression` lists the settings.
+    best within it. With --student the same is done of a smaller model, such as the result of a student
+    run, and the choice is among the points of both. OUT gets model.forge, a card with the curve and the
+    report. `forge settings compression` lists the settings.
 
     \b
     Example:
       forge compress models/base --out small --retention 0.98
       forge compress 20261121-3fa9c1 --out small --budget 2MB --data items
+      forge compress models/base --student RUN --out small --budget 40kB
       forge decompress small/model.forge plain
     """
     from cli.runs.carry_on import begin
@@ -59,5 +69,6 @@ def compress_command(
     given = {"budget": budget, "retention": retention}
     config |= {name: value for name, value in given.items() if value is not None}
     home = Home.default()
-    plan = planned(home, "compression", config, (f"model={model}",), data, out, detach)
+    models = (f"model={model}", *(f"students={student}" for student in students))
+    plan = planned(home, "compression", config, models, data, out, detach)
     begin(home, plan, queued, detach, as_json)

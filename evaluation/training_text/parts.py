@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -83,12 +84,15 @@ def given_tokenizer(donor: Path) -> Any:
     return tokenizer
 
 
-def write_given(folder: Path, donor: Path) -> None:
-    """Write a given model's companions; its config says that the weights are float32."""
+def write_given(folder: Path, donor: Path, sizes: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Write a given model's companions; its config says that the weights are float32.
+
+    `sizes` are settings that the models to be trained have otherwise.
+    """
     companions.write(donor, folder)
     settings = companions.cleaned(json.loads((donor / companions.CONFIG).read_bytes()))
     settings.pop("torch_dtype", None)
-    text = companions.as_text({**settings, "dtype": "float32"})
+    text = companions.as_text({**settings, **sizes, "dtype": "float32"})
     (folder / companions.CONFIG).write_text(text, "utf-8")
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from evaluation.given_model_runs.events import Arm, Result
 from evaluation.observing import Observed
 from events import Registry
 from phases.bitnet.config import BitnetConfig
-from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
+from runs.event_types import Figure, ModelReference, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.system.digests import Digest
@@ -61,22 +62,6 @@ class Started(common.Started):
     def machine(self) -> str | None:
         """The profile that a device must offer."""
         return self.profile.of_machine
-
-
-class Arm(Part):
-    """A model that was measured on the test slice."""
-
-    recipe_id: Digest
-    #: Domain → bits per byte.
-    bits_per_byte: dict[str, float]
-
-
-class Result(Part):
-    """A model that the run gives."""
-
-    recipe_id: Digest
-    #: BLAKE3 of its weights.
-    digest: Digest
 
 
 class Completed(common.Completed):

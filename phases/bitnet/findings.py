@@ -6,24 +6,19 @@ windows are resampled within each domain, the same for all models (`evaluation/b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from evaluation.bootstrap import Counts
+from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs.comparison import CHOOSING, TEST
+from evaluation.given_model_runs.events import Arm, Result
 from evaluation.observing import Observe, Observed
-from evaluation.paired_bits import draws, figure, mean, resampled
+from evaluation.paired_bits import figure, mean
 from phases.bitnet import plan
-from phases.bitnet.events import Arm, BitnetState, Result, Started, Submitted
-from runs.errors import DataError
+from phases.bitnet.events import BitnetState
 from runs.event_types import Figure
 
 #: Measures of models in full precision, and of ternary ones that read int8 activations.
 FLOAT, INT8 = "bits-per-byte@1", "int8-bits-per-byte@1"
-#: Slices: what the way of rounding is chosen on, and what all arms are compared on.
-CHOOSING, TEST = "selection", "test"
 #: The arm that is the best way of rounding without training.
 UNTRAINED = "untrained"
-#: Times that a text may be read over without a note: about as good as new text (arXiv 2305.16264, §6).
-READINGS = 4
 
 #: Figure → what it is, in words.
 FIGURES = {
@@ -35,31 +30,6 @@ FIGURES = {
     "lead_over_untrained": "bits per byte that the best rounding without training needs more",
     "size": "bytes of the packed tensors, over those of the tensors in float32",
 }
-
-
-def check_lengths(started: Started) -> None:
-    """Raise DataError if the text of a domain is too short for one window."""
-    needed = started.context + 2
-    for domain, tokens in started.tokens.items():
-        if tokens < needed:
-            raise DataError(
-                f"the text of domain {domain} has {tokens} tokens: a window of {started.context} needs "
-                f"at least {needed}. Give more text, or set a smaller context."
-            )
-
-
-def readings(submitted: Submitted, started: Started) -> list[str]:
-    """Return a note for each text that a training reads more than `READINGS` times over."""
-    config, notes = submitted.config, []
-    tokens = plan.steps(config, started.context) * config.batch * started.context
-    for domain, share in plan.mix(submitted, started).items():
-        times = tokens * share / started.tokens[domain]
-        if times > READINGS:
-            notes.append(
-                f"each training reads the text of {domain} {times:.0f} times over: more text or fewer "
-                "tokens serve better."
-            )
-    return notes
 
 
 def measure(state: BitnetState, ternary: bool) -> str:
@@ -75,9 +45,9 @@ def choosing(state: BitnetState) -> dict[str, Observe]:
 
 def chosen(state: BitnetState) -> str | None:
     """Return the way of rounding without training that is the best; None before all are measured."""
-    seen = {way: _observed(state, task) for way, task in choosing(state).items()}
-    found = {way: mean(event) for way, event in seen.items() if event is not None}
-    return min(found, key=lambda way: found[way]) if len(found) == len(seen) else None
+    tasks = choosing(state)
+    found = {way: mean(event) for way, event in comparison.observed(state, tasks).items()}
+    return min(found, key=lambda way: found[way]) if len(found) == len(tasks) else None
 
 
 def comparing(state: BitnetState) -> dict[str, Observe]:
@@ -100,13 +70,7 @@ def observations(state: BitnetState) -> list[Observe]:
 
 def found(state: BitnetState) -> dict[str, Observed]:
     """Return arm → what was observed on the test slice, of those that are measured."""
-    seen = {arm: _observed(state, task) for arm, task in comparing(state).items()}
-    return {arm: event for arm, event in seen.items() if event is not None}
-
-
-def _observed(state: BitnetState, task: Observe) -> Observed | None:
-    event = state.answers.get(task.key)
-    return event if isinstance(event, Observed) else None
+    return comparison.observed(state, comparing(state))
 
 
 def arms(state: BitnetState) -> dict[str, Arm]:
@@ -129,8 +93,9 @@ def results(state: BitnetState) -> dict[str, Result]:
 def figures(state: BitnetState) -> dict[str, Figure]:
     """Return the figures of a run whose arms are all measured. The size has no interval."""
     seen, started = found(state), state.started
-    drawn = _resampled(state, seen)
-    own, mine, count = mean(seen[plan.MODEL]), drawn[plan.MODEL], _windows(seen[plan.MODEL])
+    drawn = comparison.drawn(seen, plan.PURPOSE, state.submitted.config.seed)
+    own, mine = mean(seen[plan.MODEL]), drawn[plan.MODEL]
+    count = comparison.windows(seen[plan.MODEL])
     told = {"bits_per_byte": figure(own, mine, count)}
     for name, rival in (("retention", plan.FULL), ("retention_of_start", plan.START)):
         told[name] = figure(mean(seen[rival]) / own, drawn[rival] / mine, count)
@@ -141,23 +106,5 @@ def figures(state: BitnetState) -> dict[str, Figure]:
 
 def leads(state: BitnetState) -> dict[str, Figure]:
     """Return arm → the bits per byte that it needs more than the ternary model, with the interval."""
-    seen = found(state)
-    if plan.MODEL not in seen:
-        return {}
-    drawn, own = _resampled(state, seen), mean(seen[plan.MODEL])
-    return {
-        arm: figure(mean(event) - own, drawn[arm] - drawn[plan.MODEL], _windows(event))
-        for arm, event in seen.items()
-        if arm != plan.MODEL
-    }
-
-
-def _windows(event: Observed) -> int:
-    return sum(map(len, event.items.values()))
-
-
-def _resampled(state: BitnetState, seen: Mapping[str, Observed]) -> dict[str, Counts]:
-    """Return arm → bits per byte in each resample of the windows, which all arms have in common."""
-    counts = {domain: len(some) for domain, some in next(iter(seen.values())).items.items()}
-    drawn = draws(counts, "bitnet", state.submitted.config.seed)
-    return {arm: resampled(event, drawn) for arm, event in seen.items()}
+    seed = state.submitted.config.seed
+    return comparison.leads(found(state), plan.MODEL, plan.PURPOSE, seed)

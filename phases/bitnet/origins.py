@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evaluation.given_model_runs import origins
 from events import Envelope
 from phases.bitnet import plan
 from phases.bitnet.events import BitnetState
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
-from weights.making.events import Making
-from weights.recipes import Source, Train
 
 ROLES = (plan.MODEL, plan.MASTER)
 
@@ -22,49 +21,15 @@ def find(state: BitnetState, name: str) -> str:
     """
     if state.started is None:
         raise NotFoundError(f"run {state.run} has made no models yet.")
-    recipes = plan.recipes(state)
-    ids = [recipes[name].id] if name in recipes else []
-    ids = ids or [recipe.id for recipe in recipes.values() if name and recipe.id.startswith(name)]
-    if len(ids) != 1 or ids[0] not in state.made:
-        made = ", ".join(n for n, recipe in recipes.items() if recipe.id in state.made)
-        raise NotFoundError(f"run {state.run} has no model {name!r}. It has {made or 'none yet'}.")
-    return ids[0]
+    return origins.find(state, plan.recipes(state), name)
 
 
 def origin(state: BitnetState, rows: Sequence[Envelope], name: str) -> Origin:
     """Return the origin of a model; without a name, of the ternary one. Raises NotFoundError."""
     recipe_id = find(state, name or plan.MODEL)
-    role = next(n for n, recipe in plan.recipes(state).items() if recipe.id == recipe_id)
-    out = state.submitted.output_dir
-    return Origin(
-        name=role,
-        what=f"{role} of run {state.run}",
-        digest=state.made[recipe_id].digest,
-        folders=(f"{out}/{role}",) if out and role in ROLES else (),
-        run=state.run,
-        recipe_id=recipe_id,
-    )
+    return origins.origin(state, plan.recipes(state), recipe_id, ROLES)
 
 
 def ancestry(state: BitnetState, name: str) -> list[Ancestor]:
     """Return a model's recipe and those it was made from, back to the model that was given."""
-    known = {recipe.id: (n, recipe) for n, recipe in plan.recipes(state).items()}
-    next_id, found = find(state, name), list[Ancestor]()
-    while next_id in known:
-        role, recipe = known[next_id]
-        found.append(Ancestor(next_id, role, _words(recipe), recipe.model_dump(mode="json")))
-        next_id = recipe.start if isinstance(recipe, Train) else recipe.inputs["of"]
-    given = state.started.model
-    source = Source(digest=given.digest)
-    words = f"the model {given.name}, {given.digest[:12]}"
-    form = source.model_dump(mode="json")
-    return [*found, Ancestor(source.id, "given", words, form, given.digest)]
-
-
-def _words(recipe: Making) -> str:
-    """Return a recipe in words."""
-    if isinstance(recipe, Train):
-        shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
-        return f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {recipe.start[:12]}"
-    how = recipe.params.get("method")
-    return f"{recipe.operation}{f' ({how})' if how else ''} of {recipe.inputs['of'][:12]}"
+    return origins.ancestry(state, plan.recipes(state), find(state, name))

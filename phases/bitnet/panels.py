@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from evaluation import paired_bits
+from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs import panels as panels_of
+from evaluation.given_model_runs.panels import BITS, Curves
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState
 from phases.bitnet.report import ARMS
-from runs.event_types import Figure
 from runs.panels.head import Fact, Result
-from runs.panels.panels import (
-    Arm,
-    Arms,
-    Axis,
-    Column,
-    Lead,
-    Lines,
-    Matrix,
-    Metric,
-    Panel,
-    Series,
-    Units,
-)
-from weights.recipes import Train
-
-BITS = Metric(name="bits per byte", unit="bit/B", better="down")
-STEPS = Axis(name="step", whole=True)
-
-Curves = Mapping[str, list[dict[str, Any]]]
+from runs.panels.panels import Arms, Column, Panel, Units
 
 
 def result(state: BitnetState) -> Result | None:
@@ -43,18 +26,10 @@ def result(state: BitnetState) -> Result | None:
         metric=BITS,
         value=paired_bits.mean(seen[plan.MODEL]),
         over=ARMS[plan.FULL],
-        lead=_lead(findings.leads(state)[plan.FULL]),
-        on=findings.TEST,
-        n=sum(map(len, seen[plan.MODEL].items.values())),
+        lead=panels_of.lead(findings.leads(state)[plan.FULL]),
+        on=comparison.TEST,
+        n=panels_of.items(seen[plan.MODEL]),
     )
-
-
-def _lead(figure: Figure) -> Lead:
-    """Return the bits per byte that the ternary model needs less than another."""
-    assert figure.low is not None
-    assert figure.high is not None
-    verdict = "better" if figure.low > 0 else "worse" if figure.high < 0 else "level"
-    return Lead(value=figure.value, low=figure.low, high=figure.high, verdict=verdict)
 
 
 def facts(state: BitnetState) -> tuple[Fact, ...]:
@@ -75,76 +50,22 @@ def panels(state: BitnetState, curves: Curves) -> list[Panel]:
     found: list[Panel] = []
     if state.started is None:
         return found
-    if plan.MODEL in findings.found(state):
-        found += [_arms(state), _domains(state)]
-    if any(curves.values()):
-        found += [
-            _curve(curves, "loss", Axis(name="loss", unit="nat/token", better="down"), "Loss"),
-            _curve(curves, "norm", Axis(name="norm", log=True), "Norm of the gradient"),
-            _curve(curves, "rate", Axis(name="learning rate"), "Learning rate"),
-        ]
+    seen = findings.found(state)
+    if plan.MODEL in seen:
+        found += [_arms(state), panels_of.domains(ARMS, seen, plan.MODEL)]
+    found += panels_of.curves(curves, [plan.FULL])
     if findings.chosen(state) is not None:
         found.append(_rounding(state))
-    return [*found, _models(state)]
+    return [*found, panels_of.models(state, plan.recipes(state))]
 
 
 def _arms(state: BitnetState) -> Arms:
     """Return the arms with the leads of the ternary model over them."""
+    ternary = (plan.MODEL, plan.SCRATCH, findings.UNTRAINED)
+    groups = {name: "ternary" if name in ternary else "float" for name in ARMS}
     seen, leads = findings.found(state), findings.leads(state)
-    arms = tuple(
-        Arm(
-            name=name,
-            group="ternary" if name in (plan.MODEL, plan.SCRATCH, findings.UNTRAINED) else "float",
-            value=paired_bits.mean(seen[name]),
-            n=sum(map(len, seen[name].items.values())),
-            lead=_lead(leads[name]) if name in leads else None,
-        )
-        for name in ARMS
-        if name in seen
-    )
-    words = "; ".join(f"{name}: {ARMS[name]}" for name in ARMS if name in seen)
-    return Arms(
-        name="arms",
-        title="Ternary beside its alternatives",
-        says=f"{words}. Each training reads the same windows.",
-        metric=BITS,
-        ours=plan.MODEL,
-        baseline=plan.FULL if plan.FULL in seen else None,
-        arms=arms,
-    )
-
-
-def _domains(state: BitnetState) -> Matrix:
-    """Return bits per byte by domain and arm."""
-    seen = findings.found(state)
-    names = [name for name in ARMS if name in seen]
-    domains = tuple(seen[plan.MODEL].values)
-    return Matrix(
-        name="quality",
-        title="Bits per byte by domain",
-        says="On the test slice; fewer bits are better.",
-        rows=domains,
-        columns=tuple(names),
-        metrics=(BITS,),
-        values=tuple(tuple(seen[name].values[d] for name in names) for d in domains),
-        ours=plan.MODEL,
-    )
-
-
-def _curve(curves: Curves, field: str, y: Axis, title: str) -> Lines:
-    """Return a quantity along the steps of every training."""
-    series = tuple(
-        Series(
-            name=name,
-            role="reference" if name == plan.FULL else "ours",
-            x=tuple(point["step"] for point in points),
-            y=tuple(point[field] for point in points),
-        )
-        for name, points in curves.items()
-        if points
-    )
-    says = f"{title} along the steps of each training; a point is the mean of the steps before it."
-    return Lines(name=field, title=title, says=says, x=STEPS, y=y, series=series)
+    title = "Ternary beside its alternatives"
+    return panels_of.arms(title, ARMS, seen, leads, groups, plan.MODEL, plan.FULL)
 
 
 def _rounding(state: BitnetState) -> Units:
@@ -156,39 +77,12 @@ def _rounding(state: BitnetState) -> Units:
     return Units(
         name="rounding",
         title="Rounding without training",
-        says=f"On the slice {findings.CHOOSING}: the best one is the arm {findings.UNTRAINED}.",
+        says=f"On the slice {comparison.CHOOSING}: the best one is the arm {findings.UNTRAINED}.",
         unit="way",
         columns=(
             Column(name="way", type="text"),
             Column(name="bits per byte", type="number", unit="bit/B", better="down"),
             Column(name="chosen", type="flag"),
-        ),
-        rows=tuple(rows),
-    )
-
-
-def _models(state: BitnetState) -> Units:
-    """Return all models with their steps and weights."""
-    rows = []
-    for name, recipe in plan.recipes(state).items():
-        steps = of = seconds = None  # of what no training makes
-        if isinstance(recipe, Train):
-            events = state.advanced.get(recipe.stem, {}).values()
-            steps, of = state.steps(recipe), recipe.upto
-            seconds = sum(event.seconds for event in events)
-        made = state.made.get(recipe.id)
-        rows.append((name, steps, of, seconds, made.digest[:12] if made else None))
-    return Units(
-        name="models",
-        title="Models",
-        says="All that the run makes; `forge lineage` has the recipes.",
-        unit="model",
-        columns=(
-            Column(name="model", type="text"),
-            Column(name="steps", type="integer"),
-            Column(name="of", type="integer"),
-            Column(name="seconds", type="number", unit="s"),
-            Column(name="weights", type="text"),
         ),
         rows=tuple(rows),
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from phases.bitnet.config import MIX, BitnetConfig
+from evaluation.given_model_runs.training_plan import mix, training
 from phases.bitnet.events import BitnetState, Started, Submitted
-from runs.errors import ConfigError
 from weights.making.events import Making
-from weights.recipes import Algorithm, Train, Transform
+from weights.recipes import Train, Transform
 
+#: Key of the random draws of all trainings: they read the same windows.
+PURPOSE = "bitnet"
 #: Roles of what the run gives: ternary weights, and the full-precision weights behind them.
 MODEL, MASTER = "model", "master"
 #: Names of further models: the one that was given (in float32), continued training in full precision,
@@ -23,57 +23,6 @@ UNTRAINED = ("absmean", "least-squares", "sigma", "feedback")
 SIGMAS = 1.8
 #: Tokens of calibration text, about.
 CALIBRATION = 32_768
-#: Largest norm of the gradient; shares of the steps and of the peak rate that a schedule has.
-CLIP, WARMUP, FLOOR = 1.0, 0.1, 0.1
-#: Tokens of a window without a setting, if the model takes as many.
-CONTEXT = 256
-#: Setting → optimiser, with every parameter.
-OPTIMISERS = {
-    "adamw": Algorithm(
-        name="adamw@1",
-        params={"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1},
-    ),
-    "muon": Algorithm(
-        name="mugrokfast@1",
-        params={
-            "grokfast_lambda": 0.0,
-            "grokfast_alpha": 0.98,
-            "tau": None,
-            "momentum": 0.95,
-            "nesterov": True,
-            "newton_schulz_steps": 5,
-            "adjust_rate": "match_rms_adamw",
-            "weight_decay": 0.1,
-            "betas": [0.9, 0.95],
-        },
-    ),
-}
-
-
-def mix(submitted: Submitted, started: Started) -> dict[str, float]:
-    """Return domain → share of what is trained on; the shares add up to 1."""
-    given = submitted.config.mix
-    if given is None:
-        given = dict.fromkeys(started.streams, 1.0) if submitted.data else MIX
-    total = math.fsum(given.values())
-    return {domain: weight / total for domain, weight in sorted(given.items())}
-
-
-def window(config: BitnetConfig, positions: int | None) -> int:
-    """Return the tokens of a window. `positions` is the longest sequence that the model takes.
-
-    Raises ConfigError if the user asks for more.
-    """
-    if positions is not None and config.context is not None and config.context > positions:
-        raise ConfigError(
-            f"context is {config.context}, the model takes {positions} tokens at most."
-        )
-    return config.context or min(CONTEXT, positions or CONTEXT)
-
-
-def steps(config: BitnetConfig, context: int) -> int:
-    """Return the number of steps that read the settings' tokens."""
-    return max(1, config.tokens // (config.batch * context))
 
 
 def start(started: Started) -> Transform:
@@ -84,7 +33,8 @@ def start(started: Started) -> Transform:
 def full(submitted: Submitted, started: Started) -> Train:
     """Return the recipe of the continued training in full precision."""
     recipe = start(started).id
-    return _training(submitted, started, recipe, "lm@1", {}, submitted.config.full_rate)
+    rate = submitted.config.full_rate
+    return training(submitted, started, PURPOSE, recipe, "lm@1", {}, rate)
 
 
 def master(submitted: Submitted, started: Started, first: str, teacher: str | None) -> Train:
@@ -97,7 +47,8 @@ def master(submitted: Submitted, started: Started, first: str, teacher: str | No
         "distillation": config.distillation if teacher else 0.0,
     }
     inputs = {"teacher": teacher} if teacher and config.distillation else {}
-    return _training(submitted, started, first, "ternary@1", params, config.rate, inputs)
+    rate = config.rate
+    return training(submitted, started, PURPOSE, first, "ternary@1", params, rate, inputs)
 
 
 def packed(submitted: Submitted, of: str, method: str = "absmean") -> Transform:
@@ -158,38 +109,3 @@ def recipes(state: BitnetState) -> dict[str, Making]:
 def trainings(state: BitnetState) -> dict[str, Train]:
     """Return name → recipe of every model that the run trains."""
     return {name: one for name, one in recipes(state).items() if isinstance(one, Train)}
-
-
-def _training(
-    submitted: Submitted,
-    started: Started,
-    first: str,
-    objective: str,
-    params: dict[str, Any],
-    peak: float,
-    inputs: dict[str, str] | None = None,
-) -> Train:
-    """Return the recipe of a training; all read the same windows."""
-    config, shares = submitted.config, mix(submitted, started)
-    count = steps(config, started.context)
-    schedule = {"peak": peak, "warmup": WARMUP, "floor": FLOOR}
-    return Train(
-        objective=objective,
-        params=params,
-        start=first,
-        inputs=inputs or {},
-        data=shares,
-        data_digests={domain: started.streams[domain] for domain in shares},
-        batch=config.batch,
-        context=started.context,
-        accumulation=config.accumulation,
-        optimiser=OPTIMISERS[config.optimiser],
-        schedule=Algorithm(name="cosine@1", params=schedule),
-        precision=config.precision,
-        checkpointing=config.checkpointing,
-        clip=CLIP,
-        seed=config.seed,
-        purpose="bitnet",
-        steps=count,
-        upto=count,
-    )

@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.training_runs.training_view import TrainingView
+from evaluation.given_model_runs.view import GivenView
 from events import Envelope, Event
 from phases.bitnet import findings, origins, panels, plan, report
 from phases.bitnet.events import BitnetState, Completed
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
-from runs.kinds.tasks import Start
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 from weights.making.events import Making
-from weights.recipes import Train
 
 
-class BitnetView(TrainingView[BitnetState]):
+class BitnetView(GivenView[BitnetState]):
     """The part of a bitnet run that is shown."""
-
-    def trainings(self, state: BitnetState) -> Mapping[str, Train]:
-        """Return name → recipe of every model that the run trains."""
-        return plan.trainings(state)
 
     def recipes(self, state: BitnetState) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes."""
@@ -31,34 +25,10 @@ class BitnetView(TrainingView[BitnetState]):
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
-        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
-        match type_:
-            case "submitted":
-                return f"{data['model']['name']}, {data['config']['tokens']:,} tokens"
-            case "started":
-                share = data["ternary"] / data["model"]["parameters"]
-                return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
-            case "made" | "trained":
-                return f"{name}: {data['digest'][:12]}"
-            case "advanced":
-                curve = data["curve"]
-                return f"{name}, loss {curve[-1]['loss']:.3f}" if curve else name
-            case "observed":
-                values = data["values"].values()
-                return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
-            case "completed":
-                return ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
-        return None
-
-    def task_words(self, key: str, names: Mapping[str, str]) -> str:
-        """Return a task's key in words; empty if there are none."""
-        first, _, rest = key.partition("/")
-        name = names.get(rest.rpartition("/")[2], "the next segment")
-        if first == "make":
-            return f"make: {name}"
-        if first == "observe":
-            return f"measure {name}"
-        return "prepare text and model" if key == Start.key else ""
+        if type_ != "started":
+            return super().gist(type_, data, names)
+        share = data["ternary"] / data["model"]["parameters"]
+        return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note steps, the last loss and the retention in the run's row of the run list."""

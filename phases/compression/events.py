@@ -23,9 +23,13 @@ from weights.making.making import MakingState
 class Submitted(common.Submitted):
     """A compression was asked for."""
 
+    schema_version = 2
+
     config: CompressionConfig
     #: One model.
     model: tuple[ModelReference, ...]
+    #: Smaller models with the same tokenizer, whose points stand on the same front.
+    students: tuple[ModelReference, ...] = ()
     #: Files and folders of items; none: the built-in ones.
     data: tuple[str, ...] = ()
 
@@ -58,8 +62,23 @@ class SettingRecord(Part):
     embedding: dict[str, Any]
 
 
+class StudentRecord(Part):
+    """A smaller model, as it was pinned; its fields are those of the given model in `started`."""
+
+    #: The first part of its points' names.
+    name: str
+    source: SourceRecord
+    matrices: tuple[MatrixRecord, ...]
+    grams: Digest | None
+    calibrated: Large
+    float32_bytes: Large
+    bytes: Large
+
+
 class Started(common.Started):
     """Model, items and profile were pinned, and the inputs of layers read."""
+
+    schema_version = 2
 
     source: SourceRecord
     #: What is tried on every matrix, in order. A later menu changes nothing of the run.
@@ -79,6 +98,8 @@ class Started(common.Started):
     #: Bytes of all parameters in float32, and as the model was given.
     float32_bytes: Large
     bytes: Large
+    #: In the order in which they were given.
+    students: tuple[StudentRecord, ...] = ()
 
     @property
     def machine(self) -> str | None:
@@ -135,8 +156,14 @@ class Completed(common.Completed):
     figures: dict[str, Figure]
 
 
+def _without_students(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 2: earlier runs had no students."""
+    return {**data, "students": []}
+
+
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, Encoded, Refused, Packed, Observed, Completed)
+    (Submitted, Forked, Started, Encoded, Refused, Packed, Observed, Completed),
+    {(Submitted.type, 1): _without_students, (Started.type, 1): _without_students},
 )
 
 

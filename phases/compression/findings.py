@@ -13,7 +13,7 @@ from evaluation.paired_bits import draws, figure, mean, resampled
 from phases.compression import mixtures, plan
 from phases.compression.events import Chosen, CompressionState, Encoded, Packed
 from phases.compression.mixtures import Mixture, Option
-from phases.compression.plan import Assignment
+from phases.compression.plan import Assignment, Subject
 from runs.event_types import Figure
 from weights.recipes import Transform
 
@@ -34,8 +34,8 @@ FIGURES = {
     "bits_per_byte": "bits per byte of the compressed model on the test slice, the mean over domains",
     "bytes": "bytes of the file, without tokenizer",
     "size": "bytes of the file over those of the given model's tensors",
-    "ratio": "bytes of all parameters in float32 over those of the file",
-    "bits_per_weight": "bits of the file for a parameter",
+    "ratio": "bytes of all parameters of the given model in float32 over those of the file",
+    "bits_per_weight": "bits of the file for a parameter of the model that is in it",
 }
 
 
@@ -44,7 +44,9 @@ class Point:
     """A compressed model: a setting for every matrix."""
 
     name: str
-    #: What it is told apart by: its codec, or "mixture".
+    #: The model that is compressed: the given one, or a student.
+    subject: Subject
+    #: Its codec, or "mixture".
     series: str
     assignment: Assignment
     recipe: Transform
@@ -68,20 +70,28 @@ def observed(state: CompressionState, recipe_id: str, on: Slice) -> Observed | N
 
 def given(state: CompressionState) -> float | None:
     """Return the bits per byte of the given model on the selection slice."""
-    found = observed(state, plan.source(state.started), SELECTION)
+    return own(state, state.started)
+
+
+def own(state: CompressionState, subject: Subject) -> float | None:
+    """Return the bits per byte of a model as it was given on the selection slice."""
+    found = observed(state, plan.source(subject), SELECTION)
     return None if found is None else mean(found)
 
 
-def _point(state: CompressionState, name: str, series: str, wanted: Sequence[str]) -> Point:
-    recipe = plan.point(state, wanted)
+def _point(
+    state: CompressionState, subject: Subject, name: str, series: str, wanted: Sequence[str]
+) -> Point:
+    recipe = plan.point(state, subject, wanted)
     packed, id_ = state.made.get(recipe.id), recipe.id
-    found, own = observed(state, id_, SELECTION), given(state)
+    found, before = observed(state, id_, SELECTION), given(state)
     bits = None if found is None else mean(found)
-    retention = None if bits is None or own is None else own / bits
+    retention = None if bits is None or before is None else before / bits
     return Point(
-        name,
+        plan.prefix(subject) + name,
+        subject,
         series,
-        plan.taken(state, wanted),
+        plan.taken(state, subject, wanted),
         recipe,
         packed if isinstance(packed, Packed) else None,
         bits,
@@ -90,18 +100,28 @@ def _point(state: CompressionState, name: str, series: str, wanted: Sequence[str
 
 
 def singles(state: CompressionState) -> list[Point]:
-    """Return the points with one setting for all matrices, in the order of the menu."""
-    count = len(state.started.matrices)
+    """Return the points with one setting for all matrices, of each model in the menu's order."""
+    return [point for subject in plan.subjects(state.started) for point in _singles(state, subject)]
+
+
+def _singles(state: CompressionState, subject: Subject) -> list[Point]:
+    count = len(subject.matrices)
     return [
-        _point(state, one.name, one.codec.partition("@")[0], (one.name,) * count)
+        _point(state, subject, one.name, one.codec.partition("@")[0], (one.name,) * count)
         for one in state.started.settings
     ]
 
 
-def encoded(state: CompressionState, matrix: str, setting: str) -> Encoded | None:
+def encoded(state: CompressionState, subject: Subject, matrix: str, setting: str) -> Encoded | None:
     """Return what is known of a matrix at a setting; None if the codec does not take it."""
-    found = state.made.get(plan.encodings(state)[matrix, setting][0])
+    found = state.made.get(plan.encodings(state)[plan.source(subject), matrix, setting][0])
     return found if isinstance(found, Encoded) else None
+
+
+def _at_settings(state: CompressionState, subject: Subject, matrix: str) -> dict[str, Encoded]:
+    """Return setting → what is known of a matrix, of the settings whose codec takes it."""
+    found = {name: encoded(state, subject, matrix, name) for name in plan.settings(state)}
+    return {name: event for name, event in found.items() if event is not None}
 
 
 def squared_error(event: Encoded) -> float:
@@ -109,15 +129,12 @@ def squared_error(event: Encoded) -> float:
     return event.error if event.output_error is None else event.output_error
 
 
-def probed(state: CompressionState) -> dict[str, str]:
+def probed(state: CompressionState, subject: Subject) -> dict[str, str]:
     """Return matrix → the setting that it is tried at alone: that whose error is nearest to PROBED."""
     found = {}
-    for matrix in state.started.matrices:
-        errors = {
-            name: squared_error(event)
-            for name in plan.settings(state)
-            if (event := encoded(state, matrix.name, name)) is not None
-        }
+    for matrix in subject.matrices:
+        events = _at_settings(state, subject, matrix.name)
+        errors = {name: squared_error(event) for name, event in events.items()}
         found[matrix.name] = min(sorted(errors), key=lambda name: _distance(errors[name]))
     return found
 
@@ -127,40 +144,36 @@ def _distance(error: float) -> float:
     return abs(math.log(max(error, 1e-12) / PROBED))
 
 
-def probes(state: CompressionState) -> dict[str, tuple[str, Observe]]:
+def probes(state: CompressionState, subject: Subject) -> dict[str, tuple[str, Observe]]:
     """Return matrix → (setting, the task that measures the model with it alone at the setting)."""
     return {
-        matrix: (setting, observe(plan.probe(state, matrix, setting).id, SELECTION))
-        for matrix, setting in probed(state).items()
+        matrix: (setting, observe(plan.probe(state, subject, matrix, setting).id, SELECTION))
+        for matrix, setting in probed(state, subject).items()
     }
 
 
-def rises(state: CompressionState) -> dict[str, float]:
+def rises(state: CompressionState, subject: Subject) -> dict[str, float]:
     """Return matrix → bits per byte that the model needed more with it alone at its probe."""
-    own, found = given(state), {}
-    assert own is not None
-    for matrix, (_, task) in probes(state).items():
+    before, found = own(state, subject), {}
+    assert before is not None
+    for matrix, (_, task) in probes(state, subject).items():
         event = state.answers[task.key]
         assert isinstance(event, Observed)
-        found[matrix] = mean(event) - own
+        found[matrix] = mean(event) - before
     return found
 
 
-def ladder(state: CompressionState) -> list[Mixture]:
-    """Return the mixtures from the fewest bytes up."""
-    told, tried = rises(state), probed(state)
+def ladder(state: CompressionState, subject: Subject) -> list[Mixture]:
+    """Return the mixtures of a model from the fewest bytes up."""
+    told, tried = rises(state, subject), probed(state, subject)
     costs = [
         told[m] / squared_error(e)
         for m, setting in tried.items()
-        if (e := encoded(state, m, setting)) is not None and squared_error(e) > 0
+        if (e := encoded(state, subject, m, setting)) is not None and squared_error(e) > 0
     ]
     usual, options = median([c for c in costs if c > 0] or [0.0]), []
-    for matrix in state.started.matrices:
-        events = {
-            name: event
-            for name in plan.settings(state)
-            if (event := encoded(state, matrix.name, name)) is not None
-        }
+    for matrix in subject.matrices:
+        events = _at_settings(state, subject, matrix.name)
         errors = {name: squared_error(event) for name, event in events.items()}
         probe = tried[matrix.name]
         least = LEAST * usual * errors[probe]
@@ -174,7 +187,12 @@ def mixed(state: CompressionState) -> list[Point]:
     config = state.submitted.config
     if not config.mixtures or len(config.settings) < 2:
         return []
-    steps, alone = ladder(state), [p for p in singles(state) if p.series != "plain"]
+    return [point for subject in plan.subjects(state.started) for point in _mixed(state, subject)]
+
+
+def _mixed(state: CompressionState, subject: Subject) -> list[Point]:
+    config, steps = state.submitted.config, ladder(state, subject)
+    alone = [p for p in _singles(state, subject) if p.series != "plain"]
     rest = max([0, *(_rest(state, p) for p in alone)])
     sizes: list[int] = sorted({p.packed.bytes for p in alone if p.packed})
     some = [sizes[i * len(sizes) // config.mixtures] for i in range(config.mixtures)]
@@ -182,25 +200,29 @@ def mixed(state: CompressionState) -> list[Point]:
         some.append(config.budget)
     found = [mixtures.within(steps, most - rest) for most in some]
     if config.budget is None:
-        found += [mixtures.below(steps, harm) for harm in _allowed(state)]
+        found += [mixtures.below(steps, harm) for harm in _allowed(state, subject)]
     wanted = dict.fromkeys(mixture.settings for mixture in found if mixture is not None)
     unlike = [assignment for assignment in wanted if len(set(assignment)) > 1]
-    return [_point(state, f"mixture-{i}", "mixture", a) for i, a in enumerate(unlike, 1)]
+    return [_point(state, subject, f"mixture-{i}", "mixture", a) for i, a in enumerate(unlike, 1)]
 
 
-def _allowed(state: CompressionState) -> list[float]:
-    """Return rises of bits per byte up to the one that `retention` allows: the estimate may be off."""
-    own = given(state)
-    assert own is not None
-    most = own * (1 / state.submitted.config.retention - 1)
-    return [share * most for share in SHARES]
+def _allowed(state: CompressionState, subject: Subject) -> list[float]:
+    """Return rises of bits per byte up to the one that `retention` allows: the estimate may be off.
+
+    None are allowed of a student that needs too many bits already.
+    """
+    before, start = given(state), own(state, subject)
+    assert before is not None
+    assert start is not None
+    most = before * (1 / state.submitted.config.retention - 1) - (start - before)
+    return [share * most for share in SHARES] if most >= 0 else []
 
 
 def _rest(state: CompressionState, point: Point) -> int:
     """Return the bytes of a point's file beyond its matrices."""
     assert point.packed is not None
-    names = [matrix.name for matrix in state.started.matrices]
-    events = (encoded(state, n, s) for n, s in zip(names, point.assignment, strict=True))
+    pairs = zip(point.subject.matrices, point.assignment, strict=True)
+    events = (encoded(state, point.subject, m.name, s) for m, s in pairs)
     return point.packed.bytes - sum(event.bytes for event in events if event is not None)
 
 
@@ -216,9 +238,18 @@ def probed_all(state: CompressionState) -> bool:
     encodings = plan.encodings(state).values()
     if any(id_ not in state.made and id_ not in state.refused for id_, _ in encodings):
         return False
-    if given(state) is None or any(point.packed is None for point in singles(state)):
+    every = plan.subjects(state.started)
+    if any(own(state, subject) is None for subject in every):
         return False
-    return all(task.key in state.answers for _, task in probes(state).values())
+    if any(point.packed is None for point in singles(state)):
+        return False
+    return all(task.key in state.answers for task in probing(state))
+
+
+def probing(state: CompressionState) -> list[Observe]:
+    """Return the tasks that measure models with one matrix alone at a setting."""
+    every = plan.subjects(state.started)
+    return [task for subject in every for _, task in probes(state, subject).values()]
 
 
 def front(found: Sequence[Point]) -> list[Point]:
@@ -276,18 +307,18 @@ def result(state: CompressionState, point: Point) -> Chosen:
 
 def figures(state: CompressionState, point: Point) -> dict[str, Figure]:
     """Return the figures of the chosen model, which is measured on the test slice."""
-    own = observed(state, plan.source(state.started), TEST)
+    other = observed(state, plan.source(state.started), TEST)
     ours = observed(state, point.recipe.id, TEST)
-    assert own
+    assert other
     assert ours
     assert point.packed
     counts = state.started.test
     drawn = draws(counts, "compression", state.submitted.config.seed)
     n, size = sum(counts.values()), point.packed.bytes
-    before, after = resampled(own, drawn), resampled(ours, drawn)
-    weights = state.started.float32_bytes // 4
+    before, after = resampled(other, drawn), resampled(ours, drawn)
+    weights = point.subject.float32_bytes // 4
     return {
-        "retention": figure(mean(own) / mean(ours), before / after, n),
+        "retention": figure(mean(other) / mean(ours), before / after, n),
         "bits_per_byte": figure(mean(ours), after, n),
         "bytes": Figure(value=size),
         "size": Figure(value=size / state.started.bytes),
@@ -297,9 +328,10 @@ def figures(state: CompressionState, point: Point) -> dict[str, Figure]:
 
 
 def fallbacks(state: CompressionState) -> dict[str, str]:
-    """Return "MATRIX at SETTING" → why the codec does not take it."""
+    """Return "MATRIX at SETTING" → why the codec does not take it; a student's name stands before."""
+    names = {plan.source(subject): plan.prefix(subject) for subject in plan.subjects(state.started)}
     return {
-        f"{matrix} at {name}": state.refused[id_].reason
-        for (matrix, name), (id_, _) in plan.encodings(state).items()
+        f"{names[model]}{matrix} at {name}": state.refused[id_].reason
+        for (model, matrix, name), (id_, _) in plan.encodings(state).items()
         if id_ in state.refused
     }

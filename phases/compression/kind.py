@@ -115,15 +115,17 @@ class Compression(CompressionView, MakingKind[CompressionState]):
         return absolute(data)
 
     def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
-        """Yield the name of the model and the paths of data."""
-        yield from ((model.name, "a model's name") for model in submitted.model)
+        """Yield the names of the models and the paths of data."""
+        given = (*submitted.model, *submitted.students)
+        yield from ((model.name, "a model's name") for model in given)
         yield from ((path, "a path") for path in submitted.data)
 
     # ---- scheduling ------------------------------------------------------------------------------
 
     def memory(self, state: CompressionState) -> int:
-        """Return the bytes of the model three times: as given, decoded, and in the model's object."""
-        return 12 * state.started.source.parameters if state.started else 0
+        """Return the bytes of all models three times: as given, decoded, and in a model's object."""
+        every = plan.subjects(state.started) if state.started else ()
+        return 12 * sum(subject.source.parameters for subject in every)
 
     # ---- results and work ------------------------------------------------------------------------
 
@@ -149,8 +151,9 @@ class Compression(CompressionView, MakingKind[CompressionState]):
         return dict(state.completed.figures)
 
     def inputs(self, state: CompressionState) -> dict[str, list[str]]:
-        """Return the digest of the given model."""
-        return {plan.ROLE: [state.started.source.digest]}
+        """Return the digests of the given model and of the students."""
+        given, *students = [one.source.digest for one in plan.subjects(state.started)]
+        return {plan.ROLE: [given], **({plan.STUDENTS: students} if students else {})}
 
     def keep(self, state: CompressionState, cache: Any) -> None:
         """Remove what processes that were killed have left of files."""
@@ -178,7 +181,7 @@ def _probes(state: CompressionState) -> Decision:
     config = state.submitted.config
     if not config.mixtures or len(config.settings) < 2:
         return Decision()
-    asked = [task for _, task in findings.probes(state).values()]
+    asked = findings.probing(state)
     return Decision(tasks=[task for task in asked if task.key not in state.answers])
 
 
@@ -191,6 +194,7 @@ def _packed_and_measured(state: CompressionState, points: Sequence[findings.Poin
     open_ = {point.recipe.id: Make(point.recipe) for point in points if point.packed is None}
     if open_:
         return Decision(tasks=list(open_.values()))
-    ids = dict.fromkeys([plan.source(state.started), *(point.recipe.id for point in points)])
+    given = map(plan.source, plan.subjects(state.started))
+    ids = dict.fromkeys([*given, *(point.recipe.id for point in points)])
     tasks = [observe(id_, SELECTION) for id_ in ids]
     return Decision(tasks=[task for task in tasks if task.key not in state.answers])

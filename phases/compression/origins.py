@@ -41,7 +41,7 @@ def name_of(state: CompressionState, recipe_id: str) -> str:
 def origin(state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
     """Return the origin of a point's model; without a name, of the chosen one."""
     recipe_id = find(state, name)
-    point = name_of(state, recipe_id)
+    point = name_of(state, recipe_id).replace(":", "-")
     return Origin(
         name=f"{state.started.source.name}-{point}",
         what=f"model {point} of run {state.run}",
@@ -52,7 +52,7 @@ def origin(state: CompressionState, rows: Sequence[Envelope], name: str) -> Orig
 
 
 def ancestry(state: CompressionState, name: str) -> list[Ancestor]:
-    """Return a point's recipe, those of its matrices, and the given model."""
+    """Return a point's recipe, those of its matrices, and the model that it is of."""
     recipe_id = find(state, name)
     packed = state.made[recipe_id]
     assert isinstance(packed, Packed)
@@ -64,7 +64,8 @@ def ancestry(state: CompressionState, name: str) -> list[Ancestor]:
             params = known[id_].params
             words = f"{params['tensor']} by {params['codec']}"
             found.append(Ancestor(id_, "encoded", words, known[id_].model_dump(mode="json")))
-    given = state.started.source
+    own = (one.source for one in plan.subjects(state.started))
+    given = next(one for one in own if one.recipe_id == recipe.inputs["model"])
     source = Source(digest=given.digest)
     words = f"the model {given.name}, {given.digest[:12]}"
     found.append(Ancestor(source.id, "given", words, source.model_dump(mode="json"), given.digest))

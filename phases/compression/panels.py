@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from phases.compression import findings, report
+from typing import Any
+
+from phases.compression import findings, plan, report
 from phases.compression.events import CompressionState
 from runs.panels.head import Fact, Result
 from runs.panels.panels import (
@@ -18,6 +20,7 @@ from runs.panels.shapes import Limit
 
 POINTS = (
     Column(name="point", type="text"),
+    Column(name="model", type="text"),
     Column(name="codec", type="text"),
     Column(name="bytes", type="integer", unit="B"),
     Column(name="× float32", type="number"),
@@ -60,6 +63,10 @@ def facts(state: CompressionState) -> tuple[Fact, ...]:
         return ()
     told = [
         Fact(name="parameters", value=state.started.source.parameters),
+        *(
+            Fact(name=f"parameters of {one.name}", value=one.source.parameters)
+            for one in state.started.students
+        ),
         Fact(name="bytes in float32", value=state.started.float32_bytes),
     ]
     if state.completed:
@@ -83,7 +90,7 @@ def _front(state: CompressionState) -> Front:
         Dot(
             id=p.name,
             label=p.name,
-            series=p.series,
+            series=plan.prefix(p.subject).rstrip(":") or p.series,
             values=(p.packed.bytes, p.bits),
             kept=p.name in kept,
         )
@@ -114,7 +121,16 @@ def _front(state: CompressionState) -> Front:
 
 def _points(state: CompressionState) -> Units:
     """Return the rate–distortion table."""
-    keys = ("point", "codec", "bytes", "ratio", "bits_per_weight", "bits_per_byte", "retention")
+    keys = (
+        "point",
+        "model",
+        "codec",
+        "bytes",
+        "ratio",
+        "bits_per_weight",
+        "bits_per_byte",
+        "retention",
+    )
     more = ("weight_error", "encoding_seconds", "decoding_seconds")
     rows = tuple(tuple(row[key] for key in (*keys, *more)) for row in report.rows(state))
     return Units(
@@ -129,16 +145,7 @@ def _points(state: CompressionState) -> Units:
 
 def _matrices(state: CompressionState) -> Units:
     """Return each matrix with what the model lost with it alone, and its chosen setting."""
-    probed = findings.probed_all(state) and state.submitted.config.mixtures
-    tried = findings.probed(state) if probed else {}
-    rises = findings.rises(state) if probed else {}
-    chosen = findings.choose(state)
-    names = [matrix.name for matrix in state.started.matrices]
-    taken = dict(zip(names, chosen.assignment, strict=True)) if chosen else {}
-    rows = tuple(
-        (m.name, m.rows, m.columns, tried.get(m.name), rises.get(m.name), taken.get(m.name))
-        for m in state.started.matrices
-    )
+    rows = [row for subject in plan.subjects(state.started) for row in _tried(state, subject)]
     refused = len(findings.fallbacks(state))
     told = (
         f" {refused} times a codec did not take a matrix, which then has 16 bits."
@@ -151,5 +158,28 @@ def _matrices(state: CompressionState) -> Units:
         says=f"What the model loses with a matrix alone at a setting, and its setting now.{told}",
         unit="matrix",
         columns=MATRICES,
-        rows=rows,
+        rows=tuple(rows),
     )
+
+
+def _tried(state: CompressionState, subject: plan.Subject) -> list[tuple[Any, ...]]:
+    """Return the rows of a model's matrices; settings are those of the chosen point, if it is its."""
+    probed = findings.probed_all(state) and state.submitted.config.mixtures
+    tried = findings.probed(state, subject) if probed else {}
+    rises = findings.rises(state, subject) if probed else {}
+    chosen, taken = findings.choose(state), dict[str, str]()
+    if chosen and chosen.subject == subject:
+        names = [matrix.name for matrix in subject.matrices]
+        taken = dict(zip(names, chosen.assignment, strict=True))
+    before = plan.prefix(subject)
+    return [
+        (
+            f"{before}{m.name}",
+            m.rows,
+            m.columns,
+            tried.get(m.name),
+            rises.get(m.name),
+            taken.get(m.name),
+        )
+        for m in subject.matrices
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 from phases.compression import findings
 from phases.compression.events import CompressionState
 from phases.compression.findings import Point
+from phases.compression.plan import Subject
 
 
 def rows(state: CompressionState) -> list[dict[str, Any]]:
@@ -17,28 +18,28 @@ def rows(state: CompressionState) -> list[dict[str, Any]]:
 
 def _row(state: CompressionState, point: Point, kept: bool) -> dict[str, Any]:
     assert point.packed is not None
-    names = [matrix.name for matrix in state.started.matrices]
-    pairs = zip(names, point.assignment, strict=True)
-    events = [e for n, s in pairs if (e := findings.encoded(state, n, s)) is not None]
+    pairs, of = zip(point.subject.matrices, point.assignment, strict=True), point.subject
+    events = [e for m, s in pairs if (e := findings.encoded(state, of, m.name, s)) is not None]
     size, whole = point.packed.bytes, state.started.float32_bytes
     return {
         "point": point.name,
+        "model": of.source.name,
         "codec": point.series,
         "bytes": size,
         "ratio": whole / size,
-        "bits_per_weight": 32 * size / whole,
+        "bits_per_weight": 32 * size / of.float32_bytes,
         "bits_per_byte": point.bits,
         "retention": point.retention,
-        "weight_error": _pooled(state, events),
+        "weight_error": _pooled(of, events),
         "encoding_seconds": sum(e.seconds for e in events),
         "decoding_seconds": sum(e.decoding_seconds for e in events),
         "front": kept,
     }
 
 
-def _pooled(state: CompressionState, events: list[Any]) -> float:
+def _pooled(subject: Subject, events: list[Any]) -> float:
     """Return the mean relative squared error of the matrices, by their numbers of weights."""
-    sizes = {m.name: m.rows * m.columns for m in state.started.matrices}
+    sizes = {m.name: m.rows * m.columns for m in subject.matrices}
     weights = [sizes[e.recipe.params["tensor"]] for e in events]
     total = sum(weights)
     return sum(e.error * w for e, w in zip(events, weights, strict=True)) / total
@@ -56,6 +57,15 @@ def report(state: CompressionState) -> dict[str, Any]:
             "bytes": state.started.bytes,
             "float32_bytes": state.started.float32_bytes,
         },
+        "students": [
+            {
+                "name": one.name,
+                "model": one.source.name,
+                "bits_per_byte": findings.own(state, one),
+                "float32_bytes": one.float32_bytes,
+            }
+            for one in state.started.students
+        ],
         "points": rows(state),
         "not_taken": findings.fallbacks(state),
     }

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from evaluation.data.slices import Slice
 from evaluation.loading import load_items, texts_of
+from phases.compression import students
 from phases.compression.menu import MENU
+from phases.compression.plan import ROLE, STUDENTS
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 
@@ -19,21 +21,31 @@ NEEDED: tuple[Slice, ...] = ("selection", "test")
 
 
 def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
-    """Return the plan of a compression of one `model`. Raises ConfigError or UnavailableError."""
+    """Return the plan of a compression of one `model`, with `students` beside it or none.
+
+    Raises ConfigError or UnavailableError.
+    """
     from weights.devices import check_device
     from weights.folders.sources import ALIASES, resolve
 
     config = kind.parse(asked.config)
-    if unknown := sorted(set(asked.models) - {"model"}):
-        raise ConfigError(f"a compression has no models {unknown[0]!r}: it has model.")
-    names = asked.models.get("model", ())
+    if unknown := sorted(set(asked.models) - {ROLE, STUDENTS}):
+        raise ConfigError(
+            f"a compression has no models {unknown[0]!r}: it has {ROLE} and {STUDENTS}."
+        )
+    names = asked.models.get(ROLE, ())
     if len(names) != 1:
         raise ConfigError("a compression is of one model: --model model=MODEL.")
     check_device(config.device, lookup.elsewhere)
     _check_codecs(config.settings)
-    model = resolve(str(names[0]), {**ALIASES, **lookup.aliases}, lookup.named)
+    aliases = {**ALIASES, **lookup.aliases}
+    model, *smaller = (
+        resolve(str(name), aliases, lookup.named)
+        for name in (*names, *asked.models.get(STUDENTS, ()))
+    )
     data = tuple(kind.placed(str(place)) for place in asked.data)
-    return Plan(kind.name, config, {"model": (model,), "data": data}, asked.output_dir)
+    fields = {ROLE: (model,), STUDENTS: tuple(smaller), "data": data}
+    return Plan(kind.name, config, fields, asked.output_dir)
 
 
 def _check_codecs(settings: tuple[str, ...]) -> None:
@@ -49,15 +61,19 @@ def _check_codecs(settings: tuple[str, ...]) -> None:
 
 
 def check(plan: Plan) -> Checked:
-    """Open the model (header only), tokenizer and data; raise the errors that a start would raise."""
+    """Open models (headers only), tokenizers and data; raise the errors that a start would raise."""
     from evaluation.loading import load_tokenizer
     from weights.folders import model_config
     from weights.folders.checkpoint import open_checkpoint
 
-    (model,) = plan.fields["model"]
-    opened = open_checkpoint(Path(model.path))
-    model_config.check_predicts_tokens(opened.given, opened.config)
-    load_tokenizer(model.path)
+    (model,), smaller = plan.fields[ROLE], plan.fields[STUDENTS]
+    opened, *others = (open_checkpoint(Path(one.path)) for one in (model, *smaller))
+    for one in (opened, *others):
+        model_config.check_predicts_tokens(one.given, one.config)
+    tokenizer = load_tokenizer(model.path)
+    for given, own in zip(smaller, others, strict=True):
+        read = load_tokenizer(given.path)
+        students.check(given.name, own.parameters, opened.parameters, read, tokenizer)
     items = load_items(plan.fields["data"], parameters=opened.parameters, needed=NEEDED)
     counts: dict[str, dict[str, int]] = {}
     for on in NEEDED:

@@ -27,8 +27,12 @@ class CompressionView(View[CompressionState]):
         """Return recipe id → what it is called."""
         if state.started is None:
             return {}
-        found = {id_: f"{m} at {s}" for (m, s), (id_, _) in plan.encodings(state).items()}
-        found[plan.source(state.started)] = state.started.source.name
+        every = plan.subjects(state.started)
+        whose = {plan.source(one): plan.prefix(one) for one in every}
+        found = {
+            id_: f"{whose[of]}{m} at {s}" for (of, m, s), (id_, _) in plan.encodings(state).items()
+        }
+        found |= {plan.source(one): one.source.name for one in every}
         if findings.given(state) is not None:
             found |= {p.recipe.id: p.name for p in findings.points(state)}
         return found
@@ -40,7 +44,8 @@ class CompressionView(View[CompressionState]):
             case "submitted":
                 return data["model"][0]["name"]
             case "started":
-                return f"{len(data['matrices'])} matrices, {data['calibrated']:,} tokens of calibration"
+                count = sum(len(of["matrices"]) for of in (data, *data.get("students", ())))
+                return f"{count} matrices, {data['calibrated']:,} tokens of calibration"
             case "encoded":
                 return f"{name}: {data['bytes']:,} bytes, error {data['error']:.4g}"
             case "refused":
@@ -120,10 +125,10 @@ class CompressionView(View[CompressionState]):
         done = len(state.made) + len(state.refused)
         done += sum(isinstance(event, Observed) for event in state.answers.values())
         config = state.submitted.config
-        points = len(plan.settings(state))
-        total = len(plan.encodings(state)) + 2 * points + 3
+        every, points = plan.subjects(state.started), len(plan.settings(state))
+        total = len(plan.encodings(state)) + (2 * points + 1) * len(every) + 2
         if config.mixtures and len(config.settings) > 1:
-            total += len(state.started.matrices) + 2 * config.mixtures
+            total += sum(len(one.matrices) + 2 * config.mixtures for one in every)
         return done, done if state.completed else max(total, done + 1)
 
     def head(self, state: CompressionState) -> Head:

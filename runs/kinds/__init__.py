@@ -25,6 +25,7 @@ KINDS = {
     "evomerge": "evomerge.kind:EvoMerge",
     "measure": "phases.measure.kind:Measure",
     "pipeline": "pipeline.kind:Pipeline",
+    "student": "phases.student.kind:Student",
 }
 
 #: Variable that names further kinds, as "NAME=MODULE:CLASS", separated by commas.

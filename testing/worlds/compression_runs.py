@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
+from transformers import Qwen2ForCausalLM
 
 from events import Envelope
 from phases.compression.events import CompressionState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from testing.models import toy_models
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate
@@ -45,9 +50,25 @@ def with_weight(model: Path, folder: Path, part: str, value: float) -> Path:
     return made
 
 
-def submit(home: Home, model: Path, items: Path, run: str = "c", **changes: object) -> None:
+def student(folder: Path, name: str = "small", **changes: Any) -> Path:
+    """Write a model of random weights with the toys' tokenizer, by default half as wide."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(11)
+        module = Qwen2ForCausalLM(toy_models.config(**{"hidden_size": 8, **changes}))
+    return toy_models.save(module, folder / name)
+
+
+def submit(
+    home: Home,
+    model: Path,
+    items: Path,
+    run: str = "c",
+    students: Sequence[Path] = (),
+    **changes: object,
+) -> None:
     """Submit a compression."""
-    wanted = Asked("compression", {**SETTINGS, **changes}, {"model": [str(model)]}, [str(items)])
+    models = {"model": [str(model)], "students": list(map(str, students))}
+    wanted = Asked("compression", {**SETTINGS, **changes}, models, [str(items)])
     plan = validate.plan(wanted)
     validate.check(plan)
     with closing(home.open_store()) as store:

@@ -89,6 +89,14 @@ def drawn() -> str:
     return digest(operations.apply(recipe, {"of": toy_training.model()}).weights)
 
 
+def shrunk() -> str:
+    """Return the digest of new weights for a model of the toy's family that is half as wide."""
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "layer_types": ["full_attention"]}
+    params = {"changes": sizes}
+    recipe = Transform(operation="resized@1", inputs={"of": "1" * 64}, params=params, seed=5)
+    return digest(operations.apply(recipe, {"of": toy_training.model()}).weights)
+
+
 def fed_back() -> str:
     """Return the digest of the toy model, rounded with error feedback."""
     digests = {name: stream_digest(ids) for name, ids in toy_training.streams().items()}
@@ -150,17 +158,24 @@ OPERATIONS: dict[str, Callable[[], str]] = {
     "fresh@1": drawn,
     "interpolate@1": interpolated,
     "qwen2-init@1": initialised,
+    "resized@1": shrunk,
     "ternary-feedback@1": fed_back,
     "ternary-pack@1": rounded,
 }
 #: Objective → what a training with it has beside the toy's fields.
-OBJECTIVES: dict[str, dict[str, Any]] = {"lm@1": {}, "ternary@1": {}}
+OBJECTIVES: dict[str, dict[str, Any]] = {
+    "distil@1": {"inputs": {"teacher": toy_training.INIT.id}, "params": {"temperature": 2.0}},
+    "lm@1": {},
+    "ternary@1": {},
+}
 
 
 def trained(**changes: Any) -> str:
     """Return the digest of weights, state, losses and norms after 8 steps of the toy training."""
     recipe = toy_training.recipe(**changes)
-    made = segment(recipe, toy_training.model(), None, toy_training.streams(), 0, 8, threads=1)
+    read = dict.fromkeys(recipe.inputs, toy_training.model())
+    streams = toy_training.streams()
+    made = segment(recipe, toy_training.model(), None, streams, 0, 8, inputs=read, threads=1)
     told = torch.tensor([made.losses, made.norms, made.rates], dtype=torch.float64)
     return digest(made.weights | made.optimiser | {"told": told})
 

@@ -1,4 +1,4 @@
-"""Write the golden log of a compression: `python -m tests.golden.record_compression`. None twice."""
+"""Write the golden logs of compressions: `python -m tests.golden.record_compression`. None twice."""
 
 from __future__ import annotations
 
@@ -6,28 +6,38 @@ import json
 import tempfile
 from pathlib import Path
 
+from events import Envelope
 from runs.home import Home
 from testing.models import toy_models
 from testing.worlds import compression_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
 
+def rows(folder: Path, taught: bool) -> list[Envelope]:
+    """Return a run with mixtures, of a model with a matrix that 16 bits do not hold.
+
+    `taught`: with a student.
+    """
+    model, _ = toy_models.family(folder, 0)
+    large = compression_runs.with_weight(model, folder / "large", "q_proj", 1e5)
+    students = [compression_runs.student(folder)] if taught else []
+    home = Home(folder / "home")
+    compression_runs.submit(home, large, compression_runs.data(folder), students=students)
+    compression_runs.finish(home)
+    return compression_runs.rows(home)
+
+
 def main() -> None:
-    """Write a run with mixtures, and with a matrix that 16 bits do not hold."""
-    path = FOLDER / "compression-1.jsonl"
-    if path.exists():
-        return
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        model, _ = toy_models.family(folder, 0)
-        large = compression_runs.with_weight(model, folder / "large", "q_proj", 1e5)
-        home = Home(folder / "home")
-        compression_runs.submit(home, large, compression_runs.data(folder))
-        compression_runs.finish(home)
-        rows = compression_runs.rows(home)
-    lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+    """Write a run of one model, and one with a student."""
+    for name, taught in (("compression-1", False), ("compression-2", True)):
+        path = FOLDER / f"{name}.jsonl"
+        if path.exists():
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            found = rows(Path(place), taught)
+        lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in found]
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+        path.with_suffix(".json").write_text(json.dumps(told(found), indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

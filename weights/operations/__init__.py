@@ -27,6 +27,7 @@ OPERATIONS = {
     "fresh@1": "weights.operations.fresh:Fresh",
     "interpolate@1": "weights.operations.interpolate:Interpolate",
     "qwen2-init@1": "weights.operations.qwen2_init:Qwen2Init",
+    "resized@1": "weights.operations.resized:Resized",
     "ternary-feedback@1": "weights.operations.ternary_feedback:TernaryFeedback",
     "ternary-pack@1": "weights.operations.ternary_pack:TernaryPack",
 }

@@ -32,18 +32,24 @@ class Fresh:
 
         Raises ConfigError for other roles, SourceError for a config that describes no such model.
         """
-        from transformers import AutoConfig, AutoModelForCausalLM
-
         if sorted(inputs) != ["of"]:
             raise ConfigError(f"fresh reads the input of, not {sorted(inputs)}")
-        given = inputs["of"]
-        with (
-            described("the config describes no model that can be built"),
-            torch.random.fork_rng(devices=[]),
-        ):
-            torch.manual_seed(seed)
-            config = AutoConfig.for_model(**dict(given.config))
-            module: Any = AutoModelForCausalLM.from_config(
-                config, dtype=torch.float32, trust_remote_code=False
-            )
-        return Model(given.config, {name: p.detach() for name, p in module.named_parameters()})
+        return drawn(inputs["of"].config, seed)
+
+
+def drawn(config: Mapping[str, Any], seed: int) -> Model:
+    """Return the model that a config.json describes with newly drawn weights, float32.
+
+    Torch's global generator is restored. Raises SourceError for a config that describes no model.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with (
+        described("the config describes no model that can be built"),
+        torch.random.fork_rng(devices=[]),
+    ):
+        torch.manual_seed(seed)
+        module: Any = AutoModelForCausalLM.from_config(
+            AutoConfig.for_model(**dict(config)), dtype=torch.float32, trust_remote_code=False
+        )
+    return Model(config, {name: p.detach() for name, p in module.named_parameters()})

@@ -11,21 +11,21 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
+from evaluation.given_model_runs import folders as shared
+from evaluation.given_model_runs.folders import publish_model
+from evaluation.training_text.kept_text import write_items
 from phases.bitnet import origins, plan, report
 from phases.bitnet.events import BitnetState
 from phases.bitnet.report import Report
 from phases.bitnet.tasks.execute import Context
 from runs.errors import ConfigError
 from runs.home import Home
-from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, publish, write_weights
+from weights.folders.checkpoint import open_checkpoint, publish
 from weights.formats import bitnet_folder
-from weights.making import model_files
-from weights.storage.output_folder import TERNARY, TRAINED, check_target
+from weights.storage.output_folder import TERNARY, check_target
 from weights.storage.weight_cache import Artifacts
 
 #: Folders of the items and of the packed model.
@@ -41,7 +41,7 @@ def write(home: Home, state: BitnetState, out: Path) -> dict[str, Any]:
     context = Context.opened(state, Artifacts.of(home))
     told = report.report(state)
     for role in origins.ROLES:
-        _publish(context, out / role, role, told, state.head)
+        publish_model(context, out / role, role, state.head, report.card(role, told))
     packed = _packed(out, state, told)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
     digests = {role: one.digest for role, one in state.completed.models.items()}
@@ -70,31 +70,6 @@ def _packed(out: Path, state: BitnetState, told: Report) -> str | None:
     return str(out / PACKED)
 
 
-def _publish(context: Context, place: Path, role: str, told: Report | None, head: str) -> None:
-    """Write one model's folder; with a report, a card too."""
-    state, recipe = context.state, plan.recipes(context.state)[role]
-    weights = context.weights(recipe)
-    made = {
-        "run": state.run,
-        "chain_head": head,
-        "role": role,
-        "recipe_id": recipe.id,
-        "digest": state.made[recipe.id].digest,
-        "recipes": {one.recipe_id: dict(one.recipe) for one in origins.ancestry(state, recipe.id)},
-    }
-
-    def fill(folder: Path) -> None:
-        write_weights(folder, weights, SHARD_BYTES)
-        for file in context.text.folder.iterdir():
-            if file.name not in (STREAMS, ITEMS):
-                (folder / file.name).write_bytes(file.read_bytes())
-        (folder / TRAINED).write_text(json.dumps(made, indent=2) + "\n", "utf-8")
-        if told is not None:
-            (folder / "README.md").write_text(report.card(role, told), "utf-8")
-
-    publish(place, fill)
-
-
 def settle(
     home: Home, state: BitnetState, head: str, recipe_id: str, folders: Sequence[Path]
 ) -> str:
@@ -102,23 +77,9 @@ def settle(
 
     `head` is the head of the run's chain. Raises ForgeError.
     """
-    digest, files_ = state.made[recipe_id].digest, state.started.files
-    role = next(name for name, one in plan.recipes(state).items() if one.id == recipe_id)
-
-    def written(place: Path) -> None:
-        cache = Artifacts.of(home)
-        # What the cache has needs no training, and so no look at the machine.
-        context = Context(state, cache) if cache.files(digest) else Context.opened(state, cache)
-        _publish(context, place, role, None, head)
-
-    return model_files.settled(
-        folders, lambda place: model_files.fits(place, digest, files_), written
-    )
+    return shared.settle(Context, home, state, head, plan.recipes(state), recipe_id, folders)
 
 
 def files(state: BitnetState, cache: Artifacts) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of model and master, made again if the cache lacks them."""
-    context, recipes = Context.opened(state, cache), plan.recipes(state)
-    made = [recipes[role] for role in origins.ROLES]
-    models = {state.made[one.id].digest: partial(context.weights, one) for one in made}
-    return model_files.files(cache, models)
+    return shared.files(Context.opened(state, cache), cache, origins.ROLES)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evaluation.given_model_runs.folders import write_companions
 from evaluation.observing import Observe
-from evaluation.training_text.kept_text import ITEMS, STREAMS
+from evaluation.training_text.kept_text import ITEMS
 from phases.bitnet import findings, origins, plan
 from phases.bitnet.events import BitnetState, Submitted
 from phases.bitnet.tasks.execute import Context
@@ -35,15 +36,13 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     opening = timed(lambda: state.take(context.started()))
     first = operations.apply(plan.start(state.started), {"of": context.given()})
     _, stepping = context.canary(state.started, first)
-    steps = sum(recipe.upto for recipe in plan.trainings(state).values())
+    steps = sum(recipe.upto for recipe in context.trainings.values())
     numbers = state.started.model.parameters
     models = len(plan.recipes(state))
     donor = folder / plan.START
     donor.mkdir(parents=True)
     write_weights(donor, first.weights, SHARD_BYTES)
-    for file in context.text.folder.iterdir():
-        if file.name not in (STREAMS, ITEMS):
-            (donor / file.name).write_bytes(file.read_bytes())
+    write_companions(context, donor)
     passes: list[Observe] = findings.observations(state)
     return Forecast(
         Amount(

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from evaluation import kept_items, rolling
+from evaluation import kept_items
 from evaluation.data import items as data_items
-from evaluation.data.items import Text
 from evaluation.data.slices import Slice
-from evaluation.loading import load_tokenizer
 from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.observing import Observe, Observed, answered
 from events import Event, failpoints
-from phases.compression import plan
+from phases.compression import plan, students
 from phases.compression.events import (
     Encoded,
     MatrixRecord,
     Packed,
     Refused,
     Started,
+    StudentRecord,
 )
 from phases.compression.tasks.opened import Opened
+from phases.compression.tasks.opened_model import OpenedModel
 from runs.errors import ConfigError, NotFiniteError, SourceChangedError, SourceError
-from runs.event_types import Profile
+from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
 from weights import operations
 from weights.folders.checkpoint import digest
@@ -57,10 +57,11 @@ class Context(Opened):
     @cached_property
     def maker(self) -> Maker:
         """The maker of the run's recipes."""
-        started = self.state.started
-        given = {plan.source(started): lambda: self.model}
-        if (id_ := plan.grams(started)) is not None:
-            given[id_] = lambda: Model({}, self.grams)
+        started, given = self.state.started, {}
+        for subject, opened in zip(plan.subjects(started), self.models, strict=True):
+            given[plan.source(subject)] = partial(_weights, opened)
+            if (id_ := plan.grams(subject)) is not None:
+                given[id_] = partial(_grams, opened)
         profile = str(started.profile.of_machine)
         known = plan.known(self.state)
         kept = snapshots(self._cache, profile)
@@ -82,16 +83,44 @@ class Context(Opened):
     # ---- started -------------------------------------------------------------------------------
 
     def started(self) -> Started:
-        """Read model and items; return the event that pins them. Raises SourceError, DataError."""
-        (given,) = self.state.submitted.model
-        weights, checkpoint = self._checkpoint.tensors(), self._checkpoint
+        """Read models and items; return the event that pins them. Raises SourceError, DataError."""
+        submitted, supply = self.state.submitted, self._cache.supply
+        whole = self._pinned(self.given)
+        pinned = data_items.digest(self.items)
+        kept_items.keep(supply, submitted.data, self.items, pinned)
+        wanted, tokens = submitted.config.calibration, whole["calibrated"]
+        return Started(
+            **whole,
+            warnings=(UNCALIBRATED,) if wanted and not tokens else (),
+            settings=plan.tried(submitted.config),
+            data_digest=pinned,
+            selection={d: len(some) for d, some in self.texts("selection").items()},
+            test={d: len(some) for d, some in self.texts("test").items()},
+            profile=self.profile(),
+            students=self._students(whole["source"]),
+        )
+
+    def _students(self, source: SourceRecord) -> tuple[StudentRecord, ...]:
+        """Return the records of the students. Raises ConfigError for one that does not fit."""
+        found: list[StudentRecord] = []
+        names = students.names([model.name for model in self.state.submitted.students])
+        for name, opened in zip(names, self.models[1:], strict=True):
+            record = StudentRecord(name=name, **self._pinned(opened))
+            own, other = opened.tokenizer, self.given.tokenizer
+            students.check(name, record.source.parameters, source.parameters, own, other)
+            if any(record.source.digest == earlier.source.digest for earlier in found):
+                raise ConfigError(f"student {name} has the weights of another one: give it once.")
+            found.append(record)
+        return tuple(found)
+
+    def _pinned(self, opened: OpenedModel) -> dict[str, Any]:
+        """Return what is pinned of a model. Raises SourceError, NotFiniteError."""
+        weights, checkpoint = opened.checkpoint.tensors(), opened.checkpoint
         _check_finite(weights)
-        record = recorded(given, self.place, checkpoint)
-        self._cache.supply.share_model(self.place)
-        supply, pinned = self._cache.supply, data_items.digest(self.items)
-        kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
+        record = recorded(opened.given, opened.place, checkpoint)
+        self._cache.supply.share_model(opened.place)
         wanted = self.state.submitted.config.calibration
-        layers, tokens = self._calibrated() if wanted else ({}, 0)
+        layers, tokens = opened.calibrated() if wanted else ({}, 0)
         if layers:
             self._cache.keep(digest(layers), layers, 1.0)
         matrices = tuple(
@@ -100,27 +129,21 @@ class Context(Opened):
                 rows=t.shape[0],
                 columns=t.shape[1],
                 layer=n in layers,
-                embedding=n == self._embedding,
+                embedding=n == opened.embedding,
             )
-            for n, t in sorted(self.model.weights.items())
+            for n, t in sorted(opened.model.weights.items())
             if t.dim() == 2 and t.is_floating_point()
         )
         if not matrices:
-            raise SourceError(f"model {given.name} has no matrix that could be encoded.")
-        return Started(
-            warnings=(UNCALIBRATED,) if wanted and not tokens else (),
-            source=record,
-            settings=plan.tried(self.state.submitted.config),
-            matrices=matrices,
-            grams=digest(layers) if layers else None,
-            calibrated=tokens,
-            data_digest=pinned,
-            selection={d: len(some) for d, some in self.texts("selection").items()},
-            test={d: len(some) for d, some in self.texts("test").items()},
-            profile=self.profile(),
-            float32_bytes=4 * sum(t.numel() for t in self.model.weights.values()),
-            bytes=checkpoint.bytes,
-        )
+            raise SourceError(f"model {record.name} has no matrix that could be encoded.")
+        return {
+            "source": record,
+            "matrices": matrices,
+            "grams": digest(layers) if layers else None,
+            "calibrated": tokens,
+            "float32_bytes": 4 * sum(t.numel() for t in opened.model.weights.values()),
+            "bytes": checkpoint.bytes,
+        }
 
     def profile(self) -> Profile:
         """Return the profile of this process: all facts that can change the last bit of a number."""
@@ -145,8 +168,10 @@ class Context(Opened):
         began = time.monotonic()
         decoded = coded_file.decode(coded)
         seconds = time.monotonic() - began
-        original = self.model.weights[coded.name].double()
-        known = self.grams if self.state.started.grams else {}
+        assert isinstance(task.recipe, Transform)
+        opened = self.model_of(task.recipe)
+        original = opened.model.weights[coded.name].double()
+        known = opened.grams if opened.pinned and opened.pinned.grams else {}
         gram, rows = known.get(coded.name), known.get(f"{ROWS}{coded.name}")
         if rows is not None:  # what an embedding puts out are its rows
             gram = None
@@ -185,15 +210,15 @@ class Context(Opened):
         params = decode.Decoding.model_validate(recipe.params)
         told = recipe.model_dump(mode="json") if files else None
         inputs = self._inputs(recipe)
-        return coded_file.write(
-            file, decode.tensors(inputs, params), self.model.config, files, told
-        )
+        config = self.model_of(recipe).model.config
+        return coded_file.write(file, decode.tensors(inputs, params), config, files, told)
 
     def _inputs(self, recipe: Transform) -> dict[str, Model]:
         """Return role → model of a decoding's inputs."""
         known, found = plan.known(self.state), {}
         for role, id_ in recipe.inputs.items():
-            found[role] = Model({}, self.maker.weights(known[id_])) if id_ in known else self.model
+            made = Model({}, self.maker.weights(known[id_])) if id_ in known else None
+            found[role] = made or self.model_by_id(id_).model
         return found
 
     def weights(self, recipe: Transform) -> Weights:
@@ -218,37 +243,44 @@ class Context(Opened):
         """Score every document of a slice. Raises SourceError for a model that gives no numbers."""
         began = time.monotonic()
         recipe = self._recipe(task.recipe_id)
-        weights = self.model.weights if recipe is None else self.weights(recipe)
+        if recipe is None:
+            opened = self.model_by_id(task.recipe_id)
+            weights = opened.model.weights
+        else:
+            opened, weights = self.model_of(recipe), self.weights(recipe)
         if recipe is not None and task.on == "test":  # the chosen model
             made = self.state.made[recipe.id]
             assert isinstance(made, Packed)
             self._cache.keep(made.digest, weights, made.seconds)
         on: Slice = "test" if task.on == "test" else "selection"
-        return answered(task, *self.scored(weights, self.texts(on), task.recipe_id[:12]), began)
-
-    def scored(
-        self, weights: Weights, texts: Mapping[str, Sequence[Text]], name: str
-    ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
-        """Return domain → −log p in nats of each document, and domain → their bytes.
-
-        Raises SourceError for weights that give no finite numbers.
-        """
-        self._resident.load(weights)
-        tokenizer = load_tokenizer(str(self.place))
-        return rolling.scored(self._resident, texts, tokenizer, self.context, name)
+        scored = opened.scored(weights, self.texts(on), task.recipe_id[:12])
+        return answered(task, *scored, began)
 
     def _recipe(self, recipe_id: str) -> Transform | None:
-        """Return the recipe of a measured model; None: the given one."""
+        """Return the recipe of a measured model; None: one as it was given."""
         from phases.compression import findings
 
-        if recipe_id == plan.source(self.state.started):
+        every = plan.subjects(self.state.started)
+        if recipe_id in map(plan.source, every):
             return None
         made = self.state.made.get(recipe_id)
         if made is not None:
             assert isinstance(made, Packed)
             return made.recipe
-        alone = (plan.probe(self.state, m, s) for m, (s, _) in findings.probes(self.state).items())
+        alone = (
+            plan.probe(self.state, subject, matrix, setting)
+            for subject in every
+            for matrix, (setting, _) in findings.probes(self.state, subject).items()
+        )
         return next(recipe for recipe in alone if recipe.id == recipe_id)
+
+
+def _weights(opened: OpenedModel) -> Model:
+    return opened.model
+
+
+def _grams(opened: OpenedModel) -> Model:
+    return Model({}, opened.grams)
 
 
 def packing(cache: Artifacts, run: str) -> Path:

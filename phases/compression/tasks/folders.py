@@ -40,7 +40,8 @@ def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
 
     def fill(folder: Path) -> None:
         recipe = _recipe(state, chosen.recipe_id)
-        written = context.write(recipe, folder / FILE, companions.contents(context.place))
+        place = context.model_of(recipe).place
+        written = context.write(recipe, folder / FILE, companions.contents(place))
         if written.digest != chosen.digest:
             raise SourceError(
                 f"the file decodes to {written.digest[:12]}, and the log says {chosen.digest[:12]}."
@@ -79,13 +80,13 @@ def settle(
 
 def _publish(context: Context, place: Path, recipe: Transform) -> None:
     """Write a decoded model as an ordinary folder."""
-    weights = context.weights(recipe)
+    weights, opened = context.weights(recipe), context.model_of(recipe)
 
     def fill(folder: Path) -> None:
         write_weights(folder, weights, SHARD_BYTES)
-        config = companions.as_text(companions.cleaned(dict(context.model.config)))
+        config = companions.as_text(companions.cleaned(dict(opened.model.config)))
         (folder / companions.CONFIG).write_text(config, "utf-8")
-        for name, content in companions.contents(context.place).items():
+        for name, content in companions.contents(opened.place).items():
             (folder / name).write_bytes(content)
 
     publish(place, fill)

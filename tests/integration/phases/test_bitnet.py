@@ -20,9 +20,9 @@ from api.options import Options
 from cli import kind_views
 from evaluation import paired_bits
 from evaluation.data.builtin import corpus
+from evaluation.given_model_runs.settings import KNOWN
 from evaluation.loading import load_tokenizer
 from phases.bitnet import findings, plan, report
-from phases.bitnet.config import KNOWN
 from phases.bitnet.events import BitnetState, Submitted
 from phases.bitnet.kind import Bitnet
 from phases.bitnet.tasks.execute import Context

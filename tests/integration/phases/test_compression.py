@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -13,8 +14,8 @@ from safetensors.torch import load_file
 
 from agent_forge import load_coded
 from cli.main import forge
-from phases.compression import findings, plan
-from phases.compression.events import Encoded, Packed
+from phases.compression import findings, plan, report
+from phases.compression.events import CompressionState, Encoded, Packed
 from phases.compression.tasks.execute import Context
 from runs import kinds
 from runs.errors import ConfigError, DataError, NotFiniteError, RunFailedError
@@ -44,6 +45,17 @@ def home(toys: Toys, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ho
     submit(made, toys.sources[0], data)
     finish(made)
     return made
+
+
+@pytest.fixture(scope="module")
+def taught(
+    toys: Toys, data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Home, CompressionState, Path]:
+    """A compression `t` of the first source and a student that is half as wide: (…, student)."""
+    folder = tmp_path_factory.mktemp("taught")
+    small, home = compression_runs.student(folder), Home(folder / "home")
+    submit(home, toys.sources[0], data, "t", [small])
+    return home, finish(home, "t"), small
 
 
 def call(home: Home, *words: str) -> Result:
@@ -173,6 +185,20 @@ def test_what_it_costs_is_tried_before_it_is_begun(home: Home, toys: Toys, tmp_p
     assert open_checkpoint(told.models["model"]).shapes == shapes
 
 
+@pytest.mark.slow
+def test_a_forecast_counts_a_student_too(taught, tmp_path: Path) -> None:
+    """Its encodings and measurements come on top of the given model's."""
+    _, done, _ = taught
+    cache = Artifacts(tmp_path / "cache")
+    told = kinds.of("compression").forecast(done.submitted, cache, tmp_path / "there")
+    parameters = [one.source.parameters for one in plan.subjects(done.started)]
+    assert len(parameters) == 2
+    assert told.memory.value == 12 * sum(parameters)
+    matrices = sum(len(one.matrices) for one in plan.subjects(done.started))
+    passes = 2 * (len(done.started.settings) + done.submitted.config.mixtures) + matrices + 4
+    assert f"{passes} measurements" in told.seconds.how
+
+
 def test_a_codec_that_does_not_take_a_matrix_leaves_it_plain(
     toys: Toys, data: Path, tmp_path: Path
 ) -> None:
@@ -212,6 +238,92 @@ def test_killed_while_it_encodes_or_packs_a_run_ends_as_if_undisturbed(
     assert done.lineage_digest() == state(home).lineage_digest()
     assert audit.audit(compression_runs.rows(other)) == []
     assert not (other.artifacts / "packing" / "c").exists()
+
+
+def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
+    """Retention and ratio are against the given model; bits a weight are of the student's own."""
+    _, done, small = taught
+    found = {point.name: point for point in findings.points(done)}
+    assert {"uniform-1", "small:uniform-1", "plain-16", "small:plain-16"} <= set(found)
+    assert any(name.startswith("small:mixture-") for name in found)
+    kept = [point.name for point in findings.front(findings.points(done))]
+    assert kept[0].startswith("small:")
+    own, rows = findings.given(done), {row["point"]: row for row in report.rows(done)}
+    row, point = rows["small:uniform-1"], found["small:uniform-1"]
+    assert point.packed is not None
+    assert row["model"] == "small"
+    assert row["retention"] == own / point.bits
+    assert row["ratio"] == done.started.float32_bytes / point.packed.bytes
+    parameters = open_checkpoint(small).parameters
+    assert row["bits_per_weight"] == 8 * point.packed.bytes / parameters
+    given, other = (findings.own(done, one) for one in plan.subjects(done.started))
+    assert given == own != other
+
+
+def test_the_policy_may_choose_a_student(taught, tmp_path: Path) -> None:
+    """Its file decodes to the student's architecture; its origin is the student."""
+    home, done, _ = taught
+    chosen = done.completed.chosen
+    assert chosen.point.startswith("small:")
+    told = call(home, "export", "t", "--out", str(tmp_path / "out"))
+    assert told.exit_code == 0, told.output
+    module = load_coded(tmp_path / "out" / "model.forge")
+    assert module.config.hidden_size == 8
+    assert call(home, "verify", str(tmp_path / "out")).exit_code == 0
+    lineage = call(home, "lineage", "t")
+    assert "the model small" in lineage.output
+    gguf = ("--format", "gguf", "--out", str(tmp_path / "m.gguf"))
+    told = call(home, "export", "t:small:rtn-4", *gguf)
+    assert told.exit_code == 0, told.output
+    assert "small:rtn-4" in call(home, "show", "t").output
+
+
+@pytest.mark.slow
+def test_a_compression_with_a_student_is_verified_and_made_again(taught) -> None:
+    home, done, _ = taught
+    assert audit.audit(compression_runs.rows(home, "t")) == []
+    told = call(home, "verify", "t", "--rebuild", "all", "--recompute")
+    assert told.exit_code == 0, told.output
+    assert f"{done.completed.chosen.digest[:12]} as recorded" in told.output
+
+
+@pytest.mark.parametrize(
+    ("forgery", "what"),
+    [
+        (edit("packed", -1, bytes=1), "the model is not the one"),
+        (edit("encoded", -1, bytes=1), ""),
+        (edit("started", students=[]), ""),
+    ],
+)
+def test_forged_events_of_a_student_are_found(taught, forgery, what: str) -> None:
+    """The last encoding and the last file are the student's."""
+    rows = compression_runs.rows(taught[0], "t")
+    found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
+    assert any(what in one for one in found), found
+
+
+def test_a_student_that_does_not_fit_is_refused_before_any_work(
+    toys: Toys, data: Path, tmp_path: Path
+) -> None:
+    """As large as the given model, with another tokenizer, or given twice."""
+    given, small = str(toys.sources[0]), compression_runs.student(tmp_path)
+
+    def asked(*students: Path) -> None:
+        models = {"model": [given], "students": list(map(str, students))}
+        validate.check(validate.plan(Asked("compression", SETTINGS, models, [str(data)])))
+
+    with pytest.raises(ConfigError, match="student source1 has 12,240 parameters, not fewer"):
+        asked(toys.sources[1])
+    other = Path(shutil.copytree(small, tmp_path / "other"))
+    words = json.loads((other / "tokenizer.json").read_text())
+    words["model"]["merges"].pop()
+    (other / "tokenizer.json").write_text(json.dumps(words))
+    with pytest.raises(ConfigError, match="student other has another tokenizer"):
+        asked(small, other)
+    home = Home(tmp_path / "home")
+    submit(home, toys.sources[0], data, "twice", [small, small])
+    with pytest.raises((ConfigError, RunFailedError), match=r"student small\+2 has the weights"):
+        finish(home, "twice")
 
 
 def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Path) -> None:

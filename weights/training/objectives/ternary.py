@@ -17,12 +17,10 @@ from runs.errors import ConfigError
 from weights.model import Model
 from weights.recipes import Train
 from weights.ternary import linears
-from weights.training import modules
 from weights.training.objectives import Batch
 from weights.training.objectives.next_token import NextToken
+from weights.training.teacher import TEACHER, Teacher, divergence
 from weights.training.windows import Ids
-
-TEACHER = "teacher"
 
 
 class TernaryParams(BaseModel):
@@ -69,10 +67,7 @@ class Ternary(NextToken):
         self._share = linears.train_ternary(module, params.group, params.int8_activations)
         self._rising = params.warmup * recipe.steps
         self._rows = recipe.batch
-        self._teacher = None
-        if needed:
-            teacher = modules.build(inputs[TEACHER], str(self._device), recipe.attention)
-            self._teacher = teacher.eval().requires_grad_(False)
+        self._teacher = Teacher(inputs[TEACHER], self._device, recipe) if needed else None
 
     def batch(self, step: int) -> Batch:
         """Return "tokens": [batch, context + 1] int64, and "share": [batch] float32, λ of the step."""
@@ -87,13 +82,5 @@ class Ternary(NextToken):
         loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
         if self._teacher is None:
             return loss
-        with torch.no_grad():
-            wanted = self._teacher(input_ids=tokens[:, :-1]).logits
-        return loss + self._params.distillation * _divergence(wanted, logits)
-
-
-def _divergence(wanted: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    """Return the mean over tokens of KL(wanted ‖ given), nats, of two [rows, tokens, vocabulary]."""
-    ours = logits.flatten(0, 1).float().log_softmax(-1)
-    theirs = wanted.flatten(0, 1).float().log_softmax(-1)
-    return F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
+        wanted = self._teacher.logits(tokens[:, :-1])
+        return loss + self._params.distillation * divergence(wanted, logits)

@@ -1,39 +1,48 @@
-"""The text of a bitnet run, cut by the given model's tokenizer: as pinned, or made by the settings."""
+"""The text of a training from a given model, cut by its tokenizer: as pinned, or made by settings.
+
+`submitted` has `config` (`TrainingConfig`) and `data`. `sizes` are settings of config.json in which the
+models of the run differ from the given one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evaluation.data import training_texts
 from evaluation.data.builtin import corpus as builtin_corpus
+from evaluation.given_model_runs.settings import MIX
 from evaluation.training_text import kept_text, parts
 from evaluation.training_text.kept_text import Text
-from phases.bitnet.config import MIX
-from phases.bitnet.events import Started, Submitted
 from weights.storage.inputs import Supply
 
 
-def make(supply: Supply, submitted: Submitted, donor: Path) -> Text:
+def make(supply: Supply, submitted: Any, donor: Path, sizes: Mapping[str, Any]) -> Text:
     """Make the text by the settings, keep it under its address, share it; return it.
 
     `donor` is the folder of the given model. Raises DataError, SourceError, UnavailableError.
     """
-    return kept_text.make(supply, lambda folder: _fill(folder, submitted, donor))
+    return kept_text.make(supply, lambda folder: _fill(folder, submitted, donor, sizes))
 
 
 def pinned(
-    supply: Supply, started: Started, submitted: Submitted, donor: Callable[[], Path]
+    supply: Supply,
+    started: kept_text.Pins,
+    submitted: Any,
+    donor: Callable[[], Path],
+    sizes: Callable[[], Mapping[str, Any]],
 ) -> Text:
     """Return the text that a run has pinned: this machine's, the store's, or made again.
 
     Raises DataError if the text that is made here is another.
     """
     own = bool(submitted.data)
-    return kept_text.pinned(supply, started, own, lambda folder: _fill(folder, submitted, donor()))
+    fill = lambda folder: _fill(folder, submitted, donor(), sizes())  # noqa: E731
+    return kept_text.pinned(supply, started, own, fill)
 
 
-def _fill(folder: Path, submitted: Submitted, donor: Path) -> Sequence[str]:
+def _fill(folder: Path, submitted: Any, donor: Path, sizes: Mapping[str, Any]) -> Sequence[str]:
     """Write streams, items, tokenizer and configuration; return notes on how files were read."""
     config, notes = submitted.config, ()
     if submitted.data:
@@ -48,6 +57,6 @@ def _fill(folder: Path, submitted: Submitted, donor: Path) -> Sequence[str]:
         wanted = config.mix or MIX
         training = parts.builtin(documents, config.seed, config.characters, wanted)
         training = {domain: training[domain] for domain in wanted}
-    parts.write_given(folder, donor)
+    parts.write_given(folder, donor, sizes)
     parts.write(folder, parts.given_tokenizer(donor), training, rows)
     return notes

@@ -1,0 +1,26 @@
+"""Terminal view of a run that trains from a given model: its segments and measurements. No torch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cli.kind_views import View
+
+
+class TrainingView(View):
+    """Lines of a run while it trains."""
+
+    def unit(self, state: Any, row: Any) -> str | None:
+        """Return a line for a segment of a training, or for a measurement; None for other events."""
+        data = json.loads(row.data)
+        name = self.kind.names(state).get(data.get("recipe_id", ""), "")
+        if row.type == "observed":
+            return f"measured {name} on the slice {data['on']}"
+        if row.type != "advanced" or not data["curve"]:
+            return None
+        last, speed = data["curve"][-1], data["tokens"] / max(data["seconds"], 1e-9)
+        return (
+            f"{name.partition(' ')[0]:14s} step {data['step']}  loss {last['loss']:.3f}  gradient "
+            f"{last['norm']:.2f}  rate {last['rate']:.1e}  {speed:,.0f} tokens/s"
+        )

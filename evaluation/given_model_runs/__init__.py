@@ -1,0 +1,1 @@
+"""Runs that train from one given model, on text cut by its tokenizer: what their kinds share."""

@@ -1,0 +1,139 @@
+"""The opened text and model of a run that trains from one given model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evaluation.data.packing import Packed
+from evaluation.data.slices import Slice
+from evaluation.given_model_runs import text as given_text
+from evaluation.given_model_runs import training_plan
+from evaluation.given_model_runs.comparison import CHOOSING, TEST
+from evaluation.training_runs.training_context import TrainingContext
+from evaluation.training_text.kept_text import Text
+from runs.errors import NotFiniteError
+from runs.event_types import SourceRecord
+from runs.home import segment_seconds
+from weights.folders.checkpoint import open_checkpoint
+from weights.making.events import Making
+from weights.making.maker import Maker
+from weights.making.making import MakingState
+from weights.recipes import Train
+from weights.storage.inputs import recorded
+from weights.tensors import Weights
+from weights.training.canary import STEPS
+
+S = TypeVar("S", bound=MakingState)
+
+
+class GivenContext(TrainingContext[S]):
+    """The opened text and model of a run, and the part of its start that all such kinds share."""
+
+    # ---- what a kind says ------------------------------------------------------------------------
+
+    @property
+    def recipes(self) -> Mapping[str, Making]:
+        """Name → recipe of all that a started run makes."""
+        raise NotImplementedError
+
+    @cached_property
+    def sizes(self) -> Mapping[str, Any]:
+        """Settings of config.json in which the models differ from the given one."""
+        return {}
+
+    def pinned(self, common: dict[str, Any]) -> Any:
+        """Return `started`: the fields that all kinds have, and the kind's own."""
+        raise NotImplementedError
+
+    # ---- what is opened when it is first used ----------------------------------------------------
+
+    @cached_property
+    def text(self) -> Text:
+        """The run's text: as pinned, or made by the settings."""
+        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
+        if started is None:
+            return given_text.make(supply, submitted, self.donor, self.sizes)
+        return given_text.pinned(supply, started, submitted, lambda: self.donor, lambda: self.sizes)
+
+    @cached_property
+    def donor(self) -> Path:
+        """Folder of this machine's own copy of the given model."""
+        started = self.state.started
+        return self._cache.supply.model(
+            self.state.submitted.model, started.model if started else None
+        )
+
+    @property
+    def record(self) -> SourceRecord:
+        """The record of the given model in `started`."""
+        return self.state.started.model
+
+    @property
+    def trainings(self) -> Mapping[str, Train]:
+        """Name → recipe of every model that the run trains."""
+        return {name: one for name, one in self.recipes.items() if isinstance(one, Train)}
+
+    @cached_property
+    def maker(self) -> Maker:
+        """The maker of the run's recipes."""
+        return Maker(
+            self.state,
+            self._cache,
+            {recipe.id: recipe for recipe in self.recipes.values()},
+            lambda: self.settings,
+            lambda: self.text.streams,
+            self.kept,
+            self.device,
+            {self.record.recipe_id: self.given},
+        )
+
+    def held_out(self, on: str) -> dict[str, Packed]:
+        """Return domain → the packed items of a slice: CHOOSING, or else TEST."""
+        slice_: Slice = "selection" if on == CHOOSING else "test"
+        return self.text.held_out(self.state.started.context, slice_)
+
+    # ---- started ---------------------------------------------------------------------------------
+
+    def started(self) -> Any:
+        """Prepare text and model; return the event that pins them.
+
+        Raises DataError, SourceError, NotFiniteError, ConfigError, UnavailableError.
+        """
+        made, submitted = self.text, self.state.submitted
+        config, given = submitted.config, submitted.model
+        opened = open_checkpoint(self.donor, Path(given.path))
+        common = {
+            "warnings": (),
+            "model": recorded(given, self.donor, opened),
+            "streams": made.digests,
+            "tokens": {domain: len(ids) for domain, ids in made.streams.items()},
+            "files": made.files,
+            "items": made.items,
+            "profile": self.profile(),
+            "canary": "0" * 64,
+            "context": training_plan.window(config, opened.positions),
+            "segment": 1,
+        }
+        _check_finite(given.name, self.given().weights)
+        started = self.pinned(common)
+        training_plan.check_lengths(started)
+        for on in (CHOOSING, TEST):
+            made.held_out(started.context, on)  # raises if there is nothing to measure on
+        self._cache.supply.share_model(self.donor)
+        found, seconds = self.canary(started, self.initial(started))
+        steps = segment_seconds() * STEPS / seconds
+        segment = min(training_plan.steps(config, started.context), max(1, round(steps)))
+        notes = (*made.notes, *training_plan.readings(submitted, started))
+        return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
+
+
+def _check_finite(name: str, weights: Weights) -> None:
+    """Raise NotFiniteError naming a tensor with NaN or Inf."""
+    for tensor, values in weights.items():
+        if values.is_floating_point() and not values.isfinite().all():
+            raise NotFiniteError(
+                f"tensor {tensor} of model {name} holds NaN or Inf: it cannot be trained."
+            )

@@ -1,0 +1,89 @@
+"""Folders of the models of a run that trains from a given model: written, found again, made again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evaluation.given_model_runs import origins
+from evaluation.given_model_runs.context import GivenContext
+from evaluation.training_text.kept_text import ITEMS, STREAMS
+from runs.home import Home
+from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
+from weights.making import model_files
+from weights.making.events import Making
+from weights.storage.output_folder import TRAINED
+from weights.storage.weight_cache import Artifacts
+
+
+def publish_model(
+    context: GivenContext[Any], place: Path, role: str, head: str, card: str | None = None
+) -> None:
+    """Write one model's folder, whole or not at all; with a card, its README too."""
+    state, recipe = context.state, context.recipes[role]
+    weights = context.weights(recipe)
+    ancestors = origins.ancestry(state, context.recipes, recipe.id)
+    made = {
+        "run": state.run,
+        "chain_head": head,
+        "role": role,
+        "recipe_id": recipe.id,
+        "digest": state.made[recipe.id].digest,
+        "recipes": {one.recipe_id: dict(one.recipe) for one in ancestors},
+    }
+
+    def fill(folder: Path) -> None:
+        write_weights(folder, weights, SHARD_BYTES)
+        write_companions(context, folder)
+        (folder / TRAINED).write_text(json.dumps(made, indent=2) + "\n", "utf-8")
+        if card is not None:
+            (folder / "README.md").write_text(card, "utf-8")
+
+    publish(place, fill)
+
+
+def write_companions(context: GivenContext[Any], folder: Path) -> None:
+    """Write config.json and tokenizer of the run's models into a folder."""
+    for file in context.text.folder.iterdir():
+        if file.name not in (STREAMS, ITEMS):
+            (folder / file.name).write_bytes(file.read_bytes())
+
+
+def settle(
+    context_of: type[GivenContext[Any]],
+    home: Home,
+    state: Any,
+    head: str,
+    recipes: Mapping[str, Making],
+    recipe_id: str,
+    folders: Sequence[Path],
+) -> str:
+    """Return a folder with a model of the run; write it into the last of `folders` if need be.
+
+    `head` is the head of the run's chain. Raises ForgeError.
+    """
+    digest, files_ = state.made[recipe_id].digest, state.started.files
+    role = next(name for name, one in recipes.items() if one.id == recipe_id)
+
+    def written(place: Path) -> None:
+        cache = Artifacts.of(home)
+        # What the cache has needs no training, and so no look at the machine.
+        kept = cache.files(digest)
+        context = context_of(state, cache) if kept else context_of.opened(state, cache)
+        publish_model(context, place, role, head)
+
+    return model_files.settled(
+        folders, lambda place: model_files.fits(place, digest, files_), written
+    )
+
+
+def files(
+    context: GivenContext[Any], cache: Artifacts, roles: Sequence[str]
+) -> list[tuple[str, Path]]:
+    """Return (name in an archive, file) of the models, made again if the cache lacks them."""
+    made = [context.recipes[role] for role in roles]
+    models = {context.state.made[one.id].digest: partial(context.weights, one) for one in made}
+    return model_files.files(cache, models)

@@ -1,0 +1,67 @@
+"""Kinds of run that train from one given model and compare what comes out. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from evaluation.observing import Observe, Observed
+from evaluation.training_runs.training_kind import TrainingKind
+from events import Event
+from runs.event_types import Figure
+from runs.kinds.tasks import Start
+from runs.system.rounding import alike
+from weights.making.events import Advanced, Made, Trained
+from weights.making.making import Make, MakingState
+
+S = TypeVar("S", bound=MakingState)
+
+#: Events of such kinds that are listed.
+LISTED = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
+
+
+def answers(started: type[Event]) -> Mapping[type[Event], type]:
+    """Return event → the task that it answers; `started` is the kind's own."""
+    return {started: Start, Made: Make, Advanced: Make, Observed: Observe}
+
+
+class GivenKind(TrainingKind[S]):
+    """A kind of run that trains from one given model."""
+
+    unit = "step"
+    result_name = "models"
+    listed: ClassVar[frozenset[str]] = LISTED
+
+    def conclusions(self, state: S) -> dict[str, Any]:
+        """Return the fields of `completed` that follow from what was made and measured."""
+        raise NotImplementedError
+
+    def agrees(self, state: S, recorded: Event, found: Event) -> bool:
+        """Return True if a second result does not contradict the recorded one.
+
+        The length of segments is settled by the first `started`.
+        """
+        first: Any = recorded
+        if recorded.type == found.type == "started":
+            found = found.model_copy(update={"segment": first.segment})
+        return super().agrees(state, recorded, found)
+
+    def wrong_result(self, state: S) -> Iterator[str]:
+        """Yield what `completed` says that the events before it contradict."""
+        for name, value in self.conclusions(state).items():
+            if not alike(getattr(state.completed, name), value):
+                yield f"the {name} are not those of the events before"
+
+    def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
+        """Yield the name of the model and the paths of data."""
+        yield submitted.model.name, "a model's name"
+        for path in submitted.data:
+            yield path, "a path"
+
+    def figures(self, state: S) -> dict[str, Figure]:
+        """Return what the comparison found."""
+        return dict(state.completed.figures)
+
+    def inputs(self, state: S) -> dict[str, list[str]]:
+        """Return the digest of the given model."""
+        return {"model": [state.started.model.digest]}

@@ -1,0 +1,68 @@
+"""Models of a run that trains from a given model, by name: roles, beginnings of recipe ids. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from runs.errors import NotFoundError
+from runs.kinds.origin import Ancestor, Origin
+from weights.making.events import Making
+from weights.recipes import Source, Train
+
+#: Name → recipe, each after those that it reads; a recipe may have two names.
+Recipes = Mapping[str, Making]
+
+
+def find(state: Any, recipes: Recipes, name: str) -> str:
+    """Return the recipe id that a name or the beginning of an id means. Raises NotFoundError."""
+    ids = {recipes[name].id} if name in recipes else set[str]()
+    ids = ids or {recipe.id for recipe in recipes.values() if name and recipe.id.startswith(name)}
+    if len(ids) != 1 or not ids <= set(state.made):
+        made = ", ".join(n for n, recipe in recipes.items() if recipe.id in state.made)
+        raise NotFoundError(f"run {state.run} has no model {name!r}. It has {made or 'none yet'}.")
+    return ids.pop()
+
+
+def origin(state: Any, recipes: Recipes, name: str, written: Sequence[str]) -> Origin:
+    """Return the origin of a model; `written` are the names that have a folder in the output.
+
+    Raises NotFoundError.
+    """
+    recipe_id = find(state, recipes, name)
+    role = next(n for n, recipe in recipes.items() if recipe.id == recipe_id)
+    out = state.submitted.output_dir
+    return Origin(
+        name=role,
+        what=f"{role} of run {state.run}",
+        digest=state.made[recipe_id].digest,
+        folders=(f"{out}/{role}",) if out and role in written else (),
+        run=state.run,
+        recipe_id=recipe_id,
+    )
+
+
+def ancestry(state: Any, recipes: Recipes, name: str) -> list[Ancestor]:
+    """Return a model's recipe and those it was made from, back to the model that was given."""
+    known: dict[str, tuple[str, Making]] = {}
+    for role, recipe in recipes.items():
+        known.setdefault(recipe.id, (role, recipe))
+    next_id, found = find(state, recipes, name), list[Ancestor]()
+    while next_id in known:
+        role, recipe = known[next_id]
+        found.append(Ancestor(next_id, role, _words(recipe), recipe.model_dump(mode="json")))
+        next_id = recipe.start if isinstance(recipe, Train) else recipe.inputs["of"]
+    given = state.started.model
+    source = Source(digest=given.digest)
+    words = f"the model {given.name}, {given.digest[:12]}"
+    form = source.model_dump(mode="json")
+    return [*found, Ancestor(source.id, "given", words, form, given.digest)]
+
+
+def _words(recipe: Making) -> str:
+    """Return a recipe in words."""
+    if isinstance(recipe, Train):
+        shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
+        return f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {recipe.start[:12]}"
+    how = recipe.params.get("method")
+    return f"{recipe.operation}{f' ({how})' if how else ''} of {recipe.inputs['of'][:12]}"

@@ -1,0 +1,82 @@
+"""Settings of a training from a given model: text, length, batches, arithmetic."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+#: Domains of the built-in text (`evaluation.data.builtin.corpus.KNOWN`; a test compares them).
+KNOWN = ("code", "math", "data", "prose", "multilingual")
+#: Shares of built-in text that is trained on: those that a base of `forge cognate` is trained on.
+MIX = {"prose": 0.45, "code": 0.45, "math": 0.04, "data": 0.06}
+
+Positive = Annotated[float, Field(gt=0)]
+Domain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
+
+
+class TrainingConfig(BaseModel):
+    """Settings that every training from a given model has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    tokens: int = Field(
+        1_000_000, ge=1, description="Tokens that each training reads: all arms alike."
+    )
+    batch: int = Field(16, ge=1, le=65_536, description="Windows of a step.")
+    context: int | None = Field(
+        None,
+        ge=8,
+        le=1 << 20,
+        description="Tokens of a window; none: 256, or fewer if the model takes no more.",
+    )
+    optimiser: Literal["adamw", "muon"] = Field(
+        "adamw", description="AdamW; or Muon on hidden matrices with AdamW on the rest."
+    )
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Arithmetic of the passes; weights and optimiser are float32."
+    )
+    accumulation: int = Field(
+        1, ge=1, description="Parts that a step's windows are computed in, to need less memory."
+    )
+    checkpointing: bool = Field(
+        False, description="Compute activations again in the backward pass, to need less memory."
+    )
+    domains: tuple[Domain, ...] = Field(
+        ("code", "math", "data"),
+        min_length=1,
+        description=f"Domains that are measured: of {', '.join(KNOWN)}; with data of your own, its "
+        "domains.",
+    )
+    mix: dict[Domain, Positive] | None = Field(
+        None,
+        description="Domain → its weight in what is trained on; none: that of a base of forge cognate, "
+        "or with data of your own all domains alike.",
+    )
+    characters: int = Field(
+        4_000_000, ge=100_000, description="Characters of built-in text for each domain."
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of text, new weights and batches.")
+    device: str = Field("cpu", description="cpu or cuda:N.")
+
+    @field_validator("domains")
+    @classmethod
+    def _distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if len({name.lower() for name in given}) < len(given):
+            raise ValueError("give each domain once")
+        return given
+
+    @field_validator("mix")
+    @classmethod
+    def _some(cls, given: dict[str, float] | None) -> dict[str, float] | None:
+        if given == {}:
+            raise ValueError("give at least one domain its weight, or leave it out")
+        return given
+
+    @field_validator("accumulation")
+    @classmethod
+    def _divides(cls, given: int, info: object) -> int:
+        batch = getattr(info, "data", {}).get("batch")
+        if batch and batch % given:
+            raise ValueError(f"a batch of {batch} cannot be computed in {given} equal parts")
+        return given

@@ -1,0 +1,82 @@
+"""Submission of a run that trains from one given model: settings, model and data, checked first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.data import training_texts
+from evaluation.given_model_runs import training_plan
+from evaluation.given_model_runs.settings import KNOWN, TrainingConfig
+from runs.errors import ConfigError, DataError
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+
+if TYPE_CHECKING:
+    from runs.kinds.kind import Kind
+    from weights.folders.checkpoint import Checkpoint
+
+
+def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of the run of one `model`. Without `domains`, those of the user's data.
+
+    Raises ConfigError, DataError or UnavailableError before anything is started.
+    """
+    from weights.devices import check_device
+    from weights.folders.sources import ALIASES, resolve
+
+    unknown = sorted(role for role, given in asked.models.items() if given and role != "model")
+    if unknown:
+        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has a model.")
+    names = [str(model) for model in asked.models.get("model", ())]
+    if len(names) != 1:
+        raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
+    config: TrainingConfig = kind.parse(asked.config)
+    check_device(config.device, lookup.elsewhere)
+    data = tuple(map(training_texts.absolute, map(str, asked.data)))
+    there: Sequence[str] = KNOWN
+    if data:
+        there = training_texts.domains(data)
+        if "domains" not in asked.config:
+            config = kind.parse({**asked.config, "domains": there})
+    _check_domains("domains names", config.domains, there, bool(data))
+    _check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+    found = resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
+    return Plan(kind.name, config, {"model": found, "data": data}, asked.output_dir)
+
+
+def _check_domains(who: str, wanted: Sequence[str], there: Sequence[str], own: bool) -> None:
+    """Raise DataError if there is no text of a domain."""
+    for domain in wanted:
+        if domain not in there:
+            whose = "the data" if own else "the built-in text"
+            raise DataError(
+                f"{who} {domain}, and {whose} has no text of it: it has {', '.join(there)}."
+            )
+
+
+def opened(plan: Plan) -> Checkpoint:
+    """Open the given model (header only). Raises SourceError; ConfigError for a window too long."""
+    from weights.folders import model_config
+    from weights.folders.checkpoint import open_checkpoint
+
+    folder = Path(plan.fields["model"].path)
+    found = open_checkpoint(folder)
+    training_plan.window(plan.config, found.positions)
+    model_config.load(folder)
+    return found
+
+
+def checked(plan: Plan, given: Checkpoint) -> Checked:
+    """Open tokenizer and data; raise the errors that a start would raise."""
+    from evaluation.training_text.parts import given_tokenizer
+
+    given_tokenizer(Path(plan.fields["model"].path))
+    if not plan.fields["data"]:
+        return Checked(parameters=given.parameters)
+    found = training_texts.read(plan.fields["data"])
+    counts = {
+        domain: {slice_: len(texts) for slice_, texts in split.items()}
+        for domain, split in found.documents.items()
+    }
+    return Checked(tuple(found.notes), given.parameters, counts)

@@ -1,0 +1,131 @@
+"""Trainings from a given model as recipes: a function of settings and of what was pinned. Pure.
+
+`submitted` has `config` (`TrainingConfig`) and `data`; `started` has `streams`, `tokens`, `context`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from evaluation.given_model_runs.settings import MIX, TrainingConfig
+from runs.errors import ConfigError, DataError
+from weights.recipes import Algorithm, Train
+
+#: Largest norm of the gradient; shares of the steps and of the peak rate that a schedule has.
+CLIP, WARMUP, FLOOR = 1.0, 0.1, 0.1
+#: Tokens of a window without a setting, if the model takes as many.
+CONTEXT = 256
+#: Times that a text may be read over without a note: about as good as new text (arXiv 2305.16264, §6).
+READINGS = 4
+#: Setting → optimiser, with every parameter.
+OPTIMISERS = {
+    "adamw": Algorithm(
+        name="adamw@1",
+        params={"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1},
+    ),
+    "muon": Algorithm(
+        name="mugrokfast@1",
+        params={
+            "grokfast_lambda": 0.0,
+            "grokfast_alpha": 0.98,
+            "tau": None,
+            "momentum": 0.95,
+            "nesterov": True,
+            "newton_schulz_steps": 5,
+            "adjust_rate": "match_rms_adamw",
+            "weight_decay": 0.1,
+            "betas": [0.9, 0.95],
+        },
+    ),
+}
+
+
+def mix(submitted: Any, started: Any) -> dict[str, float]:
+    """Return domain → share of what is trained on; the shares add up to 1."""
+    given = submitted.config.mix
+    if given is None:
+        given = dict.fromkeys(started.streams, 1.0) if submitted.data else MIX
+    total = math.fsum(given.values())
+    return {domain: weight / total for domain, weight in sorted(given.items())}
+
+
+def window(config: TrainingConfig, positions: int | None) -> int:
+    """Return the tokens of a window. `positions` is the longest sequence that the model takes.
+
+    Raises ConfigError if the user asks for more.
+    """
+    if positions is not None and config.context is not None and config.context > positions:
+        raise ConfigError(
+            f"context is {config.context}, the model takes {positions} tokens at most."
+        )
+    return config.context or min(CONTEXT, positions or CONTEXT)
+
+
+def steps(config: TrainingConfig, context: int) -> int:
+    """Return the number of steps that read the settings' tokens."""
+    return max(1, config.tokens // (config.batch * context))
+
+
+def check_lengths(started: Any) -> None:
+    """Raise DataError if the text of a domain is too short for one window."""
+    needed = started.context + 2
+    for domain, tokens in started.tokens.items():
+        if tokens < needed:
+            raise DataError(
+                f"the text of domain {domain} has {tokens} tokens: a window of {started.context} needs "
+                f"at least {needed}. Give more text, or set a smaller context."
+            )
+
+
+def readings(submitted: Any, started: Any) -> list[str]:
+    """Return a note for each text that a training reads more than `READINGS` times over."""
+    config, notes = submitted.config, []
+    tokens = steps(config, started.context) * config.batch * started.context
+    for domain, share in mix(submitted, started).items():
+        times = tokens * share / started.tokens[domain]
+        if times > READINGS:
+            notes.append(
+                f"each training reads the text of {domain} {times:.0f} times over: more text or fewer "
+                "tokens serve better."
+            )
+    return notes
+
+
+def training(
+    submitted: Any,
+    started: Any,
+    purpose: str,
+    first: str,
+    objective: str,
+    params: dict[str, Any],
+    peak: float,
+    inputs: dict[str, str] | None = None,
+) -> Train:
+    """Return the recipe of a training from the recipe `first`; all of a purpose read the same windows.
+
+    `peak` is the highest learning rate, `inputs` are further models that the objective reads.
+    """
+    config, shares = submitted.config, mix(submitted, started)
+    count = steps(config, started.context)
+    schedule = {"peak": peak, "warmup": WARMUP, "floor": FLOOR}
+    return Train(
+        objective=objective,
+        params=params,
+        start=first,
+        inputs=inputs or {},
+        data=shares,
+        data_digests={domain: started.streams[domain] for domain in shares},
+        batch=config.batch,
+        context=started.context,
+        accumulation=config.accumulation,
+        optimiser=OPTIMISERS[config.optimiser],
+        schedule=Algorithm(name="cosine@1", params=schedule),
+        precision=config.precision,
+        checkpointing=config.checkpointing,
+        clip=CLIP,
+        seed=config.seed,
+        purpose=purpose,
+        steps=count,
+        upto=count,
+    )

@@ -1,0 +1,49 @@
+"""Views of a run that trains from a given model: lines of events, the model registry. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from evaluation.training_runs.training_view import TrainingView
+from runs.kinds.tasks import Start
+from weights.making.making import MakingState
+from weights.recipes import Train
+
+S = TypeVar("S", bound=MakingState)
+
+
+class GivenView(TrainingView[S]):
+    """The part of a run that trains from a given model that is shown."""
+
+    def trainings(self, state: S) -> Mapping[str, Train]:
+        """Return name → recipe of every model that the run trains."""
+        return {name: one for name, one in self.recipes(state).items() if isinstance(one, Train)}
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        match type_:
+            case "submitted":
+                return f"{data['model']['name']}, {data['config']['tokens']:,} tokens"
+            case "made" | "trained":
+                return f"{name}: {data['digest'][:12]}"
+            case "advanced":
+                curve = data["curve"]
+                return f"{name}, loss {curve[-1]['loss']:.3f}" if curve else name
+            case "observed":
+                values = data["values"].values()
+                return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
+            case "completed":
+                return ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
+        return None
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        first, _, rest = key.partition("/")
+        name = names.get(rest.rpartition("/")[2], "the next segment")
+        if first == "make":
+            return f"make: {name}"
+        if first == "observe":
+            return f"measure {name}"
+        return "prepare text and model" if key == Start.key else ""

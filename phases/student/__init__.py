@@ -1,0 +1,1 @@
+"""Phase 8: a smaller model of the same family, distilled from a given one."""

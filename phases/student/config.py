@@ -1,0 +1,53 @@
+"""Settings of a student run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from evaluation.given_model_runs.settings import Positive, TrainingConfig
+
+#: Share of the given model's size.
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class StudentConfig(TrainingConfig):
+    """Settings: how large the student is, how long and how it is trained."""
+
+    width: Share = Field(
+        0.5,
+        description="Share of the given model's hidden size, feed-forward size and heads that the "
+        "student has.",
+    )
+    depth: Share = Field(0.5, description="Share of the given model's layers that the student has.")
+    hidden: int | None = Field(None, ge=1, description="Hidden size; none: by `width`.")
+    layers: int | None = Field(None, ge=1, description="Layers; none: by `depth`.")
+    intermediate: int | None = Field(
+        None, ge=1, description="Size of the feed-forward layers; none: by `width`."
+    )
+    heads: int | None = Field(
+        None,
+        ge=1,
+        description="Attention heads; none: by `width`, or with `hidden` as many as keep their size.",
+    )
+    kv_heads: int | None = Field(
+        None, ge=1, description="Heads of keys and values; none: shared as in the given model."
+    )
+    rate: Positive = Field(4e-3, description="Peak learning rate.")
+    distillation: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of the loss that is the divergence from the given model; the text has the "
+        "rest.",
+    )
+    temperature: Positive = Field(
+        1.0,
+        description="What logits are divided by before the given model and the student are compared.",
+    )
+    alone: bool = Field(
+        True,
+        description="Also train the same student without the given model, on the same text; the better "
+        "one on the selection slice is the result.",
+    )

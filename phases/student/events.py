@@ -1,0 +1,91 @@
+"""Events and state of a student run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaluation.given_model_runs.events import Arm, Result
+from evaluation.observing import Observed
+from events import Registry
+from phases.student.config import StudentConfig
+from runs.event_types import Figure, ModelReference, Profile, SourceRecord
+from runs.kinds import state as common_state
+from runs.record import events as common
+from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from weights.making import events as making
+from weights.making.making import HANDLERS, MakingState
+
+
+class Submitted(common.Submitted):
+    """A student run was asked for."""
+
+    config: StudentConfig
+    #: The model to learn from.
+    model: ModelReference
+    #: Files and folders of text, each PATH or DOMAIN=PATH; none: the built-in text.
+    data: tuple[str, ...] = ()
+
+
+class Forked(common.Forked):
+    """A student run was branched from another."""
+
+    config: StudentConfig
+
+
+class Started(common.Started):
+    """Model, text, sizes and profile were pinned."""
+
+    model: SourceRecord
+    #: Settings of config.json in which the student differs from the given model.
+    sizes: dict[str, int | tuple[str, ...]]
+    #: Parameters of the student.
+    parameters: Large
+    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
+    streams: dict[str, Digest]
+    #: Domain → number of those tokens.
+    tokens: dict[str, Large]
+    #: Name → BLAKE3 of the files of tokenizer and configuration, which the students share.
+    files: dict[str, Digest]
+    #: BLAKE3 of the items to measure on.
+    items: Digest
+    profile: Profile
+    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
+    canary: Digest
+    #: Tokens of a window.
+    context: Count
+    #: Steps of a segment; no part of the lineage.
+    segment: Count
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class Completed(common.Completed):
+    """The students are trained and compared with the given model."""
+
+    #: Role → the model.
+    models: dict[str, Result]
+    #: Name → what was compared.
+    arms: dict[str, Arm]
+    #: The arm that is the result: the better student on the selection slice.
+    chosen: str
+    figures: dict[str, Figure]
+
+
+REGISTRY: Registry = common.registry(
+    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed)
+)
+
+
+@dataclass
+class StudentState(MakingState):
+    """State of a student run. Observations are in `answers`, under their tasks' keys."""
+
+    kind: ClassVar[str] = "student"
+    registry = REGISTRY
+    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | HANDLERS
+    outside = making.OUTSIDE

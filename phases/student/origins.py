@@ -1,0 +1,37 @@
+"""Models of a student run by name: its result, arms, and the beginnings of recipe ids. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evaluation.given_model_runs import origins
+from events import Envelope
+from phases.student import findings, plan
+from phases.student.events import StudentState
+from runs.errors import NotFoundError
+from runs.kinds.origin import Ancestor, Origin
+
+ROLES = (plan.MODEL,)
+
+
+def find(state: StudentState, name: str) -> str:
+    """Return the recipe id that a role, an arm's name or the beginning of an id means.
+
+    Raises NotFoundError.
+    """
+    if state.started is None:
+        raise NotFoundError(f"run {state.run} has made no models yet.")
+    return origins.find(state, findings.named(state), name)
+
+
+def origin(state: StudentState, rows: Sequence[Envelope], name: str) -> Origin:
+    """Return the origin of a model; without a name, of the result. Raises NotFoundError."""
+    recipe_id = find(state, name or plan.MODEL)
+    found = origins.origin(state, findings.named(state), recipe_id, ROLES)
+    return replace(found, name="student") if found.name == plan.MODEL else found
+
+
+def ancestry(state: StudentState, name: str) -> list[Ancestor]:
+    """Return a model's recipe and those it was made from, back to the model that was given."""
+    return origins.ancestry(state, findings.named(state), find(state, name))

@@ -1,0 +1,1 @@
+"""The work of a student run: prepare text, draw weights, train, measure, write folders."""

@@ -1,0 +1,91 @@
+"""Views of a student run for lists, the API, trackers and tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.given_model_runs.view import GivenView
+from events import Envelope, Event
+from phases.student import findings, origins, panels, plan, report
+from phases.student.events import Completed, StudentState
+from runs.kinds import default_panels
+from runs.kinds.origin import Ancestor
+from runs.panels.head import Head
+from runs.panels.panels import Panel
+from weights.making.events import Making
+
+
+class StudentView(GivenView[StudentState]):
+    """The part of a student run that is shown."""
+
+    def recipes(self, state: StudentState) -> Mapping[str, Making]:
+        """Return name → recipe of all that the run makes."""
+        return plan.recipes(state)
+
+    def names(self, state: StudentState) -> dict[str, str]:
+        """Return recipe id → name, of the given model too."""
+        if state.started is None:
+            return {}
+        return {state.started.model.recipe_id: plan.TEACHER, **super().names(state)}
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        if type_ != "started":
+            return super().gist(type_, data, names)
+        return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the retention in the run's row of the run list."""
+        super().row(entry, event)
+        if isinstance(event, Completed):
+            score = event.figures["retention"].value
+            entry |= {"result": event.models[plan.MODEL].recipe_id, "score": score}
+
+    def models(self, event: Event, state: StudentState) -> list[dict[str, Any]]:
+        """Return the student for the model registry, once it is measured."""
+        if not isinstance(event, Completed):
+            return []
+        folder = state.submitted.output_dir
+        return [
+            {
+                "name": f"{state.run}-{role}",
+                "kind": "champion",
+                "digest": made.digest,
+                "parameters": state.started.parameters,
+                "path": f"{folder}/{role}" if folder else None,
+                "metrics": event.arms[event.chosen].bits_per_byte,
+                "lineage": [state.started.model.digest],
+            }
+            for role, made in event.models.items()
+        ]
+
+    def ancestry(self, state: StudentState, name: str) -> list[Ancestor]:
+        """Return a model (the result without a name), and what it was made from."""
+        return origins.ancestry(state, name or plan.MODEL)
+
+    def head(self, state: StudentState) -> Head:
+        """Return the head: bits per byte of the student beside those of the given model."""
+        return default_panels.head(self, state, panels.result(state), panels.facts(state))
+
+    def panels(self, state: StudentState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return arms, training curves, figures by domain and models."""
+        return panels.panels(state, self.curves(state))
+
+    def view(self, state: StudentState) -> dict[str, Any]:
+        """Return the curves, and what was measured of each arm."""
+        if state.started is None:
+            return {"curves": {}, "bits_per_byte": {}}
+        seen = findings.found(state)
+        return {
+            "curves": self.curves(state),
+            "bits_per_byte": {arm: dict(event.values) for arm, event in seen.items()},
+        }
+
+    def report(self, state: StudentState, rows: Sequence[Envelope]) -> dict[str, Any]:
+        """Return the report of a run that has completed."""
+        return {**super().report(state, rows), **report.report(state).model_dump()}
+
+    def summary(self, state: StudentState, rows: Sequence[Envelope]) -> list[str]:
+        """Return what a completed run has found."""
+        return report.sentences(report.report(state)) if state.completed else []

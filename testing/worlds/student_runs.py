@@ -1,0 +1,48 @@
+"""Student runs in miniature: the machinery is real, training takes a second, the models are poor."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from events import Envelope
+from phases.student.events import StudentState
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.worlds.bitnet_runs import texts
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+#: Settings of a run of some seconds: 10 steps of 4 × 32 tokens.
+QUICK: dict[str, Any] = {"tokens": 1_300, "batch": 4, "context": 32, "temperature": 2.0}
+
+
+def submit(home: Home, model: Path, run: str = "s", **settings: Any) -> str:
+    """Submit a run of a model over generated text; return its name."""
+    given, data = {"model": [str(model)]}, texts(home.folder / "texts")
+    plan = validate.plan(Asked("student", {**QUICK, **settings}, given, data))
+    validate.check(plan)
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run)
+
+
+def finish(home: Home, run: str = "s") -> StudentState:
+    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def state(home: Home, run: str = "s") -> StudentState:
+    """Return a run's state from the log."""
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
+def rows(home: Home, run: str = "s") -> list[Envelope]:
+    """Return the history of a run."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))

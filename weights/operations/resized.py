@@ -1,0 +1,64 @@
+"""Operation `resized`: a model of another one's family in other sizes, with newly drawn weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from runs.errors import ConfigError
+from weights.folders.model_config import described
+from weights.model import Model
+from weights.operations.fresh import drawn
+
+
+class Sizes(BaseModel):
+    """Settings of config.json that differ from those of the given model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    changes: dict[str, int | tuple[str, ...]]
+
+
+def resized(config: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a config.json with other sizes; weights are drawn in float32."""
+    kept = {name: value for name, value in config.items() if name != "torch_dtype"}
+    told = {n: list(v) if isinstance(v, tuple) else v for n, v in changes.items()}
+    return {**kept, **told, "dtype": "float32"}
+
+
+def parameters(config: Mapping[str, Any]) -> int:
+    """Return how many parameters the model has that a config.json describes, tied ones once.
+
+    Raises SourceError for a config that describes no model.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with described("the sizes describe no model that can be built"), torch.device("meta"):
+        told: Any = AutoConfig.for_model(**dict(config))
+        module: Any = AutoModelForCausalLM.from_config(told, trust_remote_code=False)
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+class Resized:
+    """Initialisation by transformers, as the config of `of` with other sizes says, with a seed.
+
+    The numbers are those of one version of torch and transformers, which the profile has.
+    """
+
+    Params = Sizes
+
+    def apply(self, inputs: Mapping[str, Model], params: Sizes, seed: int) -> Model:
+        """Return the model, float32. Torch's global generator is restored.
+
+        Raises ConfigError for other roles, or for a setting that the config lacks; SourceError for
+        sizes that describe no model.
+        """
+        if sorted(inputs) != ["of"]:
+            raise ConfigError(f"resized reads the input of, not {sorted(inputs)}")
+        config = inputs["of"].config
+        if unknown := sorted(set(params.changes) - set(config)):
+            raise ConfigError(f"the config of the given model has no {unknown[0]} to change")
+        return drawn(resized(config, params.changes), seed)

@@ -1,0 +1,74 @@
+"""Objective `distil`: next tokens, predicted as a teacher predicts them (arXiv 1503.02531).
+
+    loss = (1 − α) · cross-entropy + α · T² · KL(teacher ‖ student), both softened by T
+
+T² makes up for the gradients of softened distributions, which shrink by that much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch.nn import functional as F
+
+from runs.errors import ConfigError
+from weights.model import Model
+from weights.recipes import Train
+from weights.training.objectives import Batch
+from weights.training.objectives.next_token import NextToken
+from weights.training.teacher import TEACHER, Teacher, divergence
+from weights.training.windows import Ids
+
+
+class DistilParams(BaseModel):
+    """Parameters of the objective."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: α: share of the divergence from the teacher; the text itself has the rest.
+    weight: float = Field(default=0.5, gt=0, le=1)
+    #: T: both distributions are those of logits divided by it.
+    temperature: float = Field(default=1.0, gt=0)
+
+
+class Distil(NextToken):
+    """Cross-entropy of the next token and the divergence from a teacher, nats a token."""
+
+    Params = DistilParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Build the teacher.
+
+        Raises ConfigError for other inputs than a teacher of the module's vocabulary,
+        SourceChangedError for other data.
+        """
+        if set(inputs) != {TEACHER} or set(recipe.inputs) != {TEACHER}:
+            read = sorted(set(inputs) | set(recipe.inputs))
+            raise ConfigError(f"the objective distil reads the model {TEACHER}, not {read}")
+        super().__init__(recipe.model_copy(update={"inputs": {}}), module, streams, {})
+        self._params = DistilParams.model_validate(recipe.params)
+        self._teacher = Teacher(inputs[TEACHER], self._device, recipe)
+        trained: Any = module
+        tokens, own = self._teacher.vocabulary, int(trained.config.get_text_config().vocab_size)
+        if tokens != own:
+            raise ConfigError(
+                f"the teacher predicts {tokens} tokens, the model {own}: they need one vocabulary"
+            )
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return (1 − α) · cross-entropy + α · T² · KL(teacher ‖ model), means over the tokens."""
+        tokens, params = part["tokens"].to(self._device), self._params
+        logits = self._module(input_ids=tokens[:, :-1]).logits
+        text = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        wanted = self._teacher.logits(tokens[:, :-1])
+        apart = divergence(wanted, logits, params.temperature)
+        return (1 - params.weight) * text + params.weight * params.temperature**2 * apart
