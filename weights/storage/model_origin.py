@@ -20,12 +20,13 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from events import EventStore
 from runs import kinds, streams
-from runs.errors import AmbiguousError, ForgeError, NotFoundError, SourceError
+from runs.errors import AmbiguousError, ForgeError, NotFoundError, SourceError, UnavailableError
 from runs.event_types import ModelReference
 from runs.history import repository
 from runs.home import Home
@@ -146,12 +147,16 @@ class Finder:
         return origin.reference(folder)
 
     def hidden_by(self, text: str, folder: Path) -> None:
-        """Tell the user if a folder is taken although its name is that of a run's model, too."""
+        """Tell the user if a folder is taken although its name is that of a run's model, too.
+
+        A log that cannot be read now hides nothing: the folder needs no log.
+        """
         run, _, model = model_names.split(text)
-        if (
-            streams.NAME.fullmatch(run) is None
-            or self._asked(lambda store: repository.stream_of(store, run)) is None
-        ):
+        known = None
+        if streams.NAME.fullmatch(run):
+            with suppress(UnavailableError):
+                known = self._asked(lambda store: repository.stream_of(store, run))
+        if known is None:
             return
         known_as = f"{run}:{model or model_names.RESULT}"
         other = f"write {known_as} for that" if text != known_as else "move the folder for that"

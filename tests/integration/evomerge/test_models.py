@@ -66,8 +66,9 @@ def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
 
     source = across(state.started.sources[0].digest)
     assert [(one.run, one.made) for one in source.runs] == [(RUN, False)], "a fork starts nothing"
-    own = next(one for one in across(state.completed.digest).runs if one.run == RUN)
-    assert own.made
+    runs = across(state.completed.digest).runs
+    assert [(one.run, one.made) for one in runs] == [(name, True), (RUN, True)]
+    own = runs[1]
     (test,) = [m for m in own.measurements if (m.name, m.slice) == ("score", "test")]
     assert test.figure.value == state.completed.test.scalar
     names = {m.name for m in own.measurements if m.slice == "test"}
