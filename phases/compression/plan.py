@@ -67,6 +67,11 @@ def subjects(started: Started) -> tuple[Subject, ...]:
     return (started, *started.students)
 
 
+def name(subject: Subject) -> str:
+    """Return what a model is called: the given one as it was given, a student as its points."""
+    return subject.name if isinstance(subject, StudentRecord) else subject.source.name
+
+
 def prefix(subject: Subject) -> str:
     """Return what the names of a model's points begin with; nothing for the given model."""
     return f"{subject.name}:" if isinstance(subject, StudentRecord) else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phases.compression import findings
+from phases.compression import findings, plan
 from phases.compression.events import CompressionState
 from phases.compression.findings import Point
 from phases.compression.plan import Subject
@@ -23,7 +23,7 @@ def _row(state: CompressionState, point: Point, kept: bool) -> dict[str, Any]:
     size, whole = point.packed.bytes, state.started.float32_bytes
     return {
         "point": point.name,
-        "model": of.source.name,
+        "model": plan.name(of),
         "codec": point.series,
         "bytes": size,
         "ratio": whole / size,

@@ -32,7 +32,7 @@ class CompressionView(View[CompressionState]):
         found = {
             id_: f"{whose[of]}{m} at {s}" for (of, m, s), (id_, _) in plan.encodings(state).items()
         }
-        found |= {plan.source(one): one.source.name for one in every}
+        found |= {plan.source(one): plan.name(one) for one in every}
         if findings.given(state) is not None:
             found |= {p.recipe.id: p.name for p in findings.points(state)}
         return found
