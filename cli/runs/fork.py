@@ -78,8 +78,8 @@ def fork_command(
 def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: bool) -> None:
     """Write a run's whole history to one file, to keep or to import elsewhere.
 
-    A pipeline's file has the runs of its phases, as they all were at one moment. It is a tar.gz: events as JSON lines, their schemas, the chain's heads. `forge verify FILE` checks
-    it without a database.
+    A pipeline's file has the runs of its phases, as they all were at one moment. It is a tar.gz: events
+    as JSON lines, their schemas, the chain's heads. `forge verify FILE` checks it without a database.
 
     \b
     Example:
