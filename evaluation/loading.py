@@ -13,7 +13,7 @@ from evaluation.data.items import Item, Text
 from evaluation.data.slices import SLICES, Slice
 from evaluation.lm_eval import items as tasks
 from evaluation.lm_eval.spec import is_task
-from runs.errors import DataError
+from runs.errors import DataError, SourceError
 from weights.folders import model_config
 
 
@@ -55,9 +55,19 @@ def made_for_any_model(paths: tuple[str, ...]) -> bool:
 
 
 def load_tokenizer(folder: str) -> Any:
-    """Return the model folder's tokenizer. Raises SourceError."""
+    """Return the model folder's tokenizer. Raises SourceError.
+
+    Of a folder without its files transformers makes a tokenizer for which every text is empty.
+    """
     from transformers import AutoTokenizer
 
     model_config.check_tokenizer(Path(folder))
     with model_config.described(f"model {folder} has no usable tokenizer"):
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        known = set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens)
+    if not known:
+        raise SourceError(
+            f"model {folder} has no tokenizer: files such as tokenizer.json are missing, or have no "
+            "tokens. Copy them from where the model is from."
+        )
+    return tokenizer

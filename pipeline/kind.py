@@ -142,6 +142,10 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         """Return why a run is not what a phase asks for; None if it may be."""
         return plan.unlike(state, task, child)
 
+    def asked_otherwise(self, state: PipelineState, task: Delegate, child: State) -> str | None:
+        """Return why a run's kind or settings are not those of its phase; None if they are."""
+        return plan.asked_otherwise(state, task, child)
+
     def children(self, state: PipelineState) -> Iterator[tuple[Delegate, ChildEnded]]:
         """Yield the tasks whose run has completed, each with its answer: phases, measurements."""
         for number in range(1, len(state.submitted.config.phases) + 1):

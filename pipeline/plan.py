@@ -220,27 +220,47 @@ def returned(
 def unlike(state: PipelineState, task: Delegate, child: State) -> str | None:
     """Return why an ended run is not what a phase asks for, as far as the logs tell.
 
-    The device that is asked for is left out: a fork may change it, and the pinned profile says what it
-    was. Files of data and models of no phase are compared by what the run has pinned, not here.
+    Files of data and models of no phase are compared by what the run has pinned, not here.
     """
-    number, work = number_of(task), work_of(task)
-    phase = state.submitted.config.phase(number)
-    wanted = measurement(state, number) if work == "measure" else asked(state, phase)
-    kind = kinds.of(wanted.kind)
-    if child.kind != kind.name:
-        return f"phase {phase.name} asks for {kind.title}"
-    settings = child.submitted.config
-    if not kind.asked_for({**wanted.config, "device": settings.device}, settings):
-        return f"phase {phase.name} asks for other settings"
-    pinned = kind.inputs(child)
+    if why := asked_otherwise(state, task, child):
+        return why
+    wanted, pinned = _wanted(state, task), kinds.of(child.kind).inputs(child)
     for role in {**wanted.models, **pinned}:
         models, found = wanted.models.get(role, ()), pinned.get(role, ())
         digests = [_digest(state, model) for model in models]
         if len(digests) != len(found) or any(
             known not in (None, digest) for known, digest in zip(digests, found, strict=True)
         ):
-            return f"phase {phase.name} asks for other models as {role}"
+            return f"phase {_phase_name(state, task)} asks for other models as {role}"
     return None
+
+
+def asked_otherwise(state: PipelineState, task: Delegate, child: State) -> str | None:
+    """Return why a run's kind or settings are not those that a phase asks for; None if they are.
+
+    The device that is asked for is left out: a fork may change it, and the pinned profile says what it
+    was.
+    """
+    wanted, settings = _wanted(state, task), child.submitted.config
+    kind = kinds.of(wanted.kind)
+    if child.kind != kind.name:
+        return f"phase {_phase_name(state, task)} asks for {kind.title}"
+    device = {"device": settings.device} if hasattr(settings, "device") else {}
+    if not kind.asked_for({**wanted.config, **device}, settings):
+        return f"phase {_phase_name(state, task)} asks for other settings"
+    return None
+
+
+def _wanted(state: PipelineState, task: Delegate) -> Asked:
+    """Return what a phase's run, or its measurement, is asked for."""
+    number = number_of(task)
+    if work_of(task) == "measure":
+        return measurement(state, number)
+    return asked(state, state.submitted.config.phase(number))
+
+
+def _phase_name(state: PipelineState, task: Delegate) -> str:
+    return state.submitted.config.phase(number_of(task)).name
 
 
 def _digest(state: PipelineState, model: str) -> str | None:

@@ -14,7 +14,11 @@ from cli.options import json_option, queue_options, setting
 @click.option(
     "--out", required=True, type=click.Path(), help="The folder for the file and its card."
 )
-@click.option("--budget", metavar="SIZE", help="Bytes that the file may take: 300kB, 2MB, 1.5GiB.")
+@click.option(
+    "--budget",
+    metavar="SIZE",
+    help="Bytes that the file may take, its tokenizer left out: 300kB, 2MB, 1.5GiB.",
+)
 @click.option(
     "--retention",
     type=click.FloatRange(0.0, 1.0, min_open=True),

@@ -118,8 +118,9 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
     from runs import imported_pasts, kinds
     from runs.errors import ConfigError
     from runs.history.repository import load
+    from runs.kinds.asked import inputs, plan_of
     from runs.record.user_events import Resumed
-    from weights.storage.output_folder import check_target
+    from weights.storage.output_folder import check_apart, check_target
     from worker.commands.control import control
 
     unset = (None, False, ())
@@ -144,7 +145,8 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
         store.close()
     given = state.submitted.output_dir if state.submitted else None
     output = options.get("output_dir") or given
-    check_target(Path(output or _folder(kinds.of(state.kind), state.run)))
+    place = check_target(Path(output or _folder(kinds.of(state.kind), state.run)))
+    check_apart(place, inputs(plan_of(state.submitted, state.kind)))
     return state.run, output
 
 

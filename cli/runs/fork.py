@@ -78,8 +78,8 @@ def fork_command(
 def archive_command(run: str, file: Path, weights: bool, force: bool, as_json: bool) -> None:
     """Write a run's whole history to one file, to keep or to import elsewhere.
 
-    It is a tar.gz: events as JSON lines, their schemas, the chain's heads. `forge verify FILE` checks
-    it without a database.
+    A pipeline's file has the runs of its phases, as they all were at one moment. It is a tar.gz: events
+    as JSON lines, their schemas, the chain's heads. `forge verify FILE` checks it without a database.
 
     \b
     Example:
@@ -114,7 +114,7 @@ def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:
     """Take a run in from an archive. What is here already stays as it is.
 
     All of it is verified first. A run that has not ended is yours from then on, and waits until you
-    resume it.
+    resume it; so are the runs of a pipeline's phases, which are resumed with it.
 
     \b
     Example:

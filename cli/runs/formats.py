@@ -71,7 +71,7 @@ def _gguf(model: str, given: Options) -> None:
         Home.default(),
         model,
         given.place,
-        given.type_ or "F16",
+        "F16" if given.type_ is None else given.type_,
         _tell,
         given.ollama,
         given.fallback is not None,

@@ -104,6 +104,8 @@ def planned(
 def _role(text: str) -> tuple[str, str]:
     """Return the role and the model of ROLE=MODEL."""
     role, equals, model = text.partition("=")
-    if not role or not equals or not model:
+    if role and equals and not model:
+        raise click.UsageError(f"the name of the model {role} is empty.")
+    if not role or not equals:
         raise click.UsageError(f"--model takes ROLE=MODEL, not {text!r}.")
     return role, model

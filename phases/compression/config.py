@@ -21,8 +21,8 @@ class CompressionConfig(BaseModel):
     budget: int | None = Field(
         None,
         ge=1,
-        description="Bytes that the file may take, as a number or as 2MB: the best model within them "
-        "is chosen. None: the smallest file that keeps `retention`.",
+        description="Bytes that the file may take, its tokenizer left out, as a number or as 2MB: the "
+        "best model within them is chosen. None: the smallest file that keeps `retention`.",
     )
     retention: float = Field(
         0.95,

@@ -15,6 +15,7 @@ from runs.kinds.asked import Asked, Checked, Lookup, Plan
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind
+    from weights.folders.checkpoint import Checkpoint
 
 #: Slices of the data that a compression measures on.
 NEEDED: tuple[Slice, ...] = ("selection", "test")
@@ -68,8 +69,12 @@ def check(plan: Plan) -> Checked:
 
     (model,), smaller = plan.fields[ROLE], plan.fields[STUDENTS]
     opened, *others = (open_checkpoint(Path(one.path)) for one in (model, *smaller))
+    tensors = min(len(one.shapes) for one in (opened, *others))
+    _check_budget(plan.config.budget, tensors)
     for one in (opened, *others):
         model_config.check_predicts_tokens(one.given, one.config)
+        model_config.check_tensors(one.folder, one.shapes)
+        _check_floats(one)
     tokenizer = load_tokenizer(model.path)
     for given, own in zip(smaller, others, strict=True):
         read = load_tokenizer(given.path)
@@ -80,3 +85,24 @@ def check(plan: Plan) -> Checked:
         for domain, some in texts_of(items, on).items():
             counts.setdefault(domain, {})[on] = len(some)
     return Checked(parameters=opened.parameters, items=counts)
+
+
+def _check_floats(opened: Checkpoint) -> None:
+    """Raise ConfigError for a tensor that no codec takes."""
+    from weights.formats.coded_header import FLOATS
+
+    for name, (dtype, shape) in opened.shapes.items():
+        if dtype not in FLOATS:
+            raise ConfigError(f"tensor {name} is {dtype} {list(shape)}: floats can be coded.")
+
+
+def _check_budget(budget: int | None, tensors: int) -> None:
+    """Raise ConfigError for a budget that the digests in a file's header exceed."""
+    from weights.formats.coded_header import DIGEST_BYTES, FIXED
+
+    least = FIXED + tensors * DIGEST_BYTES
+    if budget is not None and budget < least:
+        raise ConfigError(
+            f"budget: no file fits into {budget:,} bytes: the header for {tensors} tensors alone takes "
+            f"more than {least:,}."
+        )

@@ -46,13 +46,14 @@ def run_of(archive: Archive) -> str:
     return run
 
 
-def streams(log: Log, run: str) -> dict[str, list[Envelope]]:
+def streams(log: Log, run: str, position: int | None = None) -> dict[str, list[Envelope]]:
     """Return stream → the rows that the histories of a run and its children need of it.
 
-    The pasts of forks come first.
+    All are as they were at a position of the log; None: as they are now. The pasts of forks come
+    first. Raises NotFoundError, TamperedError.
     """
     found: dict[str, dict[int, Envelope]] = {}
-    for _, rows in histories(log, run):
+    for _, rows in histories(log, run, position):
         for row in rows:
             found.setdefault(row.stream, {})[row.version] = row
     return {name: list(rows.values()) for name, rows in found.items()}

@@ -12,15 +12,13 @@ from typing import Any
 from events import Envelope
 from runs import kinds
 from runs.errors import NotFoundError
-from runs.history.children import is_child
+from runs.history.children import delegated, is_child
 from runs.history.places import inside
 from runs.history.repository import Log, history, stream_of
 from runs.history.run_cache import RunCache
 from runs.kinds import wording
-from runs.kinds.decide import open_tasks
 from runs.kinds.state import State
-from runs.kinds.tasks import Delegate
-from runs.record.events import ChildEnded, TaskDied, TaskFailed
+from runs.record.events import TaskDied, TaskFailed
 from runs.record.journal import Child, Line, place_at
 
 #: Types of the events that say that an attempt at a task has failed.
@@ -72,7 +70,7 @@ class Journals:
         """
         with ExitStack() as held:
             found = []
-            for task, run in sorted(self._delegated(state).items(), key=lambda pair: pair[1]):
+            for task, run in sorted(delegated(self._log, state).items(), key=lambda pair: pair[1]):
                 lines = self.lines(run)
                 place = len(lines) if upto is None else place_at(lines, upto)
                 if place:
@@ -80,26 +78,6 @@ class Journals:
                     reused = bool(getattr(state.answers.get(task), "reused", None))
                     found.append(Child(task, child, lines[:place], reused))
             yield found
-
-    def _delegated(self, state: State) -> dict[str, str]:
-        """Return task → run of the children, each once, under its last task."""
-        if not kinds.of(state.kind).delegates:
-            return {}
-        told = {
-            event.child: key
-            for key, event in state.answers.items()
-            if isinstance(event, ChildEnded) and event.child_version
-        }
-        if state.submitted is not None and not state.skipped:
-            for task in open_tasks(state):
-                if isinstance(task, Delegate) and self._is_child(state, task.run):
-                    told.pop(task.run, None)
-                    told[task.run] = task.key
-        known = (run for run in told if stream_of(self._log, run) is not None)
-        return {told[run]: run for run in known}
-
-    def _is_child(self, state: State, run: str) -> bool:
-        return stream_of(self._log, run) is not None and is_child(self._log, state, run)
 
     def parent(self, run: str) -> str | None:
         """Return the run that this run is a task of; None if it is of none.

@@ -5,7 +5,7 @@ Terminal, API and Python ask in these terms, and the same checks serve all three
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -77,6 +77,21 @@ def plan_of(submitted: Any, kind: str) -> Plan:
     own = set(type(submitted).model_fields) - set(Submitted.model_fields)
     fields = {name: getattr(submitted, name) for name in sorted(own)}
     return Plan(kind, submitted.config, fields, submitted.output_dir)
+
+
+def inputs(plan: Plan) -> Iterator[str]:
+    """Yield the paths of the models and data that a plan names, and other texts of its fields."""
+
+    def within(value: Any) -> Iterator[str]:
+        if isinstance(value, ModelReference):
+            yield value.path
+        elif isinstance(value, str):
+            yield value
+        elif isinstance(value, tuple | Mapping):
+            for one in value.values() if isinstance(value, Mapping) else value:
+                yield from within(one)
+
+    yield from within(plan.fields)
 
 
 def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:

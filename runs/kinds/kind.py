@@ -160,7 +160,7 @@ class Kind(View[S], Outcome[S]):
         try:
             return self.config.model_validate(given)
         except ValidationError as error:
-            said = "; ".join(": ".join(self.fault(e)) for e in error.errors())
+            said = "; ".join(": ".join(filter(None, self.fault(e))) for e in error.errors())
             raise ConfigError(f"settings of {self.title}: {said}.") from error
 
     def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
@@ -168,8 +168,13 @@ class Kind(View[S], Outcome[S]):
         return self.parse(given) == config
 
     def fault(self, error: Any) -> tuple[str, str]:
-        """Return the setting that one of pydantic's errors is about, and what is wrong with it."""
+        """Return the setting that one of pydantic's errors is about, and what is wrong with it.
+
+        The setting is "" if the error is about several.
+        """
         what = str(error["msg"]).removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            what = f"there is no such setting: `forge settings {self.name}` lists them"
         return ".".join(map(str, error["loc"])), what
 
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:

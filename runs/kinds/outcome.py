@@ -97,8 +97,12 @@ class Outcome(Generic[S]):
         """Return why a run is not what a task asks for, as far as logs tell; None if it may be."""
         return None
 
+    def asked_otherwise(self, state: S, task: Delegate, child: State) -> str | None:
+        """Return why a child's kind or settings are not what its task asks for; None if they are."""
+        return None
+
     def children(self, state: S) -> Iterator[tuple[Delegate, ChildEnded]]:
-        """Yield the tasks whose child has ended, each with its answer."""
+        """Yield the tasks whose child has completed, each with its answer."""
         yield from ()
 
 

@@ -17,7 +17,7 @@ from runs.errors import ForgeError, SourceError
 from runs.system import bounded_files
 from weights import block_names
 from weights.block_names import COUNT_KEYS
-from weights.tensors import Shape
+from weights.tensors import HEADS, Shape
 
 FILE = "config.json"
 #: Bytes of the largest config.json that is read.
@@ -150,6 +150,26 @@ def empty(folder: Path, config: Any) -> Any:
 
     with described(f"{folder / FILE} describes no model that can be built"), torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def check_tensors(folder: Path, stored: Mapping[str, tuple[str, Shape]]) -> None:
+    """Raise SourceError unless a folder's tensors are those of the model that its config describes.
+
+    `stored`: name → (dtype, shape), as in `Checkpoint.shapes`. A head that is stored although it is the
+    embedding is left out.
+    """
+    module = empty(folder, load(folder))
+    own = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+    if missing := sorted(set(own) - set(stored)):
+        raise SourceError(f"{folder} lacks the tensor {missing[0]}, which its {FILE} describes.")
+    if strange := sorted(set(stored) - set(own) - set(HEADS.values())):
+        raise SourceError(f"{folder}: tensor {strange[0]} has no place in the model of its {FILE}.")
+    for name, shape in own.items():
+        if (found := stored[name][1]) != shape:
+            raise SourceError(
+                f"{folder}: tensor {name} has the shape {list(found)}, and {FILE} describes "
+                f"{list(shape)}."
+            )
 
 
 def check_tokenizer(folder: Path) -> None:

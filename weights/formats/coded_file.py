@@ -7,7 +7,6 @@ all decoded weights. The same tensors give the same bytes.
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import zlib
@@ -139,8 +138,6 @@ def write(
         os.replace(whole, file)
         sync(file.parent)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            raise
         raise UnavailableError(
             f"{file} cannot be written: {error.strerror}. What was there stays."
         ) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from runs.errors import ConfigError, ConflictError, UnavailableError
@@ -33,10 +33,7 @@ def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:
     place = folder.resolve()
     if place.exists() and not place.is_dir():
         raise ConfigError(f"the output folder {folder} is a file. Choose another.")
-    if place in (Path.cwd(), *Path.cwd().parents):
-        raise ConfigError(
-            f"the output folder {str(folder)!r} is where you are, or above it. Give a new one's name."
-        )
+    _check_elsewhere(folder)
     if place.is_dir() and any(place.iterdir()) and not ours(place):
         raise ConflictError(
             f"the output folder {folder} holds other things, and would be replaced. Choose another, "
@@ -50,3 +47,28 @@ def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:
             f"the output folder cannot be made: {parent} is not writable. Choose another."
         )
     return place
+
+
+def _check_elsewhere(folder: Path) -> None:
+    """Raise ConfigError if the folder is the current one, or above it."""
+    if folder.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise ConfigError(
+            f"the output folder {str(folder)!r} is where you are, or above it. Give a new one's name."
+        )
+
+
+def check_apart(folder: Path, inputs: Iterable[str]) -> None:
+    """Raise ConflictError if writing the folder would replace a model or data that is to be read.
+
+    `inputs`: their absolute paths; other texts are passed over. Raises ConfigError for the current
+    folder, and those above it.
+    """
+    _check_elsewhere(folder)
+    place = folder.resolve()
+    for given in (text for text in inputs if "\0" not in text):
+        path = Path(given)
+        if path.is_absolute() and place in (path.resolve(), *path.resolve().parents):
+            raise ConflictError(
+                f"the output folder {folder} is, or holds, {given}, which the run reads, and would be "
+                "replaced. Choose another."
+            )

@@ -24,7 +24,7 @@ from runs.kinds.decide import open_tasks
 from runs.kinds.kind import Kind
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
-from runs.record.user_events import Retried
+from runs.record.user_events import Imported, Resumed, Retried
 from runs.system.plain_text import visible
 from weights.storage.model_origin import Finder
 from weights.storage.weight_cache import Artifacts
@@ -94,7 +94,7 @@ def _reused(
 def settle(store: EventStore, state: State, task: Delegate, context: Context) -> bool:
     """Do what a child's end asks for: record the answer, or retry it; return True if it was done.
 
-    `state` is up to date. Return False while the child has not ended.
+    `state` is up to date. Return False while the child has not ended and needs nothing.
     """
     kind = kinds.of(state.kind)
     if not is_child(store, state, task.run):
@@ -103,7 +103,7 @@ def settle(store: EventStore, state: State, task: Delegate, context: Context) ->
         return True
     child = repository.load(store, task.run)
     if not child.ended:
-        return False
+        return _resumed(store, state, child)
     if child.failed and not child.cancelled and _retried(store, kind, state, task, child):
         return True
     _answer(store, state, task, kind.returned(state, task, child), context)
@@ -115,12 +115,28 @@ def _retried(store: EventStore, kind: Kind, state: State, task: Delegate, child:
     key = kind.retries(state, task)
     if key is None or any(row.key == key for row in store.iterate(child.stream)):
         return False
-    reason = f"run {state.run} is tried again"
+    _ask(store, state, child, New(Retried(reason=f"run {state.run} is tried again"), key))
+    return True
+
+
+def _resumed(store: EventStore, state: State, child: State) -> bool:
+    """Resume a child that an import brought as failed, after its retry; else return False.
+
+    The import made it wait, and a user who resumes the parent cannot resume a run that has failed.
+    """
+    last = store.iterate(child.stream, after=child.version - 2) if child.paused else ()
+    if [row.type for row in last] != [Imported.type, Retried.type]:
+        return False
+    key = f"{child.run}/{Resumed.type}/{child.head}"
+    _ask(store, state, child, New(Resumed(reason=f"run {state.run} was resumed"), key))
+    return True
+
+
+def _ask(store: EventStore, state: State, child: State, new: New) -> None:
+    """Append what the parent's owner asks of a child, unless the child went on meanwhile."""
     with suppress(ConcurrencyError):  # the caller looks again
-        new = New(Retried(reason=reason), key)
         store.append(child.stream, child.version, [new], Context(actor=state.submitted.owner))
     project(store)
-    return True
 
 
 def _answer(store: EventStore, state: State, task: Delegate, event: Any, context: Context) -> None:

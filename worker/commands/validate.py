@@ -6,19 +6,26 @@ Terminal, API and Python all use this module, so that all refuse the same input 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from runs import kinds
 from runs.errors import ConfigError
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.asked import Asked, Checked, Lookup, Plan, inputs
 from weights.devices import check_device
+from weights.storage.output_folder import check_apart
 
 
 def plan(asked: Asked, lookup: Lookup = Lookup()) -> Plan:
-    """Return the plan of a run. Raises ConfigError or UnavailableError; nothing is started."""
+    """Return the plan of a run. Nothing is started.
+
+    Raises ConfigError, UnavailableError, ConflictError for an output folder that holds an input.
+    """
     asked, aliases = _aliases(asked)
     lookup = replace(lookup, aliases={**lookup.aliases, **aliases})
     made = kinds.of(asked.kind).plan(asked, lookup)
     check_device(made.config.device, lookup.elsewhere)
+    if made.output_dir is not None:
+        check_apart(Path(made.output_dir), inputs(made))
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaluation.lm_eval import spec as lm_eval_spec
@@ -15,7 +15,7 @@ from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.history import archive as run_archive
 from runs.history import children as run_children
 from runs.history.audit import Finding, audit
-from runs.history.repository import fold, full_name, history, named_stream, opened
+from runs.history.repository import fold, full_name, history, opened
 from runs.kinds.commands import refusal
 from runs.kinds.state import State
 from runs.record import user_events
@@ -43,7 +43,8 @@ def export(
 ) -> dict[str, int]:
     """Write a run's archive; return the number of events of each stream.
 
-    Raises ConfigError, ConflictError, UnavailableError.
+    The run and its children are as they were at one position of the log, the newest. Raises
+    ConfigError, ConflictError, UnavailableError.
     """
     run = full_name(store, run)
     try:
@@ -54,8 +55,8 @@ def export(
         raise ConflictError(f"{path} is no ordinary file. Choose another name.")
     if path.exists() and not replace:
         raise ConflictError(f"{path} exists already. Choose another name, or give --force.")
-    streams = run_archive.streams(store, run)
-    state, _ = opened(store, run)
+    streams = run_archive.streams(store, run, store.end())
+    state, _ = opened(run_archive.ArchivedLog(streams), run)
     kind = kinds.of(state.kind)
     blobs = kind.result_files(state, cache) if weights else []
     notes = {"run": run, "result": kind.result(state), "written_by": CODE_VERSION}
@@ -82,42 +83,46 @@ def load(
     code.
 
     Nothing is recorded before the whole archive is verified. A run that can still go on belongs to
-    `by`, or to the user of this process, and waits until it is resumed: a stranger's archive starts
-    no work here. A run that comes only as the past of a fork waits too, and a later import may
-    extend its history. Raises ArchiveError, ConfigError for task files that are not allowed,
-    ConflictError if a run of that name here has another history, NotFoundError, UnavailableError.
+    `by`, or to the user of this process, and waits until it is resumed, and so do its children: a
+    stranger's archive starts no work here. A run that comes only as the past of a fork waits too, and
+    a later import may extend its history. Raises ArchiveError, ConfigError for task files that are
+    not allowed, ConflictError if a run of that name here has another history, NotFoundError,
+    UnavailableError.
     """
     who = by or actor()
     with tempfile.TemporaryDirectory() as folder:
         found = archive.read(path, Path(folder))
         run, rows = _history(path, found)
-        state, *children = _with_children(path, found, run, rows)
-        for folded in [] if task_files else [state, *children]:
-            for refused in _task_files(folded):
+        states = _with_children(path, found, run, rows)
+        for state in [] if task_files else states:
+            for refused in _task_files(state):
                 raise ConfigError(refused.message)
-        check_weights(path, found.blobs, Path(folder), state)
-        stream = named_stream(run_archive.ArchivedLog(found.streams), run)
+        check_weights(path, found.blobs, Path(folder), states[0])
         ours = {name: _taken(found, name, who) for name in found.streams}
         fresh = _each(found, store.fits)
         places = _folders(Path(folder), found.blobs)
         for place in places:
             cache.adopt(place)
         context = Context(actor=who)
+        whole = {state.stream for state in states}
         for name, rows in found.streams.items():
-            if name != stream and ours[name] and fresh[run_archive.title(name)]:
+            if name not in whole and ours[name] and fresh[run_archive.title(name)]:
                 imported_pasts.note(store, run_archive.title(name), rows[-1].hash, context)
-        own = {stream: ours[stream]}
+        own = {name: ours[name] for name in whole}
         new = _each(found, lambda name, rows: store.adopt(name, rows, own.get(name, ()), context))
         project(store)
-    waiting = [run] if ours[stream] and new[run] else []
-    return Imported(run, new, len(places), waiting, waiting if state.failed else [])
+    waiting = [state for state in states if ours[state.stream] and new[state.run]]
+    if waiting and waiting[0].run == run:  # what is asked of it is asked of its children, too
+        waiting = waiting[:1]
+    failed = [state.run for state in waiting if state.failed]
+    return Imported(run, new, len(places), [state.run for state in waiting], failed)
 
 
-def _sound(path: Path, rows: list[Envelope]) -> State:
+def _sound(path: Path, run: str, rows: list[Envelope]) -> State:
     """Return the state after a history. Raises ArchiveError for what the audit finds in it."""
     for wrong in audit(rows):
         if wrong.level != "note":
-            raise ArchiveError(str(path), f"at event {wrong.place}", wrong.message)
+            raise ArchiveError(str(path), f"at event {wrong.place} of run {run}", wrong.message)
     return fold(rows)
 
 
@@ -125,8 +130,8 @@ def _with_children(
     path: Path, found: archive.Archive, run: str, rows: list[Envelope]
 ) -> list[State]:
     """Return the states of a run and of its children. Raises ArchiveError for what is wrong."""
-    state = _sound(path, rows)
-    children = [_sound(path, some) for some in _children(path, found, run)]
+    state = _sound(path, run, rows)
+    children = [_sound(path, child, some) for child, some in _children(path, found, run)]
     for wrong in run_children.check(run_archive.ArchivedLog(found.streams), state):
         raise ArchiveError(str(path), "in its manifest", wrong.message)
     return [state, *children]
@@ -149,12 +154,17 @@ def _task_files(state: State) -> list[Finding]:
 
 
 def _each(found: archive.Archive, take: Callable[[str, list[Envelope]], int]) -> dict[str, int]:
-    """Call `take` for each stream; return run → result.
+    """Call `take` for each stream, the archive's own run last; return run → result.
 
-    Raises ConflictError if a stream does not fit the history that is here.
+    An import that was cut off between two streams has not brought the run yet, so that no process
+    begins a child of it in the place of the archive's. Raises ConflictError if a stream does not fit
+    the history that is here.
     """
     new: dict[str, int] = {}
-    for name, rows in found.streams.items():
+    own = found.manifest.get("run")
+    for name, rows in sorted(
+        found.streams.items(), key=lambda stream: run_archive.title(stream[0]) == own
+    ):
         try:
             new[run_archive.title(name)] = take(name, rows)
         except ChainError as error:
@@ -188,8 +198,8 @@ def _history(path: Path, found: archive.Archive) -> tuple[str, list[Envelope]]:
     return run, list(history(run_archive.ArchivedLog(found.streams), run))
 
 
-def _children(path: Path, found: archive.Archive, run: str) -> list[list[Envelope]]:
-    """Return the histories of a run's children; the run's own is sound.
+def _children(path: Path, found: archive.Archive, run: str) -> list[tuple[str, list[Envelope]]]:
+    """Return (run, rows) of a run's children; the run's own history is sound.
 
     Raises ArchiveError if the archive holds anything that is not part of these histories.
     """
@@ -200,7 +210,7 @@ def _children(path: Path, found: archive.Archive, run: str) -> list[list[Envelop
             title = run_archive.title(name)
             why = f"it holds events of {title} that are no part of run {run}'s history"
             raise ArchiveError(str(path), "in its manifest", why)
-    return [rows for name, rows in run_children.histories(log, run) if name != run and rows]
+    return [one for one in run_children.histories(log, run) if one[0] != run and one[1]]
 
 
 def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State) -> None:
@@ -236,10 +246,15 @@ def inspected(path: Path) -> tuple[str, list[Envelope], list[Finding]]:
         findings = audit(rows)
         if all(one.level == "note" for one in findings):
             children = _children(path, found, run)
-            findings += [one for some in children for one in audit(some)]
+            findings += [_of(name, one) for name, some in children for one in audit(some)]
         if all(one.level == "note" for one in findings):
             state = fold(rows)
             findings += run_children.check(run_archive.ArchivedLog(found.streams), state)
             check_weights(path, found.blobs, Path(folder), state)
-            findings += [one for each in (state, *map(fold, children)) for one in _task_files(each)]
+            states = [state, *(fold(some) for _, some in children)]
+            findings += [one for each in states for one in _task_files(each)]
     return run, rows, findings
+
+
+def _of(run: str, found: Finding) -> Finding:
+    return replace(found, message=f"run {run}: {found.message}")

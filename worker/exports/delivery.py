@@ -14,8 +14,10 @@ from runs import kinds
 from runs.errors import ForgeError
 from runs.history import repository
 from runs.home import Home
+from runs.kinds.asked import inputs, plan_of
 from runs.kinds.state import State
 from runs.record.user_events import Exported
+from weights.storage.output_folder import check_apart
 from worker.commands.control import control
 
 
@@ -39,6 +41,7 @@ def deliver(
     try:
         state = repository.load(store, run)
         check_ended(state)
+        check_apart(out, inputs(plan_of(state.submitted, state.kind)))
         kind = kinds.of(state.kind)
         written = kind.write_result(home, state, out)
         recipe_id, digest = kind.result_id(state), kind.result(state)

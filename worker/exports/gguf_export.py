@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from evaluation.loading import load_tokenizer
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
+from weights.folders import model_config
 from weights.folders.checkpoint import open_checkpoint, sync
 from weights.folders.sources import resolve
 from weights.formats import gguf_file, gguf_tokens
@@ -44,6 +44,7 @@ def export(
     given = resolve(model, named=Finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
     gguf_file.check(checkpoint, type_, fallback)
+    model_config.check_tensors(checkpoint.folder, checkpoint.shapes)
     rows = checkpoint.config["vocab_size"]
     tokenizer = load_tokenizer(given.path)
     tokens = gguf_tokens.of(tokenizer, rows)
@@ -78,8 +79,6 @@ def _placed(place: Path, fill: Callable[[Path], Result]) -> Result:
         sync(place.parent)
         return result
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            raise
         raise UnavailableError(
             f"{place} cannot be written: {error.strerror}. What was there stays."
         ) from error
@@ -90,7 +89,12 @@ def _placed(place: Path, fill: Callable[[Path], Result]) -> Result:
 def _target(out: Path) -> Path:
     """Return the absolute file if it may be written; change nothing."""
     place = out.resolve()
-    if place.is_dir():
+    try:
+        folder = place.is_dir()
+        place.with_name(f".{place.name}.{os.getpid()}").exists()  # what `_placed` writes first
+    except OSError as error:
+        raise ConfigError(f"{str(out)[:60]} is no name for a file: {error.strerror}.") from error
+    if folder:
         raise ConfigError(f"{out} is a folder: give the name of a file, such as {out}/model.gguf.")
     if not place.parent.is_dir():
         raise ConfigError(f"there is no folder {place.parent} to write {out} into.")

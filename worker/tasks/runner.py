@@ -136,7 +136,7 @@ def finish(worker: Worker, run: str) -> Any:
     """Carry the run on to its end. Raises RunFailedError or RunCancelledError if it ends so."""
     state = worker.run(run)
     if state.failed is not None:
-        told = f"run {run} failed: {state.failed.reason}."
+        told = f"run {run} failed: {state.failed.reason.removesuffix('.')}."
         if "`forge " not in told:  # else it says itself what can be done
             told += f" Try again with `forge retry {run}` and `forge start --resume {run}`."
         raise RunFailedError(told)

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from click.testing import CliRunner, Result
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from agent_forge import load_coded
 from cli.main import forge
@@ -18,7 +18,7 @@ from phases.compression import findings, plan, report
 from phases.compression.events import CompressionState, Encoded, Packed
 from phases.compression.tasks.execute import Context
 from runs import kinds
-from runs.errors import ConfigError, DataError, NotFiniteError, RunFailedError
+from runs.errors import ConfigError, ConflictError, DataError, NotFiniteError, RunFailedError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
@@ -169,8 +169,8 @@ def test_a_budget_chooses_the_best_within_it_and_one_that_nothing_meets_names_th
     within = [p for p in findings.points(done) if p.packed and p.packed.bytes <= sizes[1]]
     best = min(within, key=lambda p: (p.bits or 0.0, p.name))
     assert done.completed.chosen.point == best.name
-    submit(home, toys.sources[0], data, "tiny", budget=10, mixtures=0)
-    with pytest.raises(RunFailedError, match=r"no point fits into 10 bytes\. The nearest is"):
+    submit(home, toys.sources[0], data, "tiny", budget=700, mixtures=0)
+    with pytest.raises(RunFailedError, match=r"no point fits into 700 bytes\. The nearest is"):
         finish(home, "tiny")
 
 
@@ -334,11 +334,61 @@ def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Pa
         validate.plan(Asked("compression", {}, {"model": [one, one]}, []))
     with pytest.raises(ConfigError, match="there is no setting 'mp3'"):
         validate.plan(Asked("compression", {"settings": ["mp3"]}, {"model": [one]}, []))
+    small = Asked("compression", {"budget": 1}, {"model": [one]}, [str(data)])
+    with pytest.raises(ConfigError, match="no file fits into 1 bytes"):
+        validate.check(validate.plan(small))
     lacking = tmp_path / "lacking.jsonl"
     lacking.write_text(json.dumps({**TEXTS[0], "slice": "test"}) + "\n")
     wanted = Asked("compression", SETTINGS, {"model": [one]}, [str(lacking)])
     with pytest.raises(DataError, match="no text in the slice selection"):
         validate.check(validate.plan(wanted))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "said"),
+    [
+        (None, "lacks the tensor model.norm.weight"),
+        (torch.ones(3), r"model.norm.weight has the shape \[3\], and config.json describes"),
+        (torch.ones(16, dtype=torch.int32), "model.norm.weight is I32"),
+    ],
+)
+def test_tensors_that_are_not_the_models_are_named_before_any_work(
+    toys: Toys, data: Path, tmp_path: Path, tensor: torch.Tensor | None, said: str
+) -> None:
+    """They were found when every matrix had been encoded at every setting."""
+    broken = Path(shutil.copytree(toys.sources[0], tmp_path / "broken"))
+    weights = load_file(broken / "model.safetensors")
+    name = "model.norm.weight"
+    changed = {k: v for k, v in weights.items() if k != name}
+    changed |= {} if tensor is None else {name: tensor}
+    save_file(changed, broken / "model.safetensors", metadata={"format": "pt"})
+    wanted = Asked("compression", SETTINGS, {"model": [str(broken)]}, [str(data)])
+    with pytest.raises(ConfigError, match=said):
+        validate.check(validate.plan(wanted))
+
+
+def test_a_model_without_a_tokenizer_is_refused(toys: Toys, data: Path, tmp_path: Path) -> None:
+    """Transformers makes one for which every text is empty: nothing was measured."""
+    bare = Path(shutil.copytree(toys.sources[0], tmp_path / "bare"))
+    for file in bare.glob("token*"):
+        file.unlink()
+    wanted = Asked("compression", SETTINGS, {"model": [str(bare)]}, [str(data)])
+    with pytest.raises(ConfigError, match="bare has no tokenizer"):
+        validate.check(validate.plan(wanted))
+
+
+def test_the_result_never_replaces_the_model_that_is_read(
+    toys: Toys, data: Path, tmp_path: Path
+) -> None:
+    """A folder of trained models counts as a result, which may be replaced: the model was gone."""
+    model = Path(shutil.copytree(toys.sources[0], tmp_path / "models" / "base"))
+    (tmp_path / "models" / "cognate.json").write_text("{}")
+    words = ("compress", str(model), "--data", str(data), "--detach", "--out")
+    for out in (model, tmp_path / "models"):
+        told = call(Home(tmp_path / "home"), *words, str(out))
+        assert isinstance(told.exception, ConflictError), told.output
+        assert "which the run reads" in str(told.exception)
+    assert call(Home(tmp_path / "home"), *words, str(tmp_path / "new")).exit_code == 0
 
 
 def test_a_model_with_a_number_that_is_none_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import shutil
 import tracemalloc
 import zlib
@@ -317,18 +318,19 @@ def test_what_cannot_be_written_is_said(toys: Toys, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 def test_a_full_disk_leaves_what_was_there(
-    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """The file appears whole or not at all."""
+    """The file appears whole or not at all; a limit on a file's size is a full disk, too."""
     place = tmp_path / "model.forge"
     place.write_bytes(b"before")
 
     def full(*_: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
-    with pytest.raises(UnavailableError, match="No space left"):
+    with pytest.raises(UnavailableError, match=os.strerror(number)):
         coded_files.write(toys.base, place)
     assert place.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [place]
