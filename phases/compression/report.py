@@ -78,6 +78,7 @@ def card(state: CompressionState) -> str:
     lines = [
         f"# {name}, compressed",
         "",
+        *_student(state),
         f"{done.chosen.bytes:,} bytes, {done.figures['ratio'].value:.1f} times smaller than float32, "
         f"by the point {done.chosen.point} of the curve below. On the test slice it keeps "
         f"{kept.value:.4f} of the quality ({kept.low:.4f} to {kept.high:.4f}, {kept.n} documents): "
@@ -96,6 +97,18 @@ def card(state: CompressionState) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _student(state: CompressionState) -> list[str]:
+    """Return lines that say which student the chosen file holds; none if it holds the given model."""
+    chosen = findings.choose(state)
+    assert chosen is not None
+    subject = chosen.subject
+    if subject is state.started:
+        return []
+    own, given = subject.source.parameters, state.started.source.parameters
+    name = plan.name(subject)
+    return [f"The file holds the student {name}: {own:,} parameters instead of {given:,}.", ""]
 
 
 def table(state: CompressionState) -> list[str]:

@@ -269,6 +269,8 @@ def test_the_policy_may_choose_a_student(taught, tmp_path: Path) -> None:
     assert told.exit_code == 0, told.output
     module = load_coded(tmp_path / "out" / "model.forge")
     assert module.config.hidden_size == 8
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "The file holds the student small: " in card
     assert call(home, "verify", str(tmp_path / "out")).exit_code == 0
     lineage = call(home, "lineage", "t")
     assert "the model small" in lineage.output
