@@ -74,8 +74,9 @@ def pytest_sessionfinish(session: Any) -> None:
         return  # a worker's reports are counted by its controller
     if file := os.environ.get("FORGE_TEST_DURATIONS"):
         slowest = sorted(SECONDS.items(), key=lambda row: -row[1])
-        rows = {name: [round(s, 3), round(PROCESSOR[name], 3)] for name, s in slowest}
-        Path(file).write_text(json.dumps(rows).replace("], ", "],\n") + "\n", "utf-8")
+        rows = ((name, [round(s, 3), round(PROCESSOR[name], 3)]) for name, s in slowest)
+        lines = ",\n".join(f"{json.dumps(name)}: {found}" for name, found in rows)
+        Path(file).write_text(f"{{{lines}}}\n", "utf-8")
     if over_budget() and session.exitstatus == 0:
         session.exitstatus = 1
 

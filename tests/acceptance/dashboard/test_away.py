@@ -35,6 +35,7 @@ def test_a_tab_opened_while_the_server_is_away_opens_when_it_is_back(
     assert page.url.endswith(f"/{tab.lower()}")
 
 
+@pytest.mark.slow
 def test_a_page_of_an_older_build_takes_the_new_one(visit: Callable[..., Any]) -> None:
     """Its files have other names after an upgrade: the page is loaded anew at the same address."""
     page = visit("/runs", expected=GONE)

@@ -243,6 +243,7 @@ def test_only_differences_hides_what_all_candidates_share(visit: Callable[..., A
     assert page.get_by_role("columnheader", name="Accuracy").count() == 0
 
 
+@pytest.mark.slow
 def test_the_population_is_sorted_by_its_heads(visit: Callable[..., Any]) -> None:
     page = visit(f"/runs/{DONE}/population")
     page.get_by_role("button", name="Rank", exact=True).click()
@@ -389,6 +390,7 @@ def test_a_label_that_no_worker_has_is_named(visit: Callable[..., Any], site: Si
     leave()
 
 
+@pytest.mark.slow
 def test_axes_side_by_side_are_the_strongest_genes_by_the_same_names(
     visit: Callable[..., Any], site: Site
 ) -> None:

@@ -64,6 +64,7 @@ def depths(state: RunState) -> dict[str, int]:
     return {id_: len(p.steps) for id_, p in taken.items() if p is not None}
 
 
+@pytest.mark.slow
 def test_candidates_have_depths_of_their_own(home: Home) -> None:
     state = runs.state(home)
     found = depths(state)

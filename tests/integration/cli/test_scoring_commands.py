@@ -34,6 +34,7 @@ def ok(result: Result) -> Result:
 # ---- score ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_source_scores_what_its_run_recorded(finished, toys: Toys) -> None:
     """The same evaluation, alone: to the last digit, on the whole test slice."""
     home, run = finished

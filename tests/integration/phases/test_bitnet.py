@@ -237,6 +237,7 @@ def test_its_panels_show_arms_and_curves(made) -> None:
     assert "the best rounding without training" in text.lower()
 
 
+@pytest.mark.slow
 def test_segments_change_no_bit_and_no_lineage(made, toys: Toys, tmp_path, monkeypatch) -> None:
     """Another home, and segments of a step or two."""
     _, state, _ = made

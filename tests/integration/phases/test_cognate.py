@@ -330,6 +330,7 @@ def test_a_name_of_the_registry_means_one_of_a_run_s_models(made, role: str) -> 
     assert found.digest == weights_of(state)[role]
 
 
+@pytest.mark.slow
 def test_segments_change_no_bit_and_no_lineage(made, tmp_path: Path, monkeypatch) -> None:
     """Another home, and segments of a few steps."""
     mine, state, _ = made

@@ -78,6 +78,7 @@ def test_every_matrix_is_tried_at_every_setting_and_mixtures_choose_among_them(h
         assert set(point.assignment) <= set(names)
 
 
+@pytest.mark.slow
 def test_without_text_to_calibrate_on_a_run_says_so(
     toys: Toys, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +123,7 @@ def test_it_is_verified_and_made_again(home: Home) -> None:
     assert "Size and quality" in shown.output
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_with_the_chosen_model(home: Home, toys: Toys) -> None:
     """RUN is the decoded model, a source like any other; its origin is the given one."""
     told = call(home, "lineage", "c")
@@ -160,6 +162,7 @@ def test_a_file_that_was_altered_is_refused(home: Home, tmp_path: Path) -> None:
     assert "altered" in told.output
 
 
+@pytest.mark.slow
 def test_a_budget_chooses_the_best_within_it_and_one_that_nothing_meets_names_the_nearest(
     home: Home, toys: Toys, data: Path, tmp_path: Path
 ) -> None:
@@ -240,6 +243,8 @@ def test_killed_while_it_encodes_or_packs_a_run_ends_as_if_undisturbed(
     assert not (other.artifacts / "packing" / "c").exists()
 
 
+@pytest.mark.smoke
+@pytest.mark.slow
 def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
     """Retention and ratio are against the given model; bits a weight are of the student's own."""
     _, done, small = taught
@@ -260,6 +265,7 @@ def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
     assert given == own != other
 
 
+@pytest.mark.slow
 def test_the_policy_may_choose_a_student(taught, tmp_path: Path) -> None:
     """Its file decodes to the student's architecture; its origin is the student."""
     home, done, _ = taught
@@ -289,6 +295,7 @@ def test_a_compression_with_a_student_is_verified_and_made_again(taught) -> None
     assert f"{done.completed.chosen.digest[:12]} as recorded" in told.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("forgery", "what"),
     [
@@ -404,6 +411,7 @@ def test_a_model_with_a_number_that_is_none_is_refused(
         finish(home)
 
 
+@pytest.mark.slow
 def test_a_terminal_is_told_how_far_it_is_and_what_was_chosen(
     toys: Toys, data: Path, tmp_path: Path
 ) -> None:

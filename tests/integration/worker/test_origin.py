@@ -152,6 +152,7 @@ def test_a_champion_is_scored_by_its_run(home: Home, state: RunState, toys: Toys
     assert found["components"]["perplexity"] == event.components.perplexity
 
 
+@pytest.mark.slow
 def test_a_folder_that_hides_a_run_is_told_of(
     home: Home, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -364,6 +365,7 @@ def test_a_model_that_a_server_may_not_read_is_refused(
         assert words in answer.json()["detail"]
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_while_it_looks_is_told_of_and_replaced(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

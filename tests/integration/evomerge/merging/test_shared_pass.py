@@ -53,6 +53,7 @@ def recorded(event: object) -> dict[str, object]:
     return event.model_dump(exclude={"seconds"})
 
 
+@pytest.mark.slow
 def test_a_generation_built_ahead_is_recorded_as_if_built_alone(
     finished: tuple[RunState, RunState], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
