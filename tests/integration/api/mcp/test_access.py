@@ -136,7 +136,7 @@ def test_what_the_api_starts_at_a_terminal_only_no_tool_starts(served: Served) -
                 ({"kind": "toy", "data": ["lm-eval:/t.yaml"]}, "a task file is code"),
                 (
                     {"kind": "toy", "config": {"width": 0, "colour": 1}},
-                    "colour: there is no such setting",
+                    "colour: there is no such",
                 ),
                 ({"kind": "toy", "reason": "a\x1b[31m"}, "reason: the text holds the character"),
                 ({"kind": "toy", "labels": ["a b"]}, "label 'a b'"),
