@@ -28,6 +28,7 @@ from benchmarks.phases import modular_addition
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.builtin import corpus as builtin_corpus
 from evaluation.observing import Observe
+from evaluation.training_runs import training_defaults
 from phases.cognate import findings, plan
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import Submitted
@@ -80,7 +81,7 @@ class World:
             context=TINY.context,
             optimiser=ARMS[arm],
             schedule=Algorithm(name="cosine@1", params={"peak": peak, "warmup": TINY.warmup}),
-            clip=plan.CLIP,
+            clip=training_defaults.CLIP,
             seed=self.config.seed,
             purpose=plan.BASE,
             steps=steps,

@@ -94,6 +94,16 @@ def domains(data: Sequence[str]) -> tuple[str, ...]:
     return tuple(read(data).documents)
 
 
+def check_domains(who: str, wanted: Sequence[str], there: Sequence[str], own: bool) -> None:
+    """Raise DataError if there is no text of a domain. `who` asks; `own`: the text is the user's."""
+    for domain in wanted:
+        if domain not in there:
+            whose = "the data" if own else "the built-in text"
+            raise DataError(
+                f"{who} {domain}, and {whose} has no text of it: it has {', '.join(there)}."
+            )
+
+
 def _parts(given: str) -> tuple[str, str]:
     """Return `parts`, or no domain if a file or folder has the whole text as its name.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evaluation.bootstrap import Counts
+from evaluation.given_model_runs.events import Arm
 from evaluation.observing import Observe, Observed
 from evaluation.paired_bits import draws, figure, mean, resampled
 from runs.event_types import Figure
@@ -50,3 +51,28 @@ def leads(seen: Seen, ours: str, purpose: str, seed: int) -> dict[str, Figure]:
         for arm, event in seen.items()
         if arm != ours
     }
+
+
+def arms(seen: Seen) -> dict[str, Arm]:
+    """Return arm → what was compared, as the event of the end has it."""
+    return {
+        arm: Arm(recipe_id=event.recipe_id, bits_per_byte=event.values)
+        for arm, event in seen.items()
+    }
+
+
+def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return arm → domain → bits per byte as lines of text, with means."""
+    domains = list(next(iter(rows.values())))
+    out = ["bits per byte (lower is better), test slice:"]
+    out.append(f"{'':10s}" + "".join(f"{d:>10s}" for d in (*domains, "mean")))
+    for name, row in rows.items():
+        values = [*row.values(), sum(row.values()) / len(row)]
+        out.append(f"{name:10s}" + "".join(f"{value:10.4f}" for value in values))
+    return out
+
+
+def lead_line(name: str, words: str, more: Figure, ours: str) -> str:
+    """Return how many bits per byte an arm needs more than `ours`, with the interval."""
+    span = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}]"
+    return f"{name}, {words}: {span} of {ours}"

@@ -12,6 +12,7 @@ from evaluation.data.slices import Slice
 from evaluation.given_model_runs import text as given_text
 from evaluation.given_model_runs import training_plan
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
+from evaluation.training_runs import training_defaults
 from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
@@ -119,7 +120,7 @@ class GivenContext(TrainingContext[S]):
         }
         _check_finite(given.name, self.given().weights)
         started = self.pinned(common)
-        training_plan.check_lengths(started)
+        training_defaults.check_lengths(started)
         for on in (CHOOSING, TEST):
             made.held_out(started.context, on)  # raises if there is nothing to measure on
         self._cache.supply.share_model(self.donor)

@@ -1,9 +1,13 @@
-"""Parts of the events of runs that train from a given model: arms and results."""
+"""Parts of the events of runs that train from a given model: what every such kind records."""
 
 from __future__ import annotations
 
-from runs.event_types import Part
+from runs.event_types import ModelReference, Part
+from runs.record import events as common
 from runs.system.digests import Digest
+
+#: Role of a run's result.
+MODEL = "model"
 
 
 class Arm(Part):
@@ -20,3 +24,21 @@ class Result(Part):
     recipe_id: Digest
     #: BLAKE3 of its weights.
     digest: Digest
+
+
+class GivenSubmitted(common.Submitted):
+    """A run was asked for."""
+
+    #: The model that trainings begin with or learn from.
+    model: ModelReference
+    #: Files and folders of text, each PATH or DOMAIN=PATH; none: the built-in text.
+    data: tuple[str, ...] = ()
+
+
+class GivenCompleted(common.Completed):
+    """All models are made and compared."""
+
+    #: Role → the model.
+    models: dict[str, Result]
+    #: Name → what was compared.
+    arms: dict[str, Arm]

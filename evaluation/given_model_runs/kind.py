@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from evaluation.given_model_runs.events import GivenCompleted
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_kind import TrainingKind
-from events import Event
+from events import Event, New
 from runs.event_types import Figure
-from runs.kinds.tasks import Start
+from runs.kinds.tasks import Decision, Start
 from runs.system.rounding import alike
-from weights.making.events import Advanced, Made, Trained
+from weights.making import making
+from weights.making.events import Advanced, Made, Making, Trained
 from weights.making.making import Make, MakingState
 
 S = TypeVar("S", bound=MakingState)
@@ -28,9 +30,36 @@ def answers(started: type[Event]) -> Mapping[type[Event], type]:
 class GivenKind(TrainingKind[S]):
     """A kind of run that trains from one given model."""
 
+    main_role = "model"
     unit = "step"
     result_name = "models"
     listed: ClassVar[frozenset[str]] = LISTED
+    #: The kind's own event of the end.
+    completed: type[GivenCompleted]
+
+    def stages(self, state: S) -> Iterator[Sequence[Making]]:
+        """Yield the recipes that are made at the same time, each after those that it reads."""
+        raise NotImplementedError
+
+    def questions(self, state: S) -> Iterator[Mapping[str, Observe]]:
+        """Yield arm → its measurement: of what is asked first, then of what follows from answers."""
+        raise NotImplementedError
+
+    def due(self, state: S) -> Decision:
+        """Return what there is to do after `started`: make the models, choose, compare, end."""
+        for wanted in self.stages(state):
+            decision = making.next_of(state, wanted, state.started.segment)
+            if decision.facts or decision.tasks:
+                return decision
+        for asked in self.questions(state):
+            if tasks := [task for task in asked.values() if task.key not in state.answers]:
+                return Decision(tasks=tasks)
+        done = self.completed(
+            lineage_digest=state.lineage_digest(),
+            chain_head=state.head,
+            **self.conclusions(state),
+        )
+        return Decision(facts=[New(done, f"{state.run}/completed")])
 
     def conclusions(self, state: S) -> dict[str, Any]:
         """Return the fields of `completed` that follow from what was made and measured."""

@@ -1,42 +1,24 @@
-"""Panels of a run that trains from a given model: arms, curves, quality by domain, models. Pure."""
+"""Panels of a run that trains from a given model: arms, and quality by domain. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from evaluation import paired_bits
 from evaluation.observing import Observed
+from evaluation.training_runs import training_panels
+from evaluation.training_runs.training_panels import BITS
 from runs.event_types import Figure
-from runs.panels.panels import (
-    Arm,
-    Arms,
-    Axis,
-    Column,
-    Lead,
-    Lines,
-    Matrix,
-    Metric,
-    Panel,
-    Series,
-    Units,
-)
-from weights.making.events import Making
-from weights.recipes import Train
+from runs.panels.panels import Arm, Arms, Lead, Matrix
 
-BITS = Metric(name="bits per byte", unit="bit/B", better="down")
-STEPS = Axis(name="step", whole=True)
-
-Curves = Mapping[str, list[dict[str, Any]]]
 Seen = Mapping[str, Observed]
 
 
 def lead(figure: Figure) -> Lead:
-    """Return the bits per byte that the run's model needs less than another."""
+    """Return the lead that a figure with an interval is."""
     assert figure.low is not None
     assert figure.high is not None
-    verdict = "better" if figure.low > 0 else "worse" if figure.high < 0 else "level"
-    return Lead(value=figure.value, low=figure.low, high=figure.high, verdict=verdict)
+    return training_panels.lead(figure.value, figure.low, figure.high)
 
 
 def arms(
@@ -90,59 +72,4 @@ def domains(words: Mapping[str, str], seen: Seen, ours: str) -> Matrix:
         metrics=(BITS,),
         values=tuple(tuple(seen[name].values[d] for name in names) for d in found),
         ours=ours,
-    )
-
-
-def curves(found: Curves, references: Collection[str]) -> list[Panel]:
-    """Return loss, norm of the gradient and learning rate along the steps of every training."""
-    if not any(found.values()):
-        return []
-    return [
-        _curve(found, references, "loss", Axis(name="loss", unit="nat/token", better="down")),
-        _curve(found, references, "norm", Axis(name="norm", log=True), "Norm of the gradient"),
-        _curve(found, references, "rate", Axis(name="learning rate"), "Learning rate"),
-    ]
-
-
-def _curve(
-    found: Curves, references: Collection[str], field: str, y: Axis, title: str = "Loss"
-) -> Lines:
-    series = tuple(
-        Series(
-            name=name,
-            role="reference" if name in references else "ours",
-            x=tuple(point["step"] for point in points),
-            y=tuple(point[field] for point in points),
-        )
-        for name, points in found.items()
-        if points
-    )
-    says = f"{title} along the steps of each training; a point is the mean of the steps before it."
-    return Lines(name=field, title=title, says=says, x=STEPS, y=y, series=series)
-
-
-def models(state: Any, recipes: Mapping[str, Making]) -> Units:
-    """Return all models with their steps and weights."""
-    rows = []
-    for name, recipe in recipes.items():
-        steps = of = seconds = None  # of what no training makes
-        if isinstance(recipe, Train):
-            events = state.advanced.get(recipe.stem, {}).values()
-            steps, of = state.steps(recipe), recipe.upto
-            seconds = sum(event.seconds for event in events)
-        made = state.made.get(recipe.id)
-        rows.append((name, steps, of, seconds, made.digest[:12] if made else None))
-    return Units(
-        name="models",
-        title="Models",
-        says="All that the run makes; `forge lineage` has the recipes.",
-        unit="model",
-        columns=(
-            Column(name="model", type="text"),
-            Column(name="steps", type="integer"),
-            Column(name="of", type="integer"),
-            Column(name="seconds", type="number", unit="s"),
-            Column(name="weights", type="text"),
-        ),
-        rows=tuple(rows),
     )

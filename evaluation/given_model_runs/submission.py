@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evaluation.data import training_texts
 from evaluation.given_model_runs import training_plan
 from evaluation.given_model_runs.settings import KNOWN, TrainingConfig
-from runs.errors import ConfigError, DataError
+from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 
 if TYPE_CHECKING:
@@ -39,20 +39,10 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
         there = training_texts.domains(data)
         if "domains" not in asked.config:
             config = kind.parse({**asked.config, "domains": there})
-    _check_domains("domains names", config.domains, there, bool(data))
-    _check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+    training_texts.check_domains("domains names", config.domains, there, bool(data))
+    training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
     found = resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
     return Plan(kind.name, config, {"model": found, "data": data}, asked.output_dir)
-
-
-def _check_domains(who: str, wanted: Sequence[str], there: Sequence[str], own: bool) -> None:
-    """Raise DataError if there is no text of a domain."""
-    for domain in wanted:
-        if domain not in there:
-            whose = "the data" if own else "the built-in text"
-            raise DataError(
-                f"{who} {domain}, and {whose} has no text of it: it has {', '.join(there)}."
-            )
 
 
 def opened(plan: Plan) -> Checkpoint:

@@ -9,36 +9,14 @@ import math
 from typing import Any
 
 from evaluation.given_model_runs.settings import MIX, TrainingConfig
-from runs.errors import ConfigError, DataError
+from evaluation.training_runs.training_defaults import CLIP, FLOOR, OPTIMISERS, READINGS
+from runs.errors import ConfigError
 from weights.recipes import Algorithm, Train
 
-#: Largest norm of the gradient; shares of the steps and of the peak rate that a schedule has.
-CLIP, WARMUP, FLOOR = 1.0, 0.1, 0.1
+#: Share of the steps in which the learning rate rises.
+WARMUP = 0.1
 #: Tokens of a window without a setting, if the model takes as many.
 CONTEXT = 256
-#: Times that a text may be read over without a note: about as good as new text (arXiv 2305.16264, §6).
-READINGS = 4
-#: Setting → optimiser, with every parameter.
-OPTIMISERS = {
-    "adamw": Algorithm(
-        name="adamw@1",
-        params={"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1},
-    ),
-    "muon": Algorithm(
-        name="mugrokfast@1",
-        params={
-            "grokfast_lambda": 0.0,
-            "grokfast_alpha": 0.98,
-            "tau": None,
-            "momentum": 0.95,
-            "nesterov": True,
-            "newton_schulz_steps": 5,
-            "adjust_rate": "match_rms_adamw",
-            "weight_decay": 0.1,
-            "betas": [0.9, 0.95],
-        },
-    ),
-}
 
 
 def mix(submitted: Any, started: Any) -> dict[str, float]:
@@ -65,17 +43,6 @@ def window(config: TrainingConfig, positions: int | None) -> int:
 def steps(config: TrainingConfig, context: int) -> int:
     """Return the number of steps that read the settings' tokens."""
     return max(1, config.tokens // (config.batch * context))
-
-
-def check_lengths(started: Any) -> None:
-    """Raise DataError if the text of a domain is too short for one window."""
-    needed = started.context + 2
-    for domain, tokens in started.tokens.items():
-        if tokens < needed:
-            raise DataError(
-                f"the text of domain {domain} has {tokens} tokens: a window of {started.context} needs "
-                f"at least {needed}. Give more text, or set a smaller context."
-            )
 
 
 def readings(submitted: Any, started: Any) -> list[str]:

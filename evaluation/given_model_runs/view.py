@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from evaluation.given_model_runs.events import MODEL, GivenCompleted
+from evaluation.observing import Observed
 from evaluation.training_runs.training_view import TrainingView
+from events import Event
 from runs.kinds.tasks import Start
 from weights.making.making import MakingState
 from weights.recipes import Train
@@ -47,3 +50,24 @@ class GivenView(TrainingView[S]):
         if first == "observe":
             return f"measure {name}"
         return "prepare text and model" if key == Start.key else ""
+
+    def found(self, state: S) -> Mapping[str, Observed]:
+        """Return arm → what was observed on the test slice, of those that are measured."""
+        raise NotImplementedError
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the retention in the run's row of the run list."""
+        super().row(entry, event)
+        if isinstance(event, GivenCompleted):
+            done: Any = event  # every kind has figures, each at its own place in the schema
+            score = done.figures["retention"].value
+            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+
+    def view(self, state: S) -> dict[str, Any]:
+        """Return the curves, and what was measured of each arm."""
+        if state.started is None:
+            return {"curves": {}, "bits_per_byte": {}}
+        return {
+            "curves": self.curves(state),
+            "bits_per_byte": {arm: dict(e.values) for arm, e in self.found(state).items()},
+        }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import Arm, Result
+from evaluation.given_model_runs.events import MODEL, Result
 from evaluation.observing import Observe, Observed
 from evaluation.paired_bits import figure, mean
 from phases.bitnet import plan
@@ -55,7 +55,7 @@ def comparing(state: BitnetState) -> dict[str, Observe]:
     recipes, way = plan.recipes(state), chosen(state)
     float_, ternary = measure(state, False), measure(state, True)
     tasks = {name: Observe(recipes[name].id, float_, TEST) for name in (plan.START, plan.FULL)}
-    tasks[plan.MODEL] = Observe(recipes[plan.MODEL].id, ternary, TEST)
+    tasks[MODEL] = Observe(recipes[MODEL].id, ternary, TEST)
     if plan.SCRATCH in recipes:
         tasks[plan.SCRATCH] = Observe(recipes[plan.SCRATCH].id, ternary, TEST)
     if way is not None:
@@ -73,20 +73,12 @@ def found(state: BitnetState) -> dict[str, Observed]:
     return comparison.observed(state, comparing(state))
 
 
-def arms(state: BitnetState) -> dict[str, Arm]:
-    """Return arm → what was compared."""
-    return {
-        arm: Arm(recipe_id=event.recipe_id, bits_per_byte=event.values)
-        for arm, event in found(state).items()
-    }
-
-
 def results(state: BitnetState) -> dict[str, Result]:
     """Return role → model of a run whose models are made."""
     recipes = plan.recipes(state)
     return {
         role: Result(recipe_id=recipes[role].id, digest=state.made[recipes[role].id].digest)
-        for role in (plan.MODEL, plan.MASTER)
+        for role in (MODEL, plan.MASTER)
     }
 
 
@@ -94,8 +86,8 @@ def figures(state: BitnetState) -> dict[str, Figure]:
     """Return the figures of a run whose arms are all measured. The size has no interval."""
     seen, started = found(state), state.started
     drawn = comparison.drawn(seen, plan.PURPOSE, state.submitted.config.seed)
-    own, mine = mean(seen[plan.MODEL]), drawn[plan.MODEL]
-    count = comparison.windows(seen[plan.MODEL])
+    own, mine = mean(seen[MODEL]), drawn[MODEL]
+    count = comparison.windows(seen[MODEL])
     told = {"bits_per_byte": figure(own, mine, count)}
     for name, rival in (("retention", plan.FULL), ("retention_of_start", plan.START)):
         told[name] = figure(mean(seen[rival]) / own, drawn[rival] / mine, count)
@@ -107,4 +99,4 @@ def figures(state: BitnetState) -> dict[str, Figure]:
 def leads(state: BitnetState) -> dict[str, Figure]:
     """Return arm → the bits per byte that it needs more than the ternary model, with the interval."""
     seed = state.submitted.config.seed
-    return comparison.leads(found(state), plan.MODEL, plan.PURPOSE, seed)
+    return comparison.leads(found(state), MODEL, plan.PURPOSE, seed)

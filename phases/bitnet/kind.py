@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import GivenKind, answers
-from events import Event, New
+from evaluation.observing import Observe
+from events import Event
 from phases.bitnet import findings, origins, plan
 from phases.bitnet.config import BitnetConfig
 from phases.bitnet.events import BitnetState, Completed, Forked, Started, Submitted
 from phases.bitnet.view import BitnetView
-from runs.kinds.tasks import Decision
-from weights.making import making
+from weights.making.events import Making
 
 
 class Bitnet(BitnetView, GivenKind[BitnetState]):
@@ -21,38 +23,36 @@ class Bitnet(BitnetView, GivenKind[BitnetState]):
     name = "bitnet"
     package = "phases.bitnet"
     title = "a bitnet run"
-    main_role = "model"
     line = "train a model to have ternary weights, and compare it with the alternatives"
     config = BitnetConfig
     submitted = Submitted
     forked = Forked
     state = BitnetState
+    completed = Completed
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
     # ---- deciding ----------------------------------------------------------------------------
 
-    def due(self, state: BitnetState) -> Decision:
-        """Return what there is to do after `started`: make the models, choose, compare, end."""
-        for wanted in _stages(state):
-            decision = making.next_of(state, wanted, state.started.segment)
-            if decision.facts or decision.tasks:
-                return decision
-        for asked in (findings.choosing(state), findings.comparing(state)):
-            if tasks := [task for task in asked.values() if task.key not in state.answers]:
-                return Decision(tasks=tasks)
-        done = Completed(
-            lineage_digest=state.lineage_digest(),
-            chain_head=state.head,
-            **self.conclusions(state),
-        )
-        return Decision(facts=[New(done, f"{state.run}/completed")])
+    def stages(self, state: BitnetState) -> Iterator[Sequence[Making]]:
+        """Yield the recipes that are made at the same time, each after those that it reads."""
+        recipes = plan.recipes(state)
+        first = [plan.START, *([plan.FRESH] if plan.FRESH in recipes else [])]
+        last = [name for name in (MODEL, plan.SCRATCH) if name in recipes]
+        yield [recipes[name] for name in first]
+        yield [recipe for name, recipe in recipes.items() if name not in (*first, *last)]
+        yield [recipes[name] for name in last]
+
+    def questions(self, state: BitnetState) -> Iterator[Mapping[str, Observe]]:
+        """Yield what chooses a way of rounding, then what all arms are compared by."""
+        yield findings.choosing(state)
+        yield findings.comparing(state)
 
     def conclusions(self, state: BitnetState) -> dict[str, Any]:
         """Return the fields of `completed` that follow from what was made and measured."""
         return {
             "models": findings.results(state),
-            "arms": findings.arms(state),
+            "arms": comparison.arms(findings.found(state)),
             "untrained": findings.chosen(state),
             "figures": findings.figures(state),
         }
@@ -72,7 +72,7 @@ class Bitnet(BitnetView, GivenKind[BitnetState]):
         """Return the recipe id of the ternary model once it is made."""
         if state.started is None:
             return None
-        found = plan.recipes(state)[plan.MODEL].id
+        found = plan.recipes(state)[MODEL].id
         return found if found in state.made else None
 
     def roles(self, config: Any) -> Sequence[str]:
@@ -85,14 +85,4 @@ class Bitnet(BitnetView, GivenKind[BitnetState]):
         """Return the recipe ids that "all", "champion" (the ternary model), a role or an id means."""
         if which == "all":
             return [one.id for one in plan.recipes(state).values() if one.id in state.made]
-        return [self.find(state, plan.MODEL if which == "champion" else which)]
-
-
-def _stages(state: BitnetState) -> Iterator[list[Any]]:
-    """Yield the recipes that are made at the same time, each after those that it reads."""
-    recipes = plan.recipes(state)
-    first = [plan.START, *([plan.FRESH] if plan.FRESH in recipes else [])]
-    last = [name for name in (plan.MODEL, plan.SCRATCH) if name in recipes]
-    yield [recipes[name] for name in first]
-    yield [recipe for name, recipe in recipes.items() if name not in (*first, *last)]
-    yield [recipes[name] for name in last]
+        return [self.find(state, MODEL if which == "champion" else which)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaluation.given_model_runs import origins
+from evaluation.given_model_runs.events import MODEL
 from events import Envelope
 from phases.bitnet import plan
 from phases.bitnet.events import BitnetState
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
 
-ROLES = (plan.MODEL, plan.MASTER)
+ROLES = (MODEL, plan.MASTER)
 
 
 def find(state: BitnetState, name: str) -> str:
@@ -26,7 +27,7 @@ def find(state: BitnetState, name: str) -> str:
 
 def origin(state: BitnetState, rows: Sequence[Envelope], name: str) -> Origin:
     """Return the origin of a model; without a name, of the ternary one. Raises NotFoundError."""
-    recipe_id = find(state, name or plan.MODEL)
+    recipe_id = find(state, name or MODEL)
     return origins.origin(state, plan.recipes(state), recipe_id, ROLES)
 
 

@@ -7,7 +7,9 @@ from typing import Any
 from evaluation import paired_bits
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs import panels as panels_of
-from evaluation.given_model_runs.panels import BITS, Curves
+from evaluation.given_model_runs.events import MODEL
+from evaluation.training_runs import training_panels
+from evaluation.training_runs.training_panels import BITS, Curves
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState
 from phases.bitnet.report import ARMS
@@ -18,17 +20,17 @@ from runs.panels.panels import Arms, Column, Panel, Units
 def result(state: BitnetState) -> Result | None:
     """Return the ternary model's bits per byte beside full precision's; None until both are known."""
     seen = findings.found(state) if state.started else {}
-    if plan.MODEL not in seen or plan.FULL not in seen:
+    if MODEL not in seen or plan.FULL not in seen:
         return None
     return Result(
         name="ternary model",
-        model=seen[plan.MODEL].recipe_id,
+        model=seen[MODEL].recipe_id,
         metric=BITS,
-        value=paired_bits.mean(seen[plan.MODEL]),
+        value=paired_bits.mean(seen[MODEL]),
         over=ARMS[plan.FULL],
         lead=panels_of.lead(findings.leads(state)[plan.FULL]),
         on=comparison.TEST,
-        n=panels_of.items(seen[plan.MODEL]),
+        n=panels_of.items(seen[MODEL]),
     )
 
 
@@ -51,21 +53,21 @@ def panels(state: BitnetState, curves: Curves) -> list[Panel]:
     if state.started is None:
         return found
     seen = findings.found(state)
-    if plan.MODEL in seen:
-        found += [_arms(state), panels_of.domains(ARMS, seen, plan.MODEL)]
-    found += panels_of.curves(curves, [plan.FULL])
+    if MODEL in seen:
+        found += [_arms(state), panels_of.domains(ARMS, seen, MODEL)]
+    found += training_panels.curves(curves, [plan.FULL])
     if findings.chosen(state) is not None:
         found.append(_rounding(state))
-    return [*found, panels_of.models(state, plan.recipes(state))]
+    return [*found, training_panels.models(state, plan.recipes(state))]
 
 
 def _arms(state: BitnetState) -> Arms:
     """Return the arms with the leads of the ternary model over them."""
-    ternary = (plan.MODEL, plan.SCRATCH, findings.UNTRAINED)
+    ternary = (MODEL, plan.SCRATCH, findings.UNTRAINED)
     groups = {name: "ternary" if name in ternary else "float" for name in ARMS}
     seen, leads = findings.found(state), findings.leads(state)
     title = "Ternary beside its alternatives"
-    return panels_of.arms(title, ARMS, seen, leads, groups, plan.MODEL, plan.FULL)
+    return panels_of.arms(title, ARMS, seen, leads, groups, MODEL, plan.FULL)
 
 
 def _rounding(state: BitnetState) -> Units:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.training_plan import mix, training
 from phases.bitnet.events import BitnetState, Started, Submitted
 from weights.making.events import Making
@@ -11,8 +12,8 @@ from weights.recipes import Train, Transform
 
 #: Key of the random draws of all trainings: they read the same windows.
 PURPOSE = "bitnet"
-#: Roles of what the run gives: ternary weights, and the full-precision weights behind them.
-MODEL, MASTER = "model", "master"
+#: Role of the full-precision weights behind the ternary ones.
+MASTER = "master"
 #: Names of further models: the one that was given (in float32), continued training in full precision,
 #: a ternary training from new weights and these.
 START, FULL, SCRATCH, FRESH = "start", "full", "scratch", "fresh"

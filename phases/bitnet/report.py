@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs.events import MODEL
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState
 from runs.event_types import Figure
@@ -12,7 +14,7 @@ from runs.event_types import Figure
 ARMS = {
     plan.START: "the model that was given",
     plan.FULL: "continued training in full precision",
-    plan.MODEL: "ternary training",
+    MODEL: "ternary training",
     plan.SCRATCH: "ternary training from new weights",
     findings.UNTRAINED: "ternary without training",
 }
@@ -66,17 +68,11 @@ def report(state: BitnetState) -> Report:
 def lines(report: Report) -> list[str]:
     """Return the report as lines of text for users."""
     rows = {name: report.bits_per_byte[name] for name in ARMS if name in report.bits_per_byte}
-    domains = list(next(iter(rows.values())))
-    out = ["bits per byte (lower is better), test slice:"]
-    out.append(f"{'':10s}" + "".join(f"{d:>10s}" for d in (*domains, "mean")))
-    for name, row in rows.items():
-        values = [*row.values(), sum(row.values()) / len(row)]
-        out.append(f"{name:10s}" + "".join(f"{value:10.4f}" for value in values))
+    out = comparison.table(rows)
     for name in rows:
         if name in report.more:
-            one = report.more[name]
-            span = f"{one.value:+.4f} [{one.low:+.4f}, {one.high:+.4f}]"
-            out.append(f"{name}, {_words(report, name)}: {span} of the ternary model")
+            more, words = report.more[name], _words(report, name)
+            out.append(comparison.lead_line(name, words, more, "the ternary model"))
     size = report.figures["size"].value
     out.append(
         f"packed: {report.packed:,} bytes, {size:.1%} of {report.bytes:,} in float32; "
@@ -108,7 +104,7 @@ def sentences(report: Report) -> list[str]:
 def card(role: str, report: Report) -> str:
     """Return a model's card."""
     what = {
-        plan.MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
+        MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
         plan.MASTER: "the full-precision weights that the ternary ones are rounded from.",
         "packed": "ternary weights in two bits each, which transformers loads (format `bitnet`).",
     }[role]

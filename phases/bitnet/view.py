@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
+from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.bitnet import findings, origins, panels, plan, report
 from phases.bitnet.events import BitnetState, Completed
@@ -30,13 +32,6 @@ class BitnetView(GivenView[BitnetState]):
         share = data["ternary"] / data["model"]["parameters"]
         return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
 
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the retention in the run's row of the run list."""
-        super().row(entry, event)
-        if isinstance(event, Completed):
-            score = event.figures["retention"].value
-            entry |= {"result": event.models[plan.MODEL].recipe_id, "score": score}
-
     def models(self, event: Event, state: BitnetState) -> list[dict[str, Any]]:
         """Return the ternary model and its master for the model registry, once they are measured."""
         if not isinstance(event, Completed):
@@ -45,11 +40,11 @@ class BitnetView(GivenView[BitnetState]):
         return [
             {
                 "name": f"{state.run}-{role}",
-                "kind": "champion" if role == plan.MODEL else "base",
+                "kind": "champion" if role == MODEL else "base",
                 "digest": made.digest,
                 "parameters": state.started.model.parameters,
                 "path": f"{folder}/{role}" if folder else None,
-                "metrics": event.arms[plan.MODEL].bits_per_byte if role == plan.MODEL else {},
+                "metrics": event.arms[MODEL].bits_per_byte if role == MODEL else {},
                 "lineage": [state.started.model.digest],
             }
             for role, made in event.models.items()
@@ -57,7 +52,7 @@ class BitnetView(GivenView[BitnetState]):
 
     def ancestry(self, state: BitnetState, name: str) -> list[Ancestor]:
         """Return a model (the ternary one without a name), and what it was made from."""
-        return origins.ancestry(state, name or plan.MODEL)
+        return origins.ancestry(state, name or MODEL)
 
     def head(self, state: BitnetState) -> Head:
         """Return the head: bits per byte of the ternary model beside those of full precision."""
@@ -67,15 +62,9 @@ class BitnetView(GivenView[BitnetState]):
         """Return arms, training curves, figures by domain, ways of rounding and models."""
         return panels.panels(state, self.curves(state))
 
-    def view(self, state: BitnetState) -> dict[str, Any]:
-        """Return the curves, and what was measured of each arm."""
-        if state.started is None:
-            return {"curves": {}, "bits_per_byte": {}}
-        seen = findings.found(state)
-        return {
-            "curves": self.curves(state),
-            "bits_per_byte": {arm: dict(event.values) for arm, event in seen.items()},
-        }
+    def found(self, state: BitnetState) -> Mapping[str, Observed]:
+        """Return arm → what was observed on the test slice, of those that are measured."""
+        return findings.found(state)
 
     def report(self, state: BitnetState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a run that has completed."""

@@ -6,9 +6,9 @@ import math
 
 from evaluation import bootstrap
 from evaluation.observing import Observe, Observed
+from evaluation.training_runs.training_defaults import READINGS
 from phases.cognate import plan
 from phases.cognate.events import CognateState, Lead, Result, Started, Submitted
-from runs.errors import DataError
 from weights.recipes import Train
 
 #: Measures: quality by domain; the loss along the line from base to specialist; task vectors.
@@ -17,21 +17,8 @@ QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@
 SLICE = "selection"
 #: Places on the line from base (0) to specialist (1).
 PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
-#: Times that a text may be read over without a note: about as good as new text (arXiv 2305.16264, §6).
-READINGS = 4
 #: A rise of more than this (nats a token) above the straight line between the ends is a barrier.
 BARRIER = 0.01
-
-
-def check_lengths(started: Started) -> None:
-    """Raise DataError if the text of a domain is too short for one window."""
-    needed = started.context + 2
-    for domain, tokens in started.tokens.items():
-        if tokens < needed:
-            raise DataError(
-                f"the text of domain {domain} has {tokens} tokens: a window of {started.context} needs "
-                f"at least {needed}. Give more text, or set a smaller context."
-            )
 
 
 def readings(submitted: Submitted, started: Started) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from evaluation.training_runs import training_panels
+from evaluation.training_runs.training_panels import BITS, Curves
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
 from runs.panels.head import Fact, Result
@@ -12,24 +13,15 @@ from runs.panels.panels import (
     Arm,
     Arms,
     Axis,
-    Column,
     Edge,
     Graph,
-    Lead,
     Lines,
     Matrix,
     Metric,
     Node,
     Panel,
     Series,
-    Units,
 )
-from weights.recipes import Train, Transform
-
-BITS = Metric(name="bits per byte", unit="bit/B", better="down")
-STEPS = Axis(name="step", whole=True)
-
-Curves = Mapping[str, list[dict[str, Any]]]
 
 
 def result(state: CognateState) -> Result | None:
@@ -66,13 +58,7 @@ def facts(state: CognateState) -> tuple[Fact, ...]:
 
 def panels(state: CognateState, curves: Curves) -> list[Panel]:
     """Return the panels of what is there: curves, then figures, then models and their lineage."""
-    found: list[Panel] = []
-    if any(curves.values()):
-        found += [
-            _curve(curves, "loss", Axis(name="loss", unit="nat/token", better="down"), "Loss"),
-            _curve(curves, "norm", Axis(name="norm", log=True), "Norm of the gradient"),
-            _curve(curves, "rate", Axis(name="learning rate"), "Learning rate"),
-        ]
+    found = training_panels.curves(curves, [plan.BASE])
     if state.started is None:
         return found
     if quality := findings.quality(state):
@@ -80,23 +66,9 @@ def panels(state: CognateState, curves: Curves) -> list[Panel]:
         found += _leads(state, quality)
     if line := findings.line(state):
         found.append(_line(line))
-    return [*found, _models(state), _lineage(state)]
-
-
-def _curve(curves: Curves, field: str, y: Axis, title: str) -> Lines:
-    """Return a quantity along the steps of every training."""
-    series = tuple(
-        Series(
-            name=role,
-            role="reference" if role == plan.BASE else "ours",
-            x=tuple(point["step"] for point in points),
-            y=tuple(point[field] for point in points),
-        )
-        for role, points in curves.items()
-        if points
-    )
-    says = f"{title} along the steps of each training; a point is the mean of the steps before it."
-    return Lines(name=field, title=title, says=says, x=STEPS, y=y, series=series)
+    says = "The specialists start from the base."
+    models = training_panels.models(state, plan.models(state), says)
+    return [*found, models, _lineage(state)]
 
 
 def _quality(quality: Mapping[str, Mapping[str, float]]) -> Matrix:
@@ -120,8 +92,7 @@ def _leads(state: CognateState, quality: Mapping[str, Mapping[str, float]]) -> l
         return []
     panels: list[Panel] = []
     for role, lead in findings.leads(state).items():
-        verdict = "better" if lead.low > 0 else "worse" if lead.high < 0 else "level"
-        over = Lead(value=lead.difference, low=lead.low, high=lead.high, verdict=verdict)
+        over = training_panels.lead(lead.difference, lead.low, lead.high)
         arms = tuple(
             Arm(
                 name=other,
@@ -132,7 +103,7 @@ def _leads(state: CognateState, quality: Mapping[str, Mapping[str, float]]) -> l
             )
             for other, figures in quality.items()
         )
-        told = "leads" if verdict == "better" else "does not show a lead over"
+        told = "leads" if over.verdict == "better" else "does not show a lead over"
         says = f"On text of {role} the {role} specialist {told} the next best, {lead.rival}."
         panels.append(
             Arms(
@@ -162,41 +133,6 @@ def _line(line: Mapping[str, list[float]]) -> Lines:
         x=Axis(name="place", unit="0 base, 1 specialist"),
         y=Axis(name="loss", unit="nat/token", better="down"),
         series=series,
-    )
-
-
-def _spent(state: CognateState, recipe: Train | Transform) -> tuple[int, int, float]:
-    """Return the steps that are done, all steps, and the seconds that they took; 0 without steps."""
-    if not isinstance(recipe, Train):
-        return 0, 0, 0.0
-    seconds = sum(e.seconds for e in state.advanced.get(recipe.stem, {}).values())
-    return state.steps(recipe), recipe.upto, seconds
-
-
-def _models(state: CognateState) -> Units:
-    """Return base and specialists with their steps and weights."""
-    models = plan.models(state)
-    rows = tuple(
-        (
-            role,
-            *_spent(state, recipe),
-            state.made[recipe.id].digest[:12] if recipe.id in state.made else None,
-        )
-        for role, recipe in models.items()
-    )
-    return Units(
-        name="models",
-        title="Models",
-        says="The specialists start from the base.",
-        unit="model",
-        columns=(
-            Column(name="model", type="text"),
-            Column(name="steps", type="integer"),
-            Column(name="of", type="integer"),
-            Column(name="seconds", type="number", unit="s"),
-            Column(name="weights", type="text"),
-        ),
-        rows=rows,
     )
 
 

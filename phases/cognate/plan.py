@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
+from evaluation.training_runs import training_defaults
+from evaluation.training_runs.training_defaults import CLIP, FLOOR
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Started, Submitted
 from phases.cognate.presets import Preset
@@ -13,28 +14,16 @@ from weights.recipes import Algorithm, Train, Transform
 
 BASE = "base"
 OBJECTIVE = "lm@1"
-#: Largest norm of the gradient; share of the peak learning rate that is left at the end.
-CLIP, FLOOR = 1.0, 0.1
-_MUON: dict[str, Any] = {
-    "grokfast_lambda": 0.0,
-    "grokfast_alpha": 0.98,
-    "tau": None,
-    "momentum": 0.95,
-    "nesterov": True,
-    "newton_schulz_steps": 5,
-    "adjust_rate": "match_rms_adamw",
-    "weight_decay": 0.1,
-    "betas": [0.9, 0.95],
-}
 #: Setting → optimiser. A recipe has every parameter, so that its id says all.
 OPTIMISERS = {
-    "adamw": Algorithm(
-        name="adamw@1",
-        params={"beta1": 0.9, "beta2": 0.95, "epsilon": 1e-8, "weight_decay": 0.1},
-    ),
-    "muon": Algorithm(name="mugrokfast@1", params=_MUON),
+    **training_defaults.OPTIMISERS,
     "mugrokfast": Algorithm(
-        name="mugrokfast@1", params={**_MUON, "grokfast_lambda": 0.3, "tau": 100.0}
+        name="mugrokfast@1",
+        params={
+            **training_defaults.OPTIMISERS["muon"].params,
+            "grokfast_lambda": 0.3,
+            "tau": 100.0,
+        },
     ),
 }
 
@@ -158,7 +147,8 @@ def _training(
         accumulation=started.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
         schedule=Algorithm(
-            name="cosine@1", params={"peak": peak, "warmup": size.warmup, "floor": FLOOR}
+            name="cosine@1",
+            params={"peak": peak, "warmup": size.warmup, "floor": FLOOR},
         ),
         precision=config.precision,
         clip=CLIP,

@@ -37,8 +37,8 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
         if "domains" not in asked.config:
             _check_names(there)
             config = kind.parse({**asked.config, "domains": there})
-    _check_domains("domains names", config.domains, there, bool(data))
-    _check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+    training_texts.check_domains("domains names", config.domains, there, bool(data))
+    training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
     if base:
         _check_base(config)
     if config.processes > 1:
@@ -56,16 +56,6 @@ def _check_names(there: Sequence[str]) -> None:
             raise DataError(
                 f"the domain {domain!r} of the data cannot name a specialist: a name has letters, "
                 "digits, _ and -, 32 at most. Give it one: --data NAME=PATH."
-            )
-
-
-def _check_domains(who: str, wanted: Sequence[str], there: Sequence[str], own: bool) -> None:
-    """Raise DataError if there is no text of a domain."""
-    for domain in wanted:
-        if domain not in there:
-            whose = "the data" if own else "the built-in text"
-            raise DataError(
-                f"{who} {domain}, and {whose} has no text of it: it has {', '.join(there)}."
             )
 
 

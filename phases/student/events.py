@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaluation.given_model_runs.events import Arm, Result
+from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
 from evaluation.observing import Observed
 from events import Registry
 from phases.student.config import StudentConfig
-from runs.event_types import Figure, ModelReference, Profile, SourceRecord
+from runs.event_types import Figure, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.system.digests import Digest
@@ -18,14 +18,10 @@ from weights.making import events as making
 from weights.making.making import HANDLERS, MakingState
 
 
-class Submitted(common.Submitted):
+class Submitted(GivenSubmitted):
     """A student run was asked for."""
 
     config: StudentConfig
-    #: The model to learn from.
-    model: ModelReference
-    #: Files and folders of text, each PATH or DOMAIN=PATH; none: the built-in text.
-    data: tuple[str, ...] = ()
 
 
 class Forked(common.Forked):
@@ -64,13 +60,9 @@ class Started(common.Started):
         return self.profile.of_machine
 
 
-class Completed(common.Completed):
+class Completed(GivenCompleted):
     """The students are trained and compared with the given model."""
 
-    #: Role → the model.
-    models: dict[str, Result]
-    #: Name → what was compared.
-    arms: dict[str, Arm]
     #: The arm that is the result: the better student on the selection slice.
     chosen: str
     figures: dict[str, Figure]

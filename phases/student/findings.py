@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import Arm, Result
+from evaluation.given_model_runs.events import MODEL, Result
 from evaluation.observing import Observe, Observed
 from evaluation.paired_bits import figure, mean
 from phases.student import plan
@@ -59,21 +59,13 @@ def found(state: StudentState) -> dict[str, Observed]:
 def named(state: StudentState) -> dict[str, Making]:
     """Return name → recipe of all that the run makes; the first is its result once it is known."""
     recipes, best = plan.recipes(state), chosen(state)
-    return {**({plan.MODEL: recipes[best]} if best else {}), **recipes}
-
-
-def arms(state: StudentState) -> dict[str, Arm]:
-    """Return arm → what was compared."""
-    return {
-        arm: Arm(recipe_id=event.recipe_id, bits_per_byte=event.values)
-        for arm, event in found(state).items()
-    }
+    return {**({MODEL: recipes[best]} if best else {}), **recipes}
 
 
 def results(state: StudentState) -> dict[str, Result]:
     """Return role → model of a run whose result is chosen."""
-    id_ = named(state)[plan.MODEL].id
-    return {plan.MODEL: Result(recipe_id=id_, digest=state.made[id_].digest)}
+    id_ = named(state)[MODEL].id
+    return {MODEL: Result(recipe_id=id_, digest=state.made[id_].digest)}
 
 
 def figures(state: StudentState) -> dict[str, Figure]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import GivenKind, answers
-from events import Event, New
+from evaluation.observing import Observe
+from events import Event
 from phases.student import findings, origins, plan
 from phases.student.config import StudentConfig
 from phases.student.events import Completed, Forked, Started, StudentState, Submitted
 from phases.student.view import StudentView
-from runs.kinds.tasks import Decision
-from weights.making import making
+from weights.making.events import Making
 
 
 class Student(StudentView, GivenKind[StudentState]):
@@ -26,33 +28,28 @@ class Student(StudentView, GivenKind[StudentState]):
     submitted = Submitted
     forked = Forked
     state = StudentState
+    completed = Completed
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
     # ---- deciding ----------------------------------------------------------------------------
 
-    def due(self, state: StudentState) -> Decision:
-        """Return what there is to do after `started`: train the students, choose, compare, end."""
+    def stages(self, state: StudentState) -> Iterator[Sequence[Making]]:
+        """Yield the new weights, then the students that begin with them."""
         recipes = plan.recipes(state)
-        for wanted in ([recipes.pop(plan.FRESH)], list(recipes.values())):
-            decision = making.next_of(state, wanted, state.started.segment)
-            if decision.facts or decision.tasks:
-                return decision
-        for asked in (findings.choosing(state), findings.comparing(state)):
-            if tasks := [task for task in asked.values() if task.key not in state.answers]:
-                return Decision(tasks=tasks)
-        done = Completed(
-            lineage_digest=state.lineage_digest(),
-            chain_head=state.head,
-            **self.conclusions(state),
-        )
-        return Decision(facts=[New(done, f"{state.run}/completed")])
+        yield [recipes.pop(plan.FRESH)]
+        yield list(recipes.values())
+
+    def questions(self, state: StudentState) -> Iterator[Mapping[str, Observe]]:
+        """Yield what chooses among the students, then what all arms are compared by."""
+        yield findings.choosing(state)
+        yield findings.comparing(state)
 
     def conclusions(self, state: StudentState) -> dict[str, Any]:
         """Return the fields of `completed` that follow from what was made and measured."""
         return {
             "models": findings.results(state),
-            "arms": findings.arms(state),
+            "arms": comparison.arms(findings.found(state)),
             "chosen": findings.chosen(state),
             "figures": findings.figures(state),
         }
@@ -71,7 +68,7 @@ class Student(StudentView, GivenKind[StudentState]):
         """Return the recipe id of the better student once it is known."""
         if state.started is None:
             return None
-        found = findings.named(state).get(plan.MODEL)
+        found = findings.named(state).get(MODEL)
         return found.id if found else None
 
     def roles(self, config: Any) -> Sequence[str]:
@@ -84,4 +81,4 @@ class Student(StudentView, GivenKind[StudentState]):
         """Return the recipe ids that "all", "champion" (the result), an arm or an id means."""
         if which == "all":
             return [one.id for one in plan.recipes(state).values() if one.id in state.made]
-        return [self.find(state, plan.MODEL if which == "champion" else which)]
+        return [self.find(state, MODEL if which == "champion" else which)]

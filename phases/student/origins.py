@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evaluation.given_model_runs import origins
+from evaluation.given_model_runs.events import MODEL
 from events import Envelope
-from phases.student import findings, plan
+from phases.student import findings
 from phases.student.events import StudentState
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
 
-ROLES = (plan.MODEL,)
+ROLES = (MODEL,)
 
 
 def find(state: StudentState, name: str) -> str:
@@ -27,9 +28,9 @@ def find(state: StudentState, name: str) -> str:
 
 def origin(state: StudentState, rows: Sequence[Envelope], name: str) -> Origin:
     """Return the origin of a model; without a name, of the result. Raises NotFoundError."""
-    recipe_id = find(state, name or plan.MODEL)
+    recipe_id = find(state, name or MODEL)
     found = origins.origin(state, findings.named(state), recipe_id, ROLES)
-    return replace(found, name="student") if found.name == plan.MODEL else found
+    return replace(found, name="student") if found.name == MODEL else found
 
 
 def ancestry(state: StudentState, name: str) -> list[Ancestor]:

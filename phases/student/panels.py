@@ -5,7 +5,8 @@ from __future__ import annotations
 from evaluation import paired_bits
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs import panels as panels_of
-from evaluation.given_model_runs.panels import BITS, Curves
+from evaluation.training_runs import training_panels
+from evaluation.training_runs.training_panels import BITS, Curves
 from phases.student import findings, plan
 from phases.student.events import StudentState
 from phases.student.report import ARMS
@@ -55,5 +56,5 @@ def panels(state: StudentState, curves: Curves) -> list[Panel]:
         title, leads = "Student beside the given model", findings.leads(state)
         found.append(panels_of.arms(title, ARMS, seen, leads, groups, best, plan.TEACHER))
         found.append(panels_of.domains(ARMS, seen, best))
-    found += panels_of.curves(curves, [plan.ALONE])
-    return [*found, panels_of.models(state, plan.recipes(state))]
+    found += training_panels.curves(curves, [plan.ALONE])
+    return [*found, training_panels.models(state, plan.recipes(state))]

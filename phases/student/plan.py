@@ -7,8 +7,6 @@ from phases.student.events import Started, StudentState, Submitted
 from weights.making.events import Making
 from weights.recipes import Train, Transform
 
-#: Role of what the run gives.
-MODEL = "model"
 #: Arms: the given model, the student that learns from it, and the same without it.
 TEACHER, DISTILLED, ALONE = "teacher", "distilled", "alone"
 #: The new weights that both students begin with.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from evaluation.given_model_runs import comparison
 from phases.student import findings, plan
 from phases.student.events import StudentState
 from runs.event_types import Figure
@@ -63,15 +64,9 @@ def report(state: StudentState) -> Report:
 def lines(report: Report) -> list[str]:
     """Return the report as lines of text for users."""
     rows = {name: report.bits_per_byte[name] for name in ARMS if name in report.bits_per_byte}
-    domains = list(next(iter(rows.values())))
-    out = ["bits per byte (lower is better), test slice:"]
-    out.append(f"{'':10s}" + "".join(f"{d:>10s}" for d in (*domains, "mean")))
-    for name, row in rows.items():
-        values = [*row.values(), sum(row.values()) / len(row)]
-        out.append(f"{name:10s}" + "".join(f"{value:10.4f}" for value in values))
+    out = comparison.table(rows)
     for name, one in report.more.items():
-        span = f"{one.value:+.4f} [{one.low:+.4f}, {one.high:+.4f}]"
-        out.append(f"{name}, {ARMS[name]}: {span} of {report.chosen}")
+        out.append(comparison.lead_line(name, ARMS[name], one, report.chosen))
     ratio = report.figures["ratio"].value
     out.append(
         f"result: {report.chosen}, {report.parameters:,} parameters, {ratio:.1f} times fewer than "

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
+from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.student import findings, origins, panels, plan, report
 from phases.student.events import Completed, StudentState
@@ -35,13 +37,6 @@ class StudentView(GivenView[StudentState]):
             return super().gist(type_, data, names)
         return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
 
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the retention in the run's row of the run list."""
-        super().row(entry, event)
-        if isinstance(event, Completed):
-            score = event.figures["retention"].value
-            entry |= {"result": event.models[plan.MODEL].recipe_id, "score": score}
-
     def models(self, event: Event, state: StudentState) -> list[dict[str, Any]]:
         """Return the student for the model registry, once it is measured."""
         if not isinstance(event, Completed):
@@ -62,7 +57,7 @@ class StudentView(GivenView[StudentState]):
 
     def ancestry(self, state: StudentState, name: str) -> list[Ancestor]:
         """Return a model (the result without a name), and what it was made from."""
-        return origins.ancestry(state, name or plan.MODEL)
+        return origins.ancestry(state, name or MODEL)
 
     def head(self, state: StudentState) -> Head:
         """Return the head: bits per byte of the student beside those of the given model."""
@@ -72,15 +67,9 @@ class StudentView(GivenView[StudentState]):
         """Return arms, training curves, figures by domain and models."""
         return panels.panels(state, self.curves(state))
 
-    def view(self, state: StudentState) -> dict[str, Any]:
-        """Return the curves, and what was measured of each arm."""
-        if state.started is None:
-            return {"curves": {}, "bits_per_byte": {}}
-        seen = findings.found(state)
-        return {
-            "curves": self.curves(state),
-            "bits_per_byte": {arm: dict(event.values) for arm, event in seen.items()},
-        }
+    def found(self, state: StudentState) -> Mapping[str, Observed]:
+        """Return arm → what was observed on the test slice, of those that are measured."""
+        return findings.found(state)
 
     def report(self, state: StudentState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a run that has completed."""

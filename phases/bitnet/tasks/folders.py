@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.given_model_runs import folders as shared
+from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.folders import publish_model
 from evaluation.training_text.kept_text import write_items
 from phases.bitnet import origins, plan, report
@@ -53,7 +54,7 @@ def write(home: Home, state: BitnetState, out: Path) -> dict[str, Any]:
 
 def _packed(out: Path, state: BitnetState, told: Report) -> str | None:
     """Write the packed folder; return it, or None if the format does not take the model."""
-    checkpoint = open_checkpoint(out / plan.MODEL)
+    checkpoint = open_checkpoint(out / MODEL)
     shutil.rmtree(out / PACKED, ignore_errors=True)
     if state.submitted.config.group or not state.submitted.config.int8_activations:
         return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.observing import Observe, Observed
+from evaluation.training_runs import training_defaults
 from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
 from phases.cognate import findings, plan
@@ -130,7 +131,7 @@ class Context(TrainingContext[CognateState]):
             context=plan.window(submitted.config, positions),
             segment=1,
         )
-        findings.check_lengths(started)
+        training_defaults.check_lengths(started)
         made.held_out(started.context, findings.SLICE)  # raises if there is nothing to measure on
         start = self.initial(started)
         if base is None:

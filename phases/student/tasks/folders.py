@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.given_model_runs import folders as shared
+from evaluation.given_model_runs.events import MODEL
 from evaluation.training_text.kept_text import write_items
 from phases.student import findings, plan, report
 from phases.student.events import StudentState
@@ -34,7 +35,7 @@ def write(home: Home, state: StudentState, out: Path) -> dict[str, Any]:
     out = check_target(out)
     context, told = Context.opened(state, Artifacts.of(home)), report.report(state)
     card = report.card(told)
-    shared.publish_model(context, out / plan.MODEL, state.completed.chosen, state.head, card)
+    shared.publish_model(context, out / MODEL, state.completed.chosen, state.head, card)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
     digests = {role: one.digest for role, one in state.completed.models.items()}
     chain = {"run": state.run, "chain_head": state.head}

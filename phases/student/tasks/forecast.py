@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.folders import write_companions
 from evaluation.training_text.kept_text import ITEMS
 from phases.student import findings, plan
@@ -58,6 +59,6 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             "counted: weights, gradients and two moments of one training, and the given model; "
             "activations come on top",
         ),
-        {plan.MODEL: stand_ins.write(stand_in, folder / plan.MODEL, plan.MODEL)},
+        {MODEL: stand_ins.write(stand_in, folder / MODEL, MODEL)},
         context.text.folder / ITEMS,
     )

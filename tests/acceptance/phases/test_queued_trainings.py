@@ -19,7 +19,7 @@ from runs.history import audit
 from runs.home import Home
 from testing.services.cluster import Cluster, children, kill
 from testing.worlds import cognate_runs
-from testing.worlds.finished_run import FinishedTraining
+from tests.acceptance.phases.test_cognate_kills import quiet, short_segments
 
 #: Every failpoint that a queued training passes, in its workers and in the processes of its devices.
 POINTS = (
@@ -48,20 +48,9 @@ RUNS, KILLS, DEATHS = 10, 5, 2
 #: Seconds that a run may take on a busy machine.
 PATIENCE = 500
 
+__all__ = ["quiet", "short_segments"]
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 caches = pytest.mark.parametrize("emptied", [False, True], ids=["kept", "emptied"])
-
-
-@pytest.fixture(autouse=True)
-def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of a few steps, so that every training has several."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.5")
-
-
-@pytest.fixture(scope="module")
-def quiet(finished_training: FinishedTraining) -> Home:
-    """A home whose run one process has carried, undisturbed."""
-    return finished_training()
 
 
 @pytest.fixture

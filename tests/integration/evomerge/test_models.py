@@ -54,7 +54,7 @@ def test_sources_and_champions_come_by_themselves(store: EventStore) -> None:
 
 
 def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
-    """Of the champion that it made and of a source that it was given: values, intervals, items."""
+    """Values, intervals and items: of the champion that it made, and of a source that it was given."""
     state = fake_runs.whole(store)
     assert state.started
     assert state.completed

@@ -72,6 +72,13 @@ def test_the_student_has_the_sizes_and_the_tokenizer(made, toys: Toys) -> None:
     assert told["models"] == {"model": digest(student.tensors())}
 
 
+def test_it_can_be_asked_for_again_with_its_model(made, toys: Toys) -> None:
+    """The API and the page take the models of the kind's main role."""
+    _, state, _ = made
+    kind = Student()
+    assert kind.again(state.submitted).models[kind.main_role] == [str(toys.base)]
+
+
 def test_both_students_begin_alike_and_read_the_same_windows(made) -> None:
     """They differ in the objective alone; every default is written out."""
     _, state, _ = made

@@ -107,7 +107,7 @@ def test_an_archive_has_the_children_and_an_import_takes_them_in(
 def test_an_unfinished_pipeline_goes_on_in_another_home(
     home: Home, honest: PipelineState, tmp_path: Path
 ) -> None:
-    """It waits for its importer; a phase that had not ended begins again there."""
+    """It waits for its importer, and then goes on with the phase that had not ended."""
     toy_pipelines.submit(home)
     toy_runs.carry_until(home, lambda s: s.run == "p.2-second" and s.place > 3, "p")
     file, there = tmp_path / "p.forge", Home(tmp_path / "there")

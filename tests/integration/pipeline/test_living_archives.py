@@ -7,7 +7,7 @@ run that has not ended holds for the children, too: they belong to the importer,
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from runs.home import Home
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.kinds.test_forgeries import relinked
+from tests.integration.pipeline.test_histories import edited
 from weights.storage.weight_cache import Artifacts
 from worker.exports import archive as archives
 
@@ -178,19 +179,6 @@ def test_an_import_cut_off_between_two_runs_is_completed_by_another(
 
 
 # ---- forgeries -------------------------------------------------------------------------------
-
-
-def edited(stream: str, type_: str, **changes: object) -> Callable[[Streams], None]:
-    """Return a forgery: other data in the first event of a type, and hashes that fit."""
-
-    def forged(streams: Streams) -> None:
-        rows = streams[stream]
-        place = next(i for i, row in enumerate(rows) if row.type == type_)
-        data = {**json.loads(rows[place].data), **changes}
-        rows[place] = rows[place]._replace(data=canonical_json(data))
-        streams[stream] = relinked(rows)
-
-    return forged
 
 
 def other_settings(streams: Streams) -> None:

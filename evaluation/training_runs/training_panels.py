@@ -1,0 +1,78 @@
+"""Panels of runs that train models: curves along the steps, models, and leads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from runs.panels.panels import Axis, Column, Lead, Lines, Metric, Panel, Series, Units
+from weights.making.events import Making
+from weights.recipes import Train
+
+BITS = Metric(name="bits per byte", unit="bit/B", better="down")
+STEPS = Axis(name="step", whole=True)
+
+Curves = Mapping[str, list[dict[str, Any]]]
+#: Said of models without other words.
+MADE = "All that the run makes; `forge lineage` has the recipes."
+
+
+def lead(value: float, low: float, high: float) -> Lead:
+    """Return the bits per byte that a model needs less than another, with the interval's ends."""
+    verdict = "better" if low > 0 else "worse" if high < 0 else "level"
+    return Lead(value=value, low=low, high=high, verdict=verdict)
+
+
+def curves(found: Curves, references: Collection[str]) -> list[Panel]:
+    """Return loss, norm of the gradient and learning rate along the steps of every training."""
+    if not any(found.values()):
+        return []
+    return [
+        _curve(found, references, "loss", Axis(name="loss", unit="nat/token", better="down")),
+        _curve(found, references, "norm", Axis(name="norm", log=True), "Norm of the gradient"),
+        _curve(found, references, "rate", Axis(name="learning rate"), "Learning rate"),
+    ]
+
+
+def _curve(
+    found: Curves, references: Collection[str], field: str, y: Axis, title: str = "Loss"
+) -> Lines:
+    series = tuple(
+        Series(
+            name=name,
+            role="reference" if name in references else "ours",
+            x=tuple(point["step"] for point in points),
+            y=tuple(point[field] for point in points),
+        )
+        for name, points in found.items()
+        if points
+    )
+    says = f"{title} along the steps of each training; a point is the mean of the steps before it."
+    return Lines(name=field, title=title, says=says, x=STEPS, y=y, series=series)
+
+
+def models(state: Any, recipes: Mapping[str, Making], says: str = MADE) -> Units:
+    """Return all models with their steps and weights; `says` tells what they are."""
+    rows = []
+    for name, recipe in recipes.items():
+        steps = of = seconds = None  # of what no training makes
+        if isinstance(recipe, Train):
+            events = state.advanced.get(recipe.stem, {}).values()
+            steps, of = state.steps(recipe), recipe.upto
+            seconds = sum(event.seconds for event in events)
+        made = state.made.get(recipe.id)
+        rows.append((name, steps, of, seconds, made.digest[:12] if made else None))
+    return Units(
+        name="models",
+        title="Models",
+        says=says,
+        unit="model",
+        columns=(
+            Column(name="model", type="text"),
+            Column(name="steps", type="integer"),
+            Column(name="of", type="integer"),
+            Column(name="seconds", type="number", unit="s"),
+            Column(name="weights", type="text"),
+        ),
+        rows=tuple(rows),
+    )
