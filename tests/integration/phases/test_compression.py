@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import torch
 from click.testing import CliRunner, Result
+from fastapi.testclient import TestClient
 from safetensors.torch import load_file, save_file
 
 from agent_forge import load_coded
+from api.app import create
+from api.options import Options
 from cli.main import forge
 from phases.compression import findings, plan, report
 from phases.compression.events import CompressionState, Encoded, Packed
@@ -30,7 +35,7 @@ from testing.worlds.warm_process import Template
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.storage.weight_cache import Artifacts
-from worker.commands import validate
+from worker.commands import accounts, validate
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +268,24 @@ def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
     assert row["bits_per_weight"] == 8 * point.packed.bytes / parameters
     given, other = (findings.own(done, one) for one in plan.subjects(done.started))
     assert given == own != other
+
+
+@pytest.mark.slow
+def test_a_run_with_students_is_not_asked_for_again_without_them(taught, home: Home) -> None:
+    """`POST /runs` takes one model, and the page would have left the students out."""
+
+    def asked(of: Home, run: str) -> Any:
+        with closing(of.open_store()) as store:
+            accounts.add(store, "ada", "submitter")
+            head = {"Authorization": f"Bearer {accounts.issue(store, 'ada')[1]}"}
+        app = create(of, Options((Path("/"),)))
+        with TestClient(app, "http://127.0.0.1", headers=head) as client:
+            return client.get(f"/runs/{run}/asked")
+
+    refused = asked(taught[0], "t")
+    assert refused.status_code == 422
+    assert "--model students=MODEL" in refused.json()["detail"]
+    assert asked(home, "c").status_code == 200
 
 
 @pytest.mark.slow
