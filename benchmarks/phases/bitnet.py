@@ -5,7 +5,7 @@
     python -m benchmarks.phases.bitnet speed
 
 `train` continues a model's training (one of `forge cognate`, such as `--preset tiny`) on the built-in
-text: in full precision and ternary, the same windows, AdamW. The rate of each arm is the best of three
+text: in full precision and ternary, the same windows, AdamW. The rate of each arm is the best of four
 on a scan of fewer steps with a seed that does not count, by the selection slice; `--rates` leaves the
 scan out. Figures are those of the test slice, the mean over domains. `--out` is appended to line by
 line, and what is there already is not done again.
@@ -45,14 +45,14 @@ from weights.threads import set_threads
 from weights.training.loop import segment
 
 #: Rates that the scan tries, and the seed of the scan.
-RATES = {"full": (1e-3, 2e-3, 4e-3), "ternary": (2e-3, 4e-3, 8e-3)}
+RATES = {"full": (5e-4, 1e-3, 2e-3, 4e-3), "ternary": (1e-3, 2e-3, 4e-3, 8e-3)}
 SCAN_SEED = 100
 
 
-def opened(model: Path, folder: Path, tokens: int, context: int) -> Context:
+def opened(model: Path, folder: Path, tokens: int, context: int, device: str) -> Context:
     """Return the context of a run of the model that has started."""
     kind = Bitnet()
-    config = {"tokens": tokens, "context": context}
+    config = {"tokens": tokens, "context": context, "device": device}
     planned = kind.plan(Asked("bitnet", config, {"model": [str(model)]}), Lookup())
     set_threads(1)
     state = BitnetState()
@@ -105,7 +105,8 @@ class Trainings:
         changes = {"seed": seed, "steps": steps, "upto": steps, "schedule": schedule}
         recipe = Train.model_validate({**made.model_dump(), **changes})
         began = time.process_time()
-        after = segment(recipe, self._first, None, self.context.text.streams, 0, steps, threads=1)
+        streams, device = self.context.text.streams, self.context.device
+        after = segment(recipe, self._first, None, streams, 0, steps, device=device, threads=1)
         seconds = time.process_time() - began
         if arm == "full":
             return after.weights, seconds
@@ -167,7 +168,7 @@ def train(asked: argparse.Namespace) -> None:
     out = Path(asked.out)
     rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     with tempfile.TemporaryDirectory() as place:
-        context = opened(Path(asked.model), Path(place), asked.tokens, asked.context)
+        context = opened(Path(asked.model), Path(place), asked.tokens, asked.context, asked.device)
         trainings = Trainings(context)
         config = context.state.submitted.config
         steps = training_plan.steps(config, context.state.started.context)
@@ -288,6 +289,7 @@ def main() -> None:
     training.add_argument("--tokens", type=int, default=1_024_000)
     training.add_argument("--context", type=int, default=128)
     training.add_argument("--scan-steps", type=int, default=100)
+    training.add_argument("--device", default="cpu")
     verbs.add_parser("table").add_argument("out")
     verbs.add_parser("speed").add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()

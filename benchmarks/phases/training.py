@@ -104,7 +104,7 @@ class Bare:
 
 
 class Ours:
-    """The same model in the training loop; a turn has the snapshot's copies of tensors too."""
+    """The same model in the training loop, without the snapshot that ends a segment."""
 
     def __init__(self, training: Train, start: Model, tokens: np.ndarray, device: str) -> None:
         """Build the training."""
@@ -115,7 +115,7 @@ class Ours:
     def run(self, steps: int) -> None:
         """Do some steps."""
         with pinned():
-            self._step = self._training.run(self._step, self._step + steps).step
+            self._step += len(self._training.advance(self._step, self._step + steps))
 
 
 class PinnedBare(Bare):

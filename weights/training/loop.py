@@ -8,7 +8,7 @@ bits. What the machine imposes (threads, processor, versions) is the profile.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,6 +172,16 @@ class Training:
         should_stop: Callable[[], bool] = _never,
     ) -> Snapshot:
         """Do the steps and return the snapshot after them; see `segment`."""
+        return self.snapshot(first, self.advance(first, last, report, should_stop))
+
+    def advance(
+        self,
+        first: int,
+        last: int,
+        report: Callable[[Step], None] = ignore,
+        should_stop: Callable[[], bool] = _never,
+    ) -> list[Step]:
+        """Do the steps in place and return those that were done; see `segment`."""
         began, done = time.perf_counter(), []
         for number in range(first, last):
             loss, rate, norm = self.step(number)
@@ -180,6 +190,10 @@ class Training:
             report(done[-1])
             if number + 1 < last and self._processes.agree(should_stop()):
                 break
+        return done
+
+    def snapshot(self, first: int, done: Sequence[Step]) -> Snapshot:
+        """Return the state after the steps that `advance` has done, the first of them `first`."""
         return Snapshot(
             step=first + len(done),
             weights=modules.weights(self.module),
