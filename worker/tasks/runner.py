@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from events import Context, Envelope, EventStore, failpoints
-from runs.errors import RunCancelledError, RunFailedError
+from runs.errors import ConfigError, RunCancelledError, RunFailedError
 from runs.history.run_cache import RunCache
 from runs.home import threads
 from runs.kinds.decide import decide
@@ -100,8 +100,16 @@ class Worker:
             delegation.submit(self.store, self.artifacts, state, task, self._context)
             failpoints.hit("child-submitted")
         elif not delegation.settle(self.store, state, task, self._context):
-            self.run(task.run)
+            self._carry(task.run)
             failpoints.hit("child-ended")
+
+    def _carry(self, child: str) -> None:
+        """Carry a child on. Raises errors that neither it nor a task of it is to blame for."""
+        try:
+            self.run(child)
+        except ConfigError:
+            if not self._refresh(child).ended:
+                raise  # it can go on, another time or elsewhere
 
     def _claim(self, state: State, task: Task) -> bool:
         return self._leases.claim(f"{state.run}/{task.key}") is not None

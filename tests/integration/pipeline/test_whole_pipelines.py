@@ -150,6 +150,25 @@ def test_a_phase_that_fails_ends_the_pipeline_naming_it_and_the_rest_is_not_star
     assert audit.audit(toy_runs.rows(home, "p")) == []
 
 
+def test_a_phase_whose_inputs_do_not_fit_ends_the_pipeline_naming_it(
+    home: Home, monkeypatch
+) -> None:
+    """Such a run fails at its start, by an error that tells its own user at once."""
+
+    def unfit(self, task):
+        if self.state.submitted.config.seed == 1:
+            raise ConfigError("the sources are of two architectures.")
+        return _counted(self, task)
+
+    monkeypatch.setattr("testing.toy.toy_kind.ToyContext.carry_out", unfit)
+    toy_pipelines.submit(home)
+    told = failed(home)
+    assert "phase first: run p.1-first failed: " in told
+    assert "the sources are of two architectures" in told
+    assert state(home).failed is not None
+    assert audit.audit(toy_runs.rows(home, "p")) == []
+
+
 def test_a_retry_of_the_pipeline_retries_the_failed_child(home: Home, monkeypatch) -> None:
     """It fails again here; so each retry is one, and no more than one."""
     toy_pipelines.submit(home, [phase("first", failing="count/0/1"), TWO[1]])
