@@ -19,6 +19,7 @@ def home(finished_training: FinishedTraining) -> Home:
     return finished_training()
 
 
+@pytest.mark.slow
 def test_a_run_of_another_kind_is_read_whole(home: Home) -> None:
     """Tables, every panel as a picture, the report, and the family of a model."""
     run = agent_forge.Run("r", home)

@@ -28,6 +28,7 @@ def test_a_gguf_file_goes_with_its_modelfile(toys: Toys, server: Hub, tmp_path: 
     assert server.repositories[NAME].files["toy.gguf"] == file
 
 
+@pytest.mark.slow
 def test_a_champion_s_folder_goes(finished, server: Hub, tmp_path: Path) -> None:
     words = ("export", run_of(finished), "--out", str(tmp_path / "out"), "--push", NAME)
     done = call(finished[0], *words, "--public", "--json")

@@ -248,7 +248,6 @@ def test_killed_while_it_encodes_or_packs_a_run_ends_as_if_undisturbed(
     assert not (other.artifacts / "packing" / "c").exists()
 
 
-@pytest.mark.smoke
 @pytest.mark.slow
 def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
     """Retention and ratio are against the given model; bits a weight are of the student's own."""
