@@ -101,12 +101,6 @@ def quantised(weights: torch.Tensor, bits: int, group: int) -> tuple[torch.Tenso
     return values.to(torch.int8).reshape(rows, columns), scale
 
 
-def dequantised(values: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Return the weights that readers compute with: [rows, columns] of the scales' dtype."""
-    group = values.shape[1] // scale.shape[1]
-    return values.to(scale.dtype) * scale.repeat_interleave(group, 1)
-
-
 def packed(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Return int32 [rows, columns · bits / 32] of int8 values; 32 / bits divides the columns."""
     count = 32 // bits
