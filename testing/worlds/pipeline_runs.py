@@ -12,6 +12,8 @@ from testing.worlds import small_text
 from worker.commands import submit as commands_submit
 from worker.commands import validate
 
+#: A lead that no champion has; PHASES pass the base on unchanged below it.
+UNHEARD = 1e9
 SOURCES = ["specialists:code", "specialists:math", "specialists:data"]
 #: Models in miniature, a gate that passes, and one that passes the base on unchanged.
 PHASES: list[dict[str, Any]] = [
@@ -36,9 +38,16 @@ PHASES: list[dict[str, Any]] = [
             "seed": 3,
         },
         "unchanged": "specialists:base",
-        "gates": [{"metric": "lead_over_sources", "at_least": 1e9, "otherwise": "pass unchanged"}],
+        "gates": [{"metric": "lead_over_sources", "at_least": UNHEARD, "otherwise": "pass unchanged"}],
     },
 ]
+
+
+def passing() -> list[dict[str, Any]]:
+    """Return the phases with a second gate that passes every champion."""
+    first, second = PHASES
+    gates = [{**second["gates"][0], "at_least": -UNHEARD}]
+    return [first, {**second, "gates": gates}]
 
 
 def submit(

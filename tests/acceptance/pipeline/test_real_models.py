@@ -46,26 +46,32 @@ def finished(home: Home, run: str = "p") -> PipelineState:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "points",
+    ("points", "passes"),
     [
-        ("build-stored:2",),
+        (("build-stored:2",), True),
         pytest.param(
-            ("advanced-kept:2", "child-answered:1", "task-appended:5"), marks=pytest.mark.soak
+            ("advanced-kept:2", "child-answered:1", "task-appended:5"), False, marks=pytest.mark.soak
         ),
     ],
     ids=["once", "in every phase"],
 )
 def test_killed_on_the_way_a_pipeline_ends_with_the_same_models_and_verifies_to_the_corpus(
-    finished_training: FinishedTraining, warm: Template, tmp_path: Path, points: tuple[str, ...]
+    finished_training: FinishedTraining,
+    warm: Template,
+    tmp_path: Path,
+    points: tuple[str, ...],
+    passes: bool,
 ) -> None:
     """Its first phase is the run that other tests finish undisturbed; its second is built again.
+
+    Its result is the champion if the second phase's gate passes, else the base.
 
     Copies of models and items are removed after the last kill, in soak the weights too: they come
     from the runs that made them.
     """
     quiet = finished_training()
     home = cognate_runs.share_text(quiet, Home(tmp_path / "home"))
-    pipeline_runs.submit(home)
+    pipeline_runs.submit(home, pipeline_runs.passing() if passes else pipeline_runs.PHASES)
     for point in points:
         assert was_killed(warm.start(home, "p", f"kill:{point}")), "not reached"
     lost = (
@@ -79,8 +85,10 @@ def test_killed_on_the_way_a_pipeline_ends_with_the_same_models_and_verifies_to_
     assert first is not None
     assert second is not None
     assert {r: m.digest for r, m in first.models.items()} == {r: m.digest for r, m in made.items()}
-    assert [verdict.verdict for verdict in state.gates[2]] == ["pass unchanged", *["pass"] * 3]
-    assert state.completed.models[""].digest == made["base"].digest
+    verdicts = [verdict.verdict for verdict in state.gates[2]]
+    assert verdicts == ["pass" if passes else "pass unchanged", *["pass"] * 3]
+    result = second.models["champion"] if passes else made["base"]
+    assert {model.digest for model in state.completed.models.values()} == {result.digest}
     told = kinds.of("pipeline").write_result(home, state, tmp_path / "out")
     assert told["folder"] == str(tmp_path / "out")
     assert (tmp_path / "out" / "merge" / "model.safetensors").is_file()
