@@ -29,8 +29,13 @@ def rows(beginnings: Sequence[Ids], replies: Sequence[Ids]) -> torch.Tensor:
     return torch.from_numpy(found)
 
 
-def at_replies(logits: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) -> torch.Tensor:
-    """Return log p of all replies' tokens one after the other, [tokens, vocabulary] float32.
+def at_replies(
+    logits: torch.Tensor,
+    starts: Sequence[int],
+    sizes: Sequence[int],
+    dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:
+    """Return log p of all replies' tokens one after the other, [tokens, vocabulary] of a dtype.
 
     `logits` are [rows, width, vocabulary]; `starts` are the tokens of the beginnings, `sizes` those of
     the replies.
@@ -39,15 +44,18 @@ def at_replies(logits: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]
         logits[row, start - 1 : start - 1 + size]
         for row, (start, size) in enumerate(zip(starts, sizes, strict=True))
     ]
-    return torch.cat(kept).float().log_softmax(-1)
+    return torch.cat(kept).to(dtype).log_softmax(-1)
 
 
-def along(predict: Predict, beginning: Ids, reply: Ids) -> torch.Tensor:
-    """Return log p after one beginning along its reply, [tokens, vocabulary] float32.
+def along(
+    predict: Predict, beginning: Ids, reply: Ids, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """Return log p after one beginning along its reply, [tokens, vocabulary] of a dtype.
 
     The model reads the trajectory alone, so the bits depend on nothing else.
     """
-    return at_replies(predict(rows([beginning], [reply])), [len(beginning)], [len(reply)])
+    logits = predict(rows([beginning], [reply]))
+    return at_replies(logits, [len(beginning)], [len(reply)], dtype)
 
 
 def divergences(wanted: torch.Tensor, ours: torch.Tensor) -> torch.Tensor:

@@ -33,7 +33,7 @@ BAKED, OTHERS = "bake/trajectories", "bake/others"
 #: Bytes of the parent's predictions that are kept; those beyond are computed again, with the same bits.
 KEPT_BYTES = 1 << 30
 
-#: Log probabilities that the parent gives along a trajectory, and the tokens that they are of (None: all).
+#: log p of the parent along a trajectory, and the tokens that it is of (None: all).
 Wanted = tuple[torch.Tensor, torch.Tensor | None]
 
 
