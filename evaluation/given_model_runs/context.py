@@ -26,6 +26,7 @@ from weights.recipes import Train
 from weights.storage.inputs import recorded
 from weights.tensors import Weights
 from weights.training.canary import STEPS
+from weights.training.windows import Ids
 
 S = TypeVar("S", bound=MakingState)
 
@@ -77,15 +78,20 @@ class GivenContext(TrainingContext[S]):
         """Name → recipe of every model that the run trains."""
         return {name: one for name, one in self.recipes.items() if isinstance(one, Train)}
 
-    @cached_property
+    @property
+    def streams(self) -> Mapping[str, Ids]:
+        """Name → token ids of all that trainings read."""
+        return self.text.streams
+
+    @property
     def maker(self) -> Maker:
-        """The maker of the run's recipes."""
+        """The maker of the run's recipes that are known now."""
         return Maker(
             self.state,
             self._cache,
             {recipe.id: recipe for recipe in self.recipes.values()},
             lambda: self.settings,
-            lambda: self.text.streams,
+            lambda: self.streams,
             self.kept,
             self.device,
             {self.record.recipe_id: self.given},
@@ -126,7 +132,7 @@ class GivenContext(TrainingContext[S]):
         self._cache.supply.share_model(self.donor)
         found, seconds = self.canary(started, self.initial(started))
         steps = segment_seconds() * STEPS / seconds
-        segment = min(training_plan.steps(config, started.context), max(1, round(steps)))
+        segment = min(config.steps_of(started.context), max(1, round(steps)))
         notes = (*made.notes, *training_plan.readings(submitted, started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from evaluation.data import training_texts
 from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.settings import KNOWN, TrainingConfig
+from evaluation.given_model_runs.settings import KNOWN, TextConfig
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 
@@ -31,7 +31,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     names = [str(model) for model in asked.models.get("model", ())]
     if len(names) != 1:
         raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
-    config: TrainingConfig = kind.parse(asked.config)
+    config: TextConfig = kind.parse(asked.config)
     check_device(config.device, lookup.elsewhere)
     data = tuple(map(training_texts.absolute, map(str, asked.data)))
     there: Sequence[str] = KNOWN

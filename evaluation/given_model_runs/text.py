@@ -1,6 +1,6 @@
 """The text of a training from a given model, cut by its tokenizer: as pinned, or made by settings.
 
-`submitted` has `config` (`TrainingConfig`) and `data`. `sizes` are settings of config.json in which the
+`submitted` has `config` (`TextConfig`) and `data`. `sizes` are settings of config.json in which the
 models of the run differ from the given one.
 """
 

@@ -1,6 +1,6 @@
 """Contexts to bake a prompt on, and both beginnings of a trajectory: with the prompt, and without.
 
-A context is a piece of a document. With a chat template the prompt is the system message and the context
+A context is a piece of a document. With a chat template the prompt is the system message, the context
 the user's; without one the prompt stands before the context, as it is written.
 """
 

@@ -11,9 +11,8 @@ from runs import keys
 from testing.models import toy_training
 from testing.models.toy_training import VOCABULARY
 from weights.recipes import Train
-from weights.training.objectives.bake import BAKED, OTHERS
 from weights.training.teacher import TEACHER
-from weights.training.trajectories import Trajectory, pack
+from weights.training.trajectories import BAKED, OTHERS, Trajectory, pack
 from weights.training.windows import Ids, stream_digest
 
 #: Number of trajectories of each stream.
@@ -47,10 +46,9 @@ def recipe(params: dict[str, Any] | None = None, **changes: Any) -> Train:
     given = params or {}
     wanted = [BAKED] + ([OTHERS] if given.get("others", 1.0) else [])
     wanted += ["even", "odd"] if given.get("neutral", 1.0) else []
-    whole = {"neutral_tokens": 7, **given}
     fields: dict[str, Any] = {
         "objective": "bake@1",
-        "params": whole,
+        "params": given,
         "inputs": {TEACHER: toy_training.INIT.id},
         "data": dict.fromkeys(wanted, 1.0),
         "data_digests": {name: stream_digest(streams()[name]) for name in wanted},

@@ -19,6 +19,9 @@ import numpy as np
 from runs.errors import DataError
 from weights.training.windows import Ids
 
+#: Streams of a bake's data that hold trajectories: after the prompt, and after other prompts. All
+#: other streams are ordinary text.
+BAKED, OTHERS = "bake/trajectories", "bake/others"
 #: Numbers before the ids of a trajectory.
 HEADER = 4
 

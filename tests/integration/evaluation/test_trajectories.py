@@ -18,8 +18,9 @@ from testing.models import toy_baking, toy_models, toy_training
 from weights import randomness
 from weights.storage.weight_cache import Artifacts
 from weights.training import modules
-from weights.training.objectives.bake import BAKED
-from weights.training.trajectories import Trajectory
+from weights.training.objectives.bake import Bake
+from weights.training.teacher import TEACHER
+from weights.training.trajectories import BAKED, Trajectory
 from weights.training.windows import Ids
 
 TEMPLATE = (
@@ -100,9 +101,6 @@ def test_the_divergence_is_zero_of_a_model_from_itself_and_that_of_the_objective
     found = divergence.along(resident(), resident(), known)
     assert min(found) > 0
     # The objective's loss of one step: 4 of the 6 trajectories, parent and trained model the same.
-    from weights.training.objectives.bake import Bake
-    from weights.training.teacher import TEACHER
-
     whole = toy_baking.recipe({"neutral": 0.0, "others": 0.0})
     given = {TEACHER: toy_training.model()}
     objective = Bake(whole, modules.build(toy_training.model()), toy_baking.streams(), given)

@@ -24,12 +24,9 @@ from weights.training import prompted
 from weights.training.objectives import Batch
 from weights.training.objectives.next_token import check_streams
 from weights.training.teacher import TEACHER, Teacher, divergence
-from weights.training.trajectories import Trajectory, unpack
+from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
 from weights.training.windows import Ids, Windows
 
-#: Streams of the data that hold trajectories: after the prompt, and after other prompts. All other
-#: streams are ordinary text.
-BAKED, OTHERS = "bake/trajectories", "bake/others"
 #: Bytes of the parent's predictions that are kept; those beyond are computed again, with the same bits.
 KEPT_BYTES = 1 << 30
 
@@ -42,10 +39,9 @@ class BakeParams(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    #: Weight of the divergence from the parent on ordinary text, and the tokens of its windows, one
-    #: window for each trajectory of a step.
+    #: Weight of the divergence from the parent on ordinary text: one window for each trajectory of a
+    #: step, of `context` tokens.
     neutral: float = Field(default=1.0, ge=0)
-    neutral_tokens: int = Field(default=32, ge=1)
     #: Weight of the divergence from the parent under other prompts.
     others: float = Field(default=1.0, ge=0)
     #: Likeliest tokens of the parent that are compared one by one; the rest counts as one outcome.
@@ -88,12 +84,12 @@ class Bake:
         self._room = KEPT_BYTES
         replies = sum(map(_mean_reply, self._known.values()))
         #: Tokens of a step whose predictions are compared; of trajectories, the average.
-        self.tokens = round(recipe.batch * (replies + bool(self._windows) * params.neutral_tokens))
+        self.tokens = round(recipe.batch * (replies + bool(self._windows) * recipe.context))
 
     # ---- rows --------------------------------------------------------------------------------
 
     def batch(self, step: int) -> Batch:
-        """Return "tokens" [batch, neutral tokens + 1], and for each stream of trajectories S:
+        """Return "tokens" [batch, context + 1], and for each stream of trajectories S:
 
         "S" [batch] int64, numbers of trajectories, and "S/scale" [batch] float32: what the sum of a
         row's divergences is multiplied by, so that the mean over rows is the mean over tokens.
@@ -196,7 +192,7 @@ def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> W
         raise ConfigError(f"the objective bake {said} ordinary text")
     check_streams("bake", recipe, streams)
     key = (recipe.seed, recipe.purpose)
-    return Windows(streams, text, recipe.batch, params.neutral_tokens, key) if text else None
+    return Windows(streams, text, recipe.batch, recipe.context, key) if text else None
 
 
 def _check_vocabulary(teacher: int, module: Any, params: BakeParams) -> None:

@@ -19,9 +19,9 @@ from weights.recipes import Train
 from weights.training import modules, prompted
 from weights.training.loop import segment
 from weights.training.objectives import bake
-from weights.training.objectives.bake import BAKED, OTHERS, Bake
+from weights.training.objectives.bake import Bake
 from weights.training.teacher import TEACHER
-from weights.training.trajectories import Trajectory
+from weights.training.trajectories import BAKED, OTHERS, Trajectory
 from weights.training.windows import Ids, stream_digest
 
 ALONE = {"neutral": 0.0, "others": 0.0}
@@ -83,8 +83,8 @@ def test_the_guards_are_added_by_their_weights() -> None:
     text = [
         Trajectory(0, row[:1], row[:1], row[1:]) for row in batch["tokens"].numpy().astype(np.int32)
     ]
-    assert all(len(one.reply) == 7 for one in text)
-    parts.append(sum(map(slow, text)) / (4 * 7))
+    assert all(len(one.reply) == 12 for one in text)
+    parts.append(sum(map(slow, text)) / (4 * 12))
     by_hand = parts[0] + 2.0 * parts[1] + 3.0 * parts[2]
     assert found.loss(batch).item() == pytest.approx(by_hand, abs=2e-6)
 
