@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,16 @@ class GivenContext(TrainingContext[S]):
         """Settings of config.json in which the models differ from the given one."""
         return {}
 
+    @cached_property
+    def added(self) -> Sequence[str]:
+        """Domains of built-in text beside the user's own."""
+        return ()
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """Domains of the training text that no training reads as text."""
+        return ()
+
     def pinned(self, common: dict[str, Any]) -> Any:
         """Return `started`: the fields that all kinds have, and the kind's own."""
         raise NotImplementedError
@@ -57,8 +67,9 @@ class GivenContext(TrainingContext[S]):
         """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         if started is None:
-            return given_text.make(supply, submitted, self.donor, self.sizes)
-        return given_text.pinned(supply, started, submitted, lambda: self.donor, lambda: self.sizes)
+            return given_text.make(supply, submitted, self.donor, self.sizes, self.added)
+        donor, sizes = lambda: self.donor, lambda: self.sizes
+        return given_text.pinned(supply, started, submitted, donor, sizes, self.added)
 
     @cached_property
     def donor(self) -> Path:
@@ -133,7 +144,7 @@ class GivenContext(TrainingContext[S]):
         found, seconds = self.canary(started, self.initial(started))
         steps = segment_seconds() * STEPS / seconds
         segment = min(config.steps_of(started.context), max(1, round(steps)))
-        notes = (*made.notes, *training_plan.readings(submitted, started))
+        notes = (*made.notes, *training_plan.readings(submitted, started, self.unread))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
 
 

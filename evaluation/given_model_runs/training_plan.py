@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 from evaluation.given_model_runs.settings import MIX, TextConfig
@@ -40,12 +41,15 @@ def window(config: TextConfig, positions: int | None) -> int:
     return config.context or min(CONTEXT, positions or CONTEXT)
 
 
-def readings(submitted: Any, started: Any) -> list[str]:
-    """Return a note for each text that a training reads more than `READINGS` times over."""
+def readings(submitted: Any, started: Any, unread: Collection[str] = ()) -> list[str]:
+    """Return a note for each text that a training reads more than `READINGS` times over.
+
+    `unread` are domains that it does not read as text.
+    """
     tokens, notes = submitted.config.reads(started.context), []
     for domain, share in mix(submitted, started).items():
         times = tokens * share / started.tokens[domain]
-        if times > READINGS:
+        if times > READINGS and domain not in unread:
             notes.append(
                 f"each training reads the text of {domain} {times:.0f} times over: more text or fewer "
                 "tokens serve better."

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from evaluation.given_model_runs.settings import Domain, Positive, TextConfig
+from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TextConfig
 
 #: Text of a prompt.
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
@@ -32,7 +32,12 @@ class BakeConfig(TextConfig):
     )
     contexts: tuple[Domain, ...] = Field(
         (),
-        description="Domains whose texts are contexts; none: all that are measured and trained on.",
+        description="Domains whose texts are contexts; none: those of data of your own, or else code. "
+        "The other domains are the ordinary text, on which the model is to stay as it is.",
+    )
+    built_in: tuple[Domain, ...] = Field(
+        ("code", "math", "data"),
+        description="Domains of built-in text that are ordinary text beside data of your own.",
     )
     context_tokens: int = Field(32, ge=1, description="Tokens of a context, at most.")
     reply_tokens: int = Field(32, ge=1, description="Tokens of a reply to a context, at most.")
@@ -79,6 +84,14 @@ class BakeConfig(TextConfig):
     def _said(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if any(not prompt.strip() for prompt in given):
             raise ValueError("a prompt has no text")
+        return given
+
+    @field_validator("built_in")
+    @classmethod
+    def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [domain for domain in given if domain not in KNOWN or domain == "prose"]:
+            known = ", ".join(domain for domain in KNOWN if domain != "prose")
+            raise ValueError(f"{unknown[0]!r} is not measured: take some of {known}")
         return given
 
     @field_validator("strengths")

@@ -78,9 +78,7 @@ def compared(state: BakeState) -> tuple[str, ...]:
         return ()
     if best == plan.PARENT:
         return (plan.PARENT,)
-    # The trained model itself is strength 1: it is not measured twice.
-    whole = () if strength(state, best) == 1.0 else (plan.FULL,)
-    return (plan.PARENT, best, *whole)
+    return (plan.PARENT, best) if best == plan.FULL else (plan.PARENT, best, plan.FULL)
 
 
 def comparing(state: BakeState) -> dict[str, Observe]:

@@ -66,6 +66,10 @@ class Bake(BakeView, GivenKind[BakeState]):
             return sampled.unasked(task, event)
         return super().unasked(state, task, event)
 
+    def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
+        """Return True if the settings are those; contexts that were not given are the default ones."""
+        return super().asked_for({"contexts": config.contexts, **given}, config)
+
     # ---- scheduling --------------------------------------------------------------------------
 
     def memory(self, state: BakeState) -> int:

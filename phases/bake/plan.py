@@ -57,7 +57,8 @@ def full(state: BakeState, written: Sampled) -> Train:
         submitted, started, PURPOSE, parent(started).id, "bake@1", params, config.rate, teacher
     )
     own = [BAKED, *([OTHERS] if rehearses else [])]
-    text = base.data if config.neutral_weight else {}
+    ordinary = {name: share for name, share in base.data.items() if name not in config.contexts}
+    text = ordinary if config.neutral_weight else {}
     digests = {name: started.streams[name] for name in text}
     changes = {
         "data": {**text, **dict.fromkeys(own, 1.0)},
@@ -74,8 +75,8 @@ def _undecayed(optimiser: Algorithm) -> Algorithm:
 
 
 def name(strength: float) -> str:
-    """Return the name of the model of a strength."""
-    return f"strength-{strength!r}"
+    """Return the name of the model of a strength; at 1 it is the trained model itself."""
+    return FULL if strength == 1.0 else f"strength-{strength!r}"
 
 
 def strengths(state: BakeState, written: Sampled) -> dict[str, Making]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evaluation.data.slices import Slice
 from phases.bake.config import BakeConfig
 from weights.training.trajectories import BAKED, OTHERS
@@ -53,6 +55,6 @@ def count(config: BakeConfig, stream: str) -> int:
     return config.trajectories if SLICES[stream] == "train" else config.held_out
 
 
-def domains(config: BakeConfig, trained: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the domains whose texts are contexts; `trained` are those of the training text."""
-    return config.contexts or tuple(domain for domain in config.domains if domain in trained)
+def built_in(config: BakeConfig, own: Sequence[str]) -> tuple[str, ...]:
+    """Return the domains of built-in text beside the user's `own`, whose names come first."""
+    return tuple(domain for domain in config.built_in if domain not in own)

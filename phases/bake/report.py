@@ -65,7 +65,7 @@ def words(name: str) -> str:
     if name == plan.PARENT:
         return "the model that was given, without the prompt"
     if name == plan.FULL:
-        return "the model at the end of the training"
+        return "the model at the end of the training, strength 1"
     return f"the baked model at {name.replace('-', ' ')}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +22,35 @@ if TYPE_CHECKING:
 
 def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
-    found = submission.plan(kind, asked, lookup)
+    found = submission.plan(kind, asked, lookup, prompts.built_in)
     config: Any = found.config
-    data = found.fields["data"]
-    trained = tuple(config.mix or (training_texts.domains(data) if data else MIX))
-    if unknown := [d for d in config.contexts if d not in config.domains or d not in trained]:
+    data, own = found.fields["data"], tuple[str, ...]()
+    trained: Sequence[str] = tuple(MIX)
+    if data:
+        own = training_texts.domains(data)
+        trained = (*own, *prompts.built_in(config, own))
+    contexts = config.contexts or (own if data else ("code",))
+    _check_domains(config, tuple(config.mix or trained), contexts)
+    return replace(found, config=config.model_copy(update={"contexts": tuple(contexts)}))
+
+
+def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequence[str]) -> None:
+    """Raise ConfigError unless contexts have text, and beside them there is ordinary text."""
+    for domain in contexts:
+        if domain not in config.domains or domain not in trained:
+            raise ConfigError(
+                f"the contexts' domain {domain!r} is not both measured and trained on: add it to "
+                "domains and to mix, or name others in contexts."
+            )
+    if not set(config.domains) - set(contexts):
         raise ConfigError(
-            f"contexts names {unknown[0]!r}, which is not both measured and trained on: add it to "
-            "domains and to mix."
+            "all domains that are measured are contexts, so nothing shows if the model drifts: add "
+            "ordinary text, or name fewer domains in contexts."
         )
-    if not prompts.domains(config, trained):
-        raise ConfigError("no domain is both measured and trained on: contexts have no text.")
-    return found
+    if config.neutral_weight and not set(trained) - set(contexts):
+        raise ConfigError(
+            "all text to train on is contexts: add ordinary text, or set neutral_weight to 0."
+        )
 
 
 def check(plan: Plan) -> Checked:

@@ -25,6 +25,8 @@ QUICK: dict[str, Any] = {
     "prompts": [PROMPT],
     "others": ["name=x\n"],
     "generic": False,
+    "built_in": [],
+    "contexts": ["rows"],
     "batch": 4,
     "context": 32,
     "context_tokens": 8,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import training_texts
 from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.context import GivenContext
 from evaluation.observing import Observe, Observed, answered
@@ -44,6 +45,19 @@ class Context(GivenContext[BakeState]):
         if plan.sampled(self.state) is None:
             return self.text.streams
         return {**self.text.streams, **self._trajectories}
+
+    @cached_property
+    def added(self) -> Sequence[str]:
+        """Domains of built-in text beside the user's own."""
+        submitted = self.state.submitted
+        if not submitted.data:
+            return ()
+        return prompts.built_in(submitted.config, training_texts.domains(submitted.data))
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """Domains of contexts: trainings read the replies to them."""
+        return self.state.submitted.config.contexts
 
     # ---- replies -------------------------------------------------------------------------------
 
@@ -100,7 +114,8 @@ class Context(GivenContext[BakeState]):
             items, sizes = self._apart(model, task.on)
             return answered(task, items, sizes, began)
         items, sizes, data = {}, {}, self.held_out(task.on)
-        for domain in sorted(data):
+        contexts = self.state.submitted.config.contexts
+        for domain in sorted(set(data) - set(contexts)):
             nll, _, _ = score_windows(model, data[domain].windows)
             items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
         return answered(task, items, sizes, began)

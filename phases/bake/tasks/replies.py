@@ -26,7 +26,7 @@ Pools = Mapping[str, Sequence[Ids]]
 
 def pools(text: Text, config: BakeConfig, slice_: Slice) -> Pools:
     """Return all contexts of a slice, by domain."""
-    tokenizer, names = text.tokenizer, prompts.domains(config, tuple(text.streams))
+    tokenizer, names = text.tokenizer, config.contexts
     if slice_ == "train":
         end = tokenizer.eos_token_id
         documents = {name: contexts.documents(text.streams[name], end) for name in names}
