@@ -61,6 +61,8 @@ def check(plan: Plan) -> Checked:
     found = submission.checked(plan, given)
     tokenizer = given_tokenizer(Path(plan.fields["model"].path))
     config: Any = plan.config
+    if config.top is not None and config.top >= len(tokenizer):
+        raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
     check_room(beginnings(config, tokenizer), config, given.positions)
     return found
 
