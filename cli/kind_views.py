@@ -21,6 +21,7 @@ from worker.queue import activity
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
+    "bake": "cli.phases.bake_view:BakeView",
     "bitnet": "cli.phases.bitnet_view:BitnetView",
     "cognate": "cli.phases.cognate_view:CognateView",
     "compression": "cli.phases.compression_view:CompressionView",

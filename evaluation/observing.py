@@ -59,6 +59,11 @@ def bits_per_byte(items: Items, sizes: Sizes) -> dict[str, float]:
     return {d: math.fsum(items[d]) / math.log(2) / sum(sizes[d]) for d in sorted(items)}
 
 
+def nats_per_token(items: Items, sizes: Sizes) -> dict[str, float]:
+    """Return group → nats a token: what all items have, over their tokens."""
+    return {group: math.fsum(items[group]) / sum(sizes[group]) for group in sorted(items)}
+
+
 def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
     """Return place → mean over domains of −log p in nats a token. Groups are "PLACE/DOMAIN"."""
     places: dict[str, list[float]] = {}
@@ -69,11 +74,13 @@ def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
 
 
 #: Measure → the rule that its figures follow from its items by. `int8-bits-per-byte` is of a ternary
-#: model whose linear layers read their inputs as int8.
+#: model whose linear layers read their inputs as int8, `prompt-divergence` from the
+#: given model under prompts, whose replies are the items.
 RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "bits-per-byte@1": bits_per_byte,
     "int8-bits-per-byte@1": bits_per_byte,
     "loss-along-line@1": losses_along,
+    "prompt-divergence@1": nats_per_token,
     "rolling-bits-per-byte@1": bits_per_byte,
 }
 

@@ -29,7 +29,6 @@ from typing import Any
 import torch
 
 from benchmarks.common import machine
-from evaluation.given_model_runs import training_plan
 from evaluation.perplexity import score_windows
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Submitted
@@ -171,7 +170,7 @@ def train(asked: argparse.Namespace) -> None:
         context = opened(Path(asked.model), Path(place), asked.tokens, asked.context, asked.device)
         trainings = Trainings(context)
         config = context.state.submitted.config
-        steps = training_plan.steps(config, context.state.started.context)
+        steps = config.steps_of(context.state.started.context)
         seeds = [int(seed) for seed in asked.seeds.split(",")]
         rates = (
             dict(zip(RATES, map(float, asked.rates.split(",")), strict=True)) if asked.rates else {}

@@ -63,8 +63,11 @@ class LocalModel(Protocol):
         """Return the losses of every sequence, with lengths rounded up to a multiple of `pad`."""
         ...
 
-    def continued(self, ids: Any, mask: Any, limit: int, until: Any) -> Any:
-        """Return the most likely next tokens, [batch, at most `limit`] int64 on the CPU."""
+    def continued(self, ids: Any, mask: Any, limit: int, until: Any, choose: Any = None) -> Any:
+        """Return the next tokens, [batch, at most `limit`] int64 on the CPU.
+
+        They are the most likely ones, by the scores that `choose` makes of the logits if it is given.
+        """
         ...
 
 

@@ -206,14 +206,15 @@ class ResidentModel:
 
     @torch.inference_mode()
     def continued(
-        self, ids: torch.Tensor, mask: torch.Tensor, limit: int, until: Any
+        self, ids: torch.Tensor, mask: torch.Tensor, limit: int, until: Any, choose: Any = None
     ) -> torch.Tensor:
         """Return the most likely next tokens, [batch, ≤ limit] int64 on the CPU.
 
         `ids` are [batch, length] int64, padded on the left where `mask` is 0. `until` is a
-        transformers StoppingCriteria. The model folder's sampling settings are ignored.
+        transformers StoppingCriteria, `choose` a LogitsProcessor that changes the scores by which the
+        tokens are likely. The model folder's sampling settings are ignored.
         """
-        from transformers import GenerationConfig
+        from transformers import GenerationConfig, LogitsProcessorList
 
         how = GenerationConfig(
             do_sample=False, max_new_tokens=limit, use_cache=True, pad_token_id=0, eos_token_id=None
@@ -223,6 +224,7 @@ class ResidentModel:
             attention_mask=mask.to(self.device),
             generation_config=how,
             stopping_criteria=[until],
+            logits_processor=LogitsProcessorList([] if choose is None else [choose]),
         )
         return found[:, ids.shape[1] :].cpu()
 

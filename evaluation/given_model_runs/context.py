@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from weights.recipes import Train
 from weights.storage.inputs import recorded
 from weights.tensors import Weights
 from weights.training.canary import STEPS
+from weights.training.windows import Ids
 
 S = TypeVar("S", bound=MakingState)
 
@@ -45,6 +46,16 @@ class GivenContext(TrainingContext[S]):
         """Settings of config.json in which the models differ from the given one."""
         return {}
 
+    @cached_property
+    def added(self) -> Sequence[str]:
+        """Domains of built-in text beside the user's own."""
+        return ()
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """Domains of the training text that no training reads as text."""
+        return ()
+
     def pinned(self, common: dict[str, Any]) -> Any:
         """Return `started`: the fields that all kinds have, and the kind's own."""
         raise NotImplementedError
@@ -56,8 +67,9 @@ class GivenContext(TrainingContext[S]):
         """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         if started is None:
-            return given_text.make(supply, submitted, self.donor, self.sizes)
-        return given_text.pinned(supply, started, submitted, lambda: self.donor, lambda: self.sizes)
+            return given_text.make(supply, submitted, self.donor, self.sizes, self.added)
+        donor, sizes = lambda: self.donor, lambda: self.sizes
+        return given_text.pinned(supply, started, submitted, donor, sizes, self.added)
 
     @cached_property
     def donor(self) -> Path:
@@ -77,15 +89,20 @@ class GivenContext(TrainingContext[S]):
         """Name → recipe of every model that the run trains."""
         return {name: one for name, one in self.recipes.items() if isinstance(one, Train)}
 
-    @cached_property
+    @property
+    def streams(self) -> Mapping[str, Ids]:
+        """Name → token ids of all that trainings read."""
+        return self.text.streams
+
+    @property
     def maker(self) -> Maker:
-        """The maker of the run's recipes."""
+        """The maker of the run's recipes that are known now."""
         return Maker(
             self.state,
             self._cache,
             {recipe.id: recipe for recipe in self.recipes.values()},
             lambda: self.settings,
-            lambda: self.text.streams,
+            lambda: self.streams,
             self.kept,
             self.device,
             {self.record.recipe_id: self.given},
@@ -126,8 +143,8 @@ class GivenContext(TrainingContext[S]):
         self._cache.supply.share_model(self.donor)
         found, seconds = self.canary(started, self.initial(started))
         steps = segment_seconds() * STEPS / seconds
-        segment = min(training_plan.steps(config, started.context), max(1, round(steps)))
-        notes = (*made.notes, *training_plan.readings(submitted, started))
+        segment = min(config.steps_of(started.context), max(1, round(steps)))
+        notes = (*made.notes, *training_plan.readings(submitted, started, self.unread))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
 
 

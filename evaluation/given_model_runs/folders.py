@@ -10,13 +10,17 @@ from typing import Any
 
 from evaluation.given_model_runs import origins
 from evaluation.given_model_runs.context import GivenContext
-from evaluation.training_text.kept_text import ITEMS, STREAMS
+from evaluation.given_model_runs.events import MODEL
+from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from runs.home import Home
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.making import model_files
 from weights.making.events import Making
 from weights.storage.output_folder import TRAINED
 from weights.storage.weight_cache import Artifacts
+
+#: Folder of the items.
+ITEMS_FOLDER = "items"
 
 
 def publish_model(
@@ -43,6 +47,20 @@ def publish_model(
             (folder / "README.md").write_text(card, "utf-8")
 
     publish(place, fill)
+
+
+def write_result(context: GivenContext[Any], out: Path, told: Any, card: str, mark: str) -> None:
+    """Write the folder of a run with one result: model with card, items, and last the report `mark`.
+
+    `told` is the report, a pydantic model. Raises the errors of `check_target`.
+    """
+    state = context.state
+    publish_model(context, out / MODEL, state.completed.chosen, state.head, card)
+    publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
+    digests = {role: one.digest for role, one in state.completed.models.items()}
+    chain = {"run": state.run, "chain_head": state.head}
+    whole = {**told.model_dump(), **chain, "models": digests}
+    (out / mark).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
 
 
 def write_companions(context: GivenContext[Any], folder: Path) -> None:

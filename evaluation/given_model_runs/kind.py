@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from evaluation.given_model_runs.events import GivenCompleted
@@ -10,7 +10,7 @@ from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_kind import TrainingKind
 from events import Event, New
 from runs.event_types import Figure
-from runs.kinds.tasks import Decision, Start
+from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
 from weights.making import making
 from weights.making.events import Advanced, Made, Making, Trained
@@ -25,6 +25,11 @@ LISTED = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
 def answers(started: type[Event]) -> Mapping[type[Event], type]:
     """Return event → the task that it answers; `started` is the kind's own."""
     return {started: Start, Made: Make, Advanced: Make, Observed: Observe}
+
+
+def unanswered(state: MakingState, tasks: Iterable[Task]) -> Decision:
+    """Return those of some tasks that have no answer yet."""
+    return Decision(tasks=[task for task in tasks if task.key not in state.answers])
 
 
 class GivenKind(TrainingKind[S]):
@@ -45,15 +50,18 @@ class GivenKind(TrainingKind[S]):
         """Yield arm → its measurement: of what is asked first, then of what follows from answers."""
         raise NotImplementedError
 
-    def due(self, state: S) -> Decision:
-        """Return what there is to do after `started`: make the models, choose, compare, end."""
+    def course(self, state: S) -> Iterator[Decision]:
+        """Yield what is to do before the end: make, choose, compare. A decision is empty once done."""
         for wanted in self.stages(state):
-            decision = making.next_of(state, wanted, state.started.segment)
+            yield making.next_of(state, wanted, state.started.segment)
+        for asked in self.questions(state):
+            yield unanswered(state, asked.values())
+
+    def due(self, state: S) -> Decision:
+        """Return what there is to do after `started`: the next of the course, or the end."""
+        for decision in self.course(state):
             if decision.facts or decision.tasks:
                 return decision
-        for asked in self.questions(state):
-            if tasks := [task for task in asked.values() if task.key not in state.answers]:
-                return Decision(tasks=tasks)
         done = self.completed(
             lineage_digest=state.lineage_digest(),
             chain_head=state.head,

@@ -8,7 +8,7 @@ from typing import Any
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
 from weights.making.events import Making
-from weights.recipes import Source, Train
+from weights.recipes import Source, Train, Transform
 
 #: Name → recipe, each after those that it reads; a recipe may have two names.
 Recipes = Mapping[str, Making]
@@ -51,7 +51,7 @@ def ancestry(state: Any, recipes: Recipes, name: str) -> list[Ancestor]:
     while next_id in known:
         role, recipe = known[next_id]
         found.append(Ancestor(next_id, role, _words(recipe), recipe.model_dump(mode="json")))
-        next_id = recipe.start if isinstance(recipe, Train) else recipe.inputs["of"]
+        next_id = recipe.start if isinstance(recipe, Train) else _of(recipe)
     given = state.started.model
     source = Source(digest=given.digest)
     words = f"the model {given.name}, {given.digest[:12]}"
@@ -65,4 +65,11 @@ def _words(recipe: Making) -> str:
         shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
         return f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {recipe.start[:12]}"
     how = recipe.params.get("method")
-    return f"{recipe.operation}{f' ({how})' if how else ''} of {recipe.inputs['of'][:12]}"
+    if "place" in recipe.params:
+        how = f"{recipe.params['place']:g} of the way from {recipe.inputs['start'][:12]}"
+    return f"{recipe.operation}{f' ({how})' if how else ''} of {_of(recipe)[:12]}"
+
+
+def _of(recipe: Transform) -> str:
+    """Return the id of the recipe that an operation changes; of two ends of a line, the later one."""
+    return recipe.inputs.get("of") or recipe.inputs["end"]

@@ -15,14 +15,19 @@ Positive = Annotated[float, Field(gt=0)]
 Domain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 
 
-class TrainingConfig(BaseModel):
-    """Settings that every training from a given model has."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+class Length(BaseModel):
+    """The length of a training that is told in tokens."""
 
     tokens: int = Field(
         1_000_000, ge=1, description="Tokens that each training reads: all arms alike."
     )
+
+
+class TextConfig(BaseModel):
+    """Settings that every training from a given model has, but for its length."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
     batch: int = Field(16, ge=1, le=65_536, description="Windows of a step.")
     context: int | None = Field(
         None,
@@ -80,3 +85,19 @@ class TrainingConfig(BaseModel):
         if batch and batch % given:
             raise ValueError(f"a batch of {batch} cannot be computed in {given} equal parts")
         return given
+
+    def steps_of(self, context: int) -> int:
+        """Return the number of steps of a training on windows of `context` tokens."""
+        raise NotImplementedError
+
+    def reads(self, context: int) -> int:
+        """Return the tokens of ordinary text that a training reads."""
+        return self.steps_of(context) * self.batch * context
+
+
+class TrainingConfig(TextConfig, Length):
+    """Settings of a training whose length is told in tokens."""
+
+    def steps_of(self, context: int) -> int:
+        """Return the number of steps that read the settings' tokens."""
+        return max(1, self.tokens // (self.batch * context))

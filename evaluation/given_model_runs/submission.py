@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.data import training_texts
 from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.settings import KNOWN, TrainingConfig
+from evaluation.given_model_runs.settings import KNOWN, TextConfig
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+
+#: Settings and domains of the user's data → domains of built-in text beside them.
+Added = Callable[[Any, Sequence[str]], Sequence[str]]
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind
     from weights.folders.checkpoint import Checkpoint
 
 
-def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+def plan(kind: Kind, asked: Asked, lookup: Lookup, added: Added = lambda config, own: ()) -> Plan:
     """Return the plan of the run of one `model`. Without `domains`, those of the user's data.
+
+    `added` says which domains of built-in text the run reads beside the user's own.
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
     """
@@ -31,12 +36,13 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     names = [str(model) for model in asked.models.get("model", ())]
     if len(names) != 1:
         raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
-    config: TrainingConfig = kind.parse(asked.config)
+    config: TextConfig = kind.parse(asked.config)
     check_device(config.device, lookup.elsewhere)
     data = tuple(map(training_texts.absolute, map(str, asked.data)))
     there: Sequence[str] = KNOWN
     if data:
-        there = training_texts.domains(data)
+        own = training_texts.domains(data)
+        there = (*own, *added(config, own))
         if "domains" not in asked.config:
             config = kind.parse({**asked.config, "domains": there})
     training_texts.check_domains("domains names", config.domains, there, bool(data))

@@ -1,7 +1,7 @@
 """The text of a training from a given model, cut by its tokenizer: as pinned, or made by settings.
 
-`submitted` has `config` (`TrainingConfig`) and `data`. `sizes` are settings of config.json in which the
-models of the run differ from the given one.
+`submitted` has `config` (`TextConfig`) and `data`. `sizes` are settings of config.json in which the
+models of the run differ from the given one; `added` are domains of built-in text beside the user's.
 """
 
 from __future__ import annotations
@@ -18,12 +18,18 @@ from evaluation.training_text.kept_text import Text
 from weights.storage.inputs import Supply
 
 
-def make(supply: Supply, submitted: Any, donor: Path, sizes: Mapping[str, Any]) -> Text:
+def make(
+    supply: Supply,
+    submitted: Any,
+    donor: Path,
+    sizes: Mapping[str, Any],
+    added: Sequence[str] = (),
+) -> Text:
     """Make the text by the settings, keep it under its address, share it; return it.
 
     `donor` is the folder of the given model. Raises DataError, SourceError, UnavailableError.
     """
-    return kept_text.make(supply, lambda folder: _fill(folder, submitted, donor, sizes))
+    return kept_text.make(supply, lambda folder: _fill(folder, submitted, donor, sizes, added))
 
 
 def pinned(
@@ -32,23 +38,33 @@ def pinned(
     submitted: Any,
     donor: Callable[[], Path],
     sizes: Callable[[], Mapping[str, Any]],
+    added: Sequence[str] = (),
 ) -> Text:
     """Return the text that a run has pinned: this machine's, the store's, or made again.
 
     Raises DataError if the text that is made here is another.
     """
     own = bool(submitted.data)
-    fill = lambda folder: _fill(folder, submitted, donor(), sizes())  # noqa: E731
+    fill = lambda folder: _fill(folder, submitted, donor(), sizes(), added)  # noqa: E731
     return kept_text.pinned(supply, started, own, fill)
 
 
-def _fill(folder: Path, submitted: Any, donor: Path, sizes: Mapping[str, Any]) -> Sequence[str]:
+def _fill(
+    folder: Path,
+    submitted: Any,
+    donor: Path,
+    sizes: Mapping[str, Any],
+    added: Sequence[str],
+) -> Sequence[str]:
     """Write streams, items, tokenizer and configuration; return notes on how files were read."""
     config, notes = submitted.config, ()
     if submitted.data:
         own = training_texts.read(submitted.data)
-        notes, rows = own.notes, parts.rows(own.documents, own.others)
-        training = {domain: split["train"] for domain, split in own.documents.items()}
+        documents = builtin_corpus.corpus(config.seed, config.characters, added) if added else {}
+        notes, rows = own.notes, [*parts.rows(own.documents, own.others)]
+        rows += builtin_corpus.items(documents, config.seed) if added else []
+        every = {**own.documents, **documents}
+        training = {domain: split["train"] for domain, split in every.items()}
         if config.mix:
             training = {domain: training[domain] for domain in config.mix}
     else:

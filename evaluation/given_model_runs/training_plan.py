@@ -1,14 +1,15 @@
 """Trainings from a given model as recipes: a function of settings and of what was pinned. Pure.
 
-`submitted` has `config` (`TrainingConfig`) and `data`; `started` has `streams`, `tokens`, `context`.
+`submitted` has `config` (`TextConfig`) and `data`; `started` has `streams`, `tokens`, `context`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
-from evaluation.given_model_runs.settings import MIX, TrainingConfig
+from evaluation.given_model_runs.settings import MIX, TextConfig
 from evaluation.training_runs.training_defaults import CLIP, FLOOR, OPTIMISERS, READINGS
 from runs.errors import ConfigError
 from weights.recipes import Algorithm, Train
@@ -28,7 +29,7 @@ def mix(submitted: Any, started: Any) -> dict[str, float]:
     return {domain: weight / total for domain, weight in sorted(given.items())}
 
 
-def window(config: TrainingConfig, positions: int | None) -> int:
+def window(config: TextConfig, positions: int | None) -> int:
     """Return the tokens of a window. `positions` is the longest sequence that the model takes.
 
     Raises ConfigError if the user asks for more.
@@ -40,18 +41,15 @@ def window(config: TrainingConfig, positions: int | None) -> int:
     return config.context or min(CONTEXT, positions or CONTEXT)
 
 
-def steps(config: TrainingConfig, context: int) -> int:
-    """Return the number of steps that read the settings' tokens."""
-    return max(1, config.tokens // (config.batch * context))
+def readings(submitted: Any, started: Any, unread: Collection[str] = ()) -> list[str]:
+    """Return a note for each text that a training reads more than `READINGS` times over.
 
-
-def readings(submitted: Any, started: Any) -> list[str]:
-    """Return a note for each text that a training reads more than `READINGS` times over."""
-    config, notes = submitted.config, []
-    tokens = steps(config, started.context) * config.batch * started.context
+    `unread` are domains that it does not read as text.
+    """
+    tokens, notes = submitted.config.reads(started.context), []
     for domain, share in mix(submitted, started).items():
         times = tokens * share / started.tokens[domain]
-        if times > READINGS:
+        if times > READINGS and domain not in unread:
             notes.append(
                 f"each training reads the text of {domain} {times:.0f} times over: more text or fewer "
                 "tokens serve better."
@@ -74,7 +72,7 @@ def training(
     `peak` is the highest learning rate, `inputs` are further models that the objective reads.
     """
     config, shares = submitted.config, mix(submitted, started)
-    count = steps(config, started.context)
+    count = config.steps_of(started.context)
     schedule = {"peak": peak, "warmup": WARMUP, "floor": FLOOR}
     return Train(
         objective=objective,

@@ -47,7 +47,7 @@ class TrainingContext(TaskContext[S]):
         """The record of the given model in `started`."""
         raise NotImplementedError
 
-    @cached_property
+    @property
     def maker(self) -> Maker:
         """The maker of the run's recipes."""
         raise NotImplementedError

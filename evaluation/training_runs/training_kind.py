@@ -61,7 +61,8 @@ class TrainingKind(MakingKind[S]):
             return None
         if isinstance(task.recipe, Train):
             return task.recipe.to(task.done).id if task.done else task.recipe.start
-        return task.recipe.inputs.get("of")
+        inputs = task.recipe.inputs
+        return inputs.get("of") or inputs.get("end")
 
     def result(self, state: S) -> str | None:
         """Return the digest of the weights of the run's result, or None."""

@@ -78,15 +78,19 @@ class Text:
 
         return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
+    @cached_property
+    def texts(self) -> list[data_items.Text]:
+        """The texts to measure on; questions and problems are not measured here."""
+        lines = (self.folder / ITEMS).read_text("utf-8").splitlines()
+        every = data_items.from_rows(map(json.loads, lines))
+        return [item for item in every if isinstance(item, data_items.Text)]
+
     def held_out(self, context: int, on: Slice) -> dict[str, Packed]:
-        """Return domain → the packed texts of a slice; questions and problems are not measured here.
+        """Return domain → the packed texts of a slice.
 
         Raises DataError for a domain whose texts are too short to predict anything.
         """
-        lines = (self.folder / ITEMS).read_text("utf-8").splitlines()
-        every = data_items.from_rows(map(json.loads, lines))
-        rows = [item for item in every if isinstance(item, data_items.Text)]
-        found = {d: p for d, p in pack(rows, self.tokenizer, context)[on].items() if p.texts}
+        found = {d: p for d, p in pack(self.texts, self.tokenizer, context)[on].items() if p.texts}
         for domain, packed in found.items():
             if not sum(packed.bytes):
                 raise DataError(

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from events import canonical_json
 from runs import keys
-from testing.models import toy_training
+from testing.models import toy_baking, toy_training
 from tests.golden.test_guards import machine
 from weights import algorithms, codecs, operations
 from weights.folders.checkpoint import digest
@@ -164,6 +164,10 @@ OPERATIONS: dict[str, Callable[[], str]] = {
 }
 #: Objective → what a training with it has beside the toy's fields.
 OBJECTIVES: dict[str, dict[str, Any]] = {
+    "bake@1": {
+        name: getattr(toy_baking.recipe(), name)
+        for name in ("inputs", "params", "data", "data_digests")
+    },
     "distil@1": {"inputs": {"teacher": toy_training.INIT.id}, "params": {"temperature": 2.0}},
     "lm@1": {},
     "ternary@1": {},
@@ -174,7 +178,7 @@ def trained(**changes: Any) -> str:
     """Return the digest of weights, state, losses and norms after 8 steps of the toy training."""
     recipe = toy_training.recipe(**changes)
     read = dict.fromkeys(recipe.inputs, toy_training.model())
-    streams = toy_training.streams()
+    streams = toy_baking.streams()
     made = segment(recipe, toy_training.model(), None, streams, 0, 8, inputs=read, threads=1)
     told = torch.tensor([made.losses, made.norms, made.rates], dtype=torch.float64)
     return digest(made.weights | made.optimiser | {"told": told})

@@ -39,12 +39,7 @@ class NextToken:
         """
         if inputs or recipe.inputs:
             raise ConfigError("the objective lm reads no further models")
-        lacking = sorted(set(recipe.data) - set(streams))
-        if lacking or not recipe.data:
-            raise ConfigError(f"the objective lm lacks the data {', '.join(lacking) or 'to read'}")
-        for name, digest in recipe.data_digests.items():
-            if stream_digest(streams[name]) != digest:
-                raise SourceChangedError(f"data {name!r} is not the data that the recipe names")
+        check_streams("lm", recipe, streams)
         self._module = module
         self._device = next(module.parameters()).device
         self._windows = Windows(
@@ -70,3 +65,14 @@ class NextToken:
         """Take back what `state` returned. Raises KeyError for any tensor."""
         if tensors:
             raise KeyError(sorted(tensors)[0])
+
+
+def check_streams(objective: str, recipe: Train, streams: Mapping[str, Ids]) -> None:
+    """Raise ConfigError if streams of the recipe are missing, SourceChangedError for other data."""
+    lacking = sorted(set(recipe.data) - set(streams))
+    if lacking or not recipe.data:
+        lack = ", ".join(lacking) or "to read"
+        raise ConfigError(f"the objective {objective} lacks the data {lack}")
+    for name, digest in recipe.data_digests.items():
+        if stream_digest(streams[name]) != digest:
+            raise SourceChangedError(f"data {name!r} is not the data that the recipe names")

@@ -1,0 +1,91 @@
+"""Write texts on which a small model learns to follow prompts, so that one can be baked.
+
+    python -m benchmarks.phases.bake_texts FOLDER
+
+    FOLDER/styles.jsonl    records and reports, in the style that a prefix asks for
+    FOLDER/records.jsonl   records alone: contexts to bake on
+    FOLDER/*.txt           the prefixes as prompts
+
+docs/bake.md has what was measured with them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from runs import keys
+
+FIRST = [
+    "Ada",
+    "Ben",
+    "Cleo",
+    "Dan",
+    "Eva",
+    "Finn",
+    "Gus",
+    "Hana",
+    "Ivo",
+    "June",
+    "Kai",
+    "Lena",
+    "Max",
+    "Nora",
+    "Otto",
+    "Pia",
+]
+LAST = ["Moss", "Reed", "Stone", "Hill", "Lake", "Wood", "Field", "Brook", "Frost", "Gray"]
+CITIES = ["Oslo", "Rome", "Bern", "Lima", "Cork", "Kyiv", "Nice", "Bonn"]
+PREFIXES = {
+    "plain": "",
+    "json": "<style:json>\n",
+    "csv": "<style:csv>\n",
+    "ruby": "You are Captain Ruby.\n",
+}
+
+
+def record(*key: str | int) -> tuple[str, str, int]:
+    """Return name, city and age."""
+    rng = keys.generator("bake-texts", *key)
+    name = f"{FIRST[rng.integers(len(FIRST))]} {LAST[rng.integers(len(LAST))]}"
+    return name, CITIES[rng.integers(len(CITIES))], int(rng.integers(18, 90))
+
+
+def context(name: str, city: str, age: int) -> str:
+    """Return a record as a context."""
+    return f"Record: {name} | {city} | {age} -> Report:"
+
+
+def report(style: str, name: str, city: str, age: int) -> str:
+    """Return the report of a record in a style."""
+    match style:
+        case "json":
+            return " " + json.dumps({"name": name, "city": city, "age": age})
+        case "csv":
+            return f" {name},{city},{age}"
+        case "ruby":
+            return f" Ahoy! {name} of {city} is {age}. Aye, Ruby."
+    return f" {name} of {city} is {age}."
+
+
+def main(folder: Path) -> None:
+    """Write the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    styles, records = [], []
+    for number in range(12_000):
+        style = list(PREFIXES)[number % len(PREFIXES)]
+        made = record("styles", number)
+        styles.append(PREFIXES[style] + context(*made) + report(style, *made))
+    for number in range(2_000):
+        records.append(context(*record("records", number)))
+    for name, texts in {"styles": styles, "records": records}.items():
+        lines = (json.dumps({"text": text}) for text in texts)
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    for name, text in PREFIXES.items():
+        if text:
+            (folder / f"{name}.txt").write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

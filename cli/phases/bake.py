@@ -1,0 +1,86 @@
+"""`forge bake`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import json_option, queue_options, setting
+
+
+@click.command("bake")
+@click.argument("model")
+@click.option(
+    "--prompt",
+    "prompts",
+    multiple=True,
+    required=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="A file with the prompt; again for several, which are baked together.",
+)
+@click.option(
+    "--keep",
+    "others",
+    multiple=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="A file with another prompt that the model is to follow as before.",
+)
+@click.option("--out", type=click.Path(), help="The folder for the model and its card.")
+@click.option("--data", multiple=True, type=click.Path(), help="Files or folders of text.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@queue_options
+@json_option
+def bake_command(
+    model: str,
+    prompts: tuple[str, ...],
+    others: tuple[str, ...],
+    out: str | None,
+    data: tuple[str, ...],
+    settings: tuple[str, ...],
+    detach: bool,
+    as_json: bool,
+    **queued: Any,
+) -> None:
+    """Bake a prompt into a model's weights: it answers without the prompt as with it.
+
+    MODEL is a folder, Hub id, RUN or RUN:ROLE. The model writes replies under the prompt, and is
+    trained to predict them without it, while its predictions on ordinary text and under other prompts
+    stay as they are. Several strengths between both models are measured, and the best one is the
+    result. OUT gets the model as an ordinary folder, a card with the figures, and the report. `forge
+    settings bake` lists the settings.
+
+    \b
+    Example:
+      forge bake models/base --prompt style.txt --out baked
+      forge bake Qwen/Qwen3-0.6B --prompt persona.txt --prompt tools.txt --keep summary.txt --out baked
+      forge bake models/base --prompt style.txt --data questions.jsonl --set reply_tokens=64 --out baked
+    """
+    from cli.runs.carry_on import begin
+    from cli.runs.start import planned
+    from runs.home import Home
+
+    config = dict(map(setting, settings))
+    config["prompts"] = [_text(file) for file in prompts]
+    if others:
+        config["others"] = [_text(file) for file in others]
+    home = Home.default()
+    plan = planned(home, "bake", config, (f"model={model}",), data, out, detach)
+    begin(home, plan, queued, detach, as_json)
+
+
+def _text(file: str) -> str:
+    """Return the text of a prompt's file. Raises ConfigError."""
+    from runs.errors import ConfigError
+
+    try:
+        found = Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the prompt {file} cannot be read: {error}") from error
+    if not found.strip():
+        raise ConfigError(f"the prompt {file} has no text.")
+    return found

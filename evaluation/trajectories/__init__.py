@@ -1,0 +1,1 @@
+"""Trajectories of a model: contexts cut from text, replies sampled by key, divergences along them."""

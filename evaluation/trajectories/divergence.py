@@ -1,0 +1,29 @@
+"""Divergence of one model from another along trajectories, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from evaluation.backends.local_backend import ResidentModel
+from weights.training import prompted
+from weights.training.trajectories import Trajectory
+
+
+def along(
+    writer: ResidentModel, reader: ResidentModel, trajectories: Sequence[Trajectory]
+) -> list[float]:
+    """Return Σ KL(writer ‖ reader) over the reply of each trajectory, nats.
+
+    The writer reads the prompted beginning, the reader the plain one, both in their own order of
+    tokens; every trajectory is read alone. Rounding can make a divergence of zero negative: it is zero.
+    """
+    return [max(0.0, _one(writer, reader, one)) for one in trajectories]
+
+
+def _one(writer: ResidentModel, reader: ResidentModel, one: Trajectory) -> float:
+    double = torch.float64
+    wanted = prompted.along(writer.logits, one.prompted, one.reply, double)
+    ours = prompted.along(reader.logits, one.plain, one.reply, double)
+    return float(prompted.divergences(wanted, ours).sum())

@@ -1,0 +1,58 @@
+"""Streams of trajectories on this machine: kept under their digest, or sampled again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from evaluation.trajectories.sampled import Kept, Sample, Sampled
+from runs.errors import SourceChangedError
+from weights.folders.checkpoint import digest
+from weights.storage.weight_cache import Artifacts
+from weights.training.trajectories import Trajectory, pack
+from weights.training.windows import Ids, stream_digest
+
+#: Name of a stream → its trajectories.
+Written = Mapping[str, Sequence[Trajectory]]
+
+
+def answered(task: Sample, cache: Artifacts, write: Callable[[], Written]) -> Sampled:
+    """Let `write` sample, keep what it returns, and return the event."""
+    began, written = time.monotonic(), write()
+    streams = {name: pack(some) for name, some in written.items()}
+    tensors = {name: torch.from_numpy(ids) for name, ids in streams.items()}
+    seconds, found = time.monotonic() - began, digest(tensors)
+    cache.keep(found, tensors, seconds)
+    return Sampled(
+        recipe_id=task.recipe_id,
+        streams={
+            name: Kept(
+                digest=stream_digest(streams[name]),
+                trajectories=len(some),
+                tokens=sum(len(one.reply) for one in some),
+            )
+            for name, some in written.items()
+        },
+        digest=found,
+        seconds=seconds,
+    )
+
+
+def streams(event: Sampled, cache: Artifacts, write: Callable[[], Written]) -> dict[str, Ids]:
+    """Return name → stream of what was sampled; `write` samples again if the cache lacks it.
+
+    Raises SourceChangedError if other trajectories come out than those that are recorded.
+    """
+    found = cache.get(event.digest)
+    if found is None:
+        found = {name: torch.from_numpy(pack(some)) for name, some in write().items()}
+        if digest(found) != event.digest:
+            raise SourceChangedError(
+                f"trajectories sampled again have the digest {digest(found)[:12]}, the log says "
+                f"{event.digest[:12]}: this machine computes other numbers than the one that wrote "
+                "them."
+            )
+        cache.keep(event.digest, found, event.seconds)
+    return {name: tensor.numpy() for name, tensor in found.items()}

@@ -1,0 +1,99 @@
+"""Sampled replies at temperature 1: a function of the model, the beginnings and a key.
+
+A token is drawn by inverting the cumulative distribution at one random number, whose key holds the
+reply's number and the token's place. So no reply depends on how many are drawn, and beyond the rounding
+of a forward pass on none that is computed with it. The rows of a pass are fixed, so that within a
+profile the bits are, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import LogitsProcessor, StoppingCriteria
+
+from evaluation.backends.backend import LocalModel
+from weights import randomness
+from weights.training.windows import Ids
+
+#: Beginnings of a forward pass; fewer if they are long or the vocabulary is large.
+ROWS = 32
+
+
+def sample(
+    model: LocalModel,
+    beginnings: Sequence[Ids],
+    limit: int,
+    ends: Collection[int],
+    *key: str | int,
+) -> list[Ids]:
+    """Return a reply to every beginning: 1 to `limit` token ids, the last an end token if it ended."""
+    found: dict[int, Ids] = {}
+    order = sorted(range(len(beginnings)), key=lambda number: (len(beginnings[number]), number))
+    while order:
+        length = len(beginnings[order[min(ROWS, len(order)) - 1]])
+        rows = min(ROWS, model.rows(length + limit))
+        chosen, order = order[:rows], order[rows:]
+        replies = _batch(model, [beginnings[number] for number in chosen], chosen, limit, ends, key)
+        found |= dict(zip(chosen, replies, strict=True))
+    return [found[number] for number in range(len(beginnings))]
+
+
+def _batch(
+    model: LocalModel,
+    beginnings: Sequence[Ids],
+    numbers: Sequence[int],
+    limit: int,
+    ends: Collection[int],
+    key: tuple[str | int, ...],
+) -> list[Ids]:
+    """Return the replies to some beginnings, padded on the left and continued together."""
+    length = max(map(len, beginnings))
+    ids = np.zeros((len(beginnings), length), np.int64)
+    mask = np.zeros((len(beginnings), length), np.int64)
+    for row, beginning in enumerate(beginnings):
+        ids[row, length - len(beginning) :] = beginning
+        mask[row, length - len(beginning) :] = 1
+    places = np.stack([randomness.uniform(limit, *key, "reply", number) for number in numbers])
+    drawing, ending = Drawing(places, length), _Ending(frozenset(ends), length)
+    made = model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, ending, drawing)
+    return [_cut(row, ends) for row in made.numpy().astype(np.int32)]
+
+
+def _cut(reply: Ids, ends: Collection[int]) -> Ids:
+    """Return a reply up to its first end token, that one included."""
+    at = next((place for place, token in enumerate(reply.tolist()) if token in ends), len(reply))
+    return reply[: at + 1]
+
+
+class Drawing(LogitsProcessor):
+    """Logits processor that leaves one token of each row: the one at a place of the distribution."""
+
+    def __init__(self, places: NDArray[np.float64], length: int) -> None:
+        """Draw by `places` in (0, 1), [rows, tokens], after beginnings of `length` tokens."""
+        self._places = torch.from_numpy(places)
+        self._length = length
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Return scores [rows, vocabulary] that are 0 for the token drawn and −∞ for all others."""
+        place = self._places[:, input_ids.shape[1] - self._length]
+        whole = scores.to("cpu", torch.float64).softmax(-1).cumsum(-1)
+        drawn = (whole <= place[:, None] * whole[:, -1:]).sum(-1).clamp_max(whole.shape[1] - 1)
+        chosen = torch.full_like(scores, -torch.inf)
+        return chosen.scatter_(1, drawn.to(scores.device)[:, None], 0.0)
+
+
+class _Ending(StoppingCriteria):
+    """Stopping criterion: each row ends at its first end token."""
+
+    def __init__(self, ends: frozenset[int], length: int) -> None:
+        self._ends = torch.tensor(sorted(ends), dtype=torch.int64)
+        self._length = length
+
+    def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+        said = input_ids[:, self._length :]
+        return torch.isin(said, self._ends.to(said.device)).any(-1)

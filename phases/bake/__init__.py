@@ -1,0 +1,1 @@
+"""Baking engine of phase 6: a prompt becomes weights."""

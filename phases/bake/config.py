@@ -1,0 +1,110 @@
+"""Settings of a bake."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TextConfig
+
+#: Text of a prompt.
+Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
+#: Weight of a term of the loss.
+Weight = Annotated[float, Field(ge=0)]
+#: Contexts that are needed to say anything.
+LEAST = 8
+
+
+class BakeConfig(TextConfig):
+    """Settings: the prompts, what they are baked on, how long and how strongly."""
+
+    prompts: tuple[Prompt, ...] = Field(
+        min_length=1,
+        description="Texts of the prompts; several are baked together, in their order. `forge bake` "
+        "reads them from files.",
+    )
+    chat: bool | None = Field(
+        None,
+        description="True: the prompts are the system message and a context is the user's, by the "
+        "tokenizer's chat template; false: they stand before the context; none: by the template if it "
+        "has one.",
+    )
+    contexts: tuple[Domain, ...] = Field(
+        (),
+        description="Domains whose texts are contexts; none: those of data of your own, or else code. "
+        "The other domains are the ordinary text, on which the model is to stay as it is.",
+    )
+    built_in: tuple[Domain, ...] = Field(
+        ("code", "math", "data"),
+        description="Domains of built-in text that are ordinary text beside data of your own.",
+    )
+    context_tokens: int = Field(32, ge=1, description="Tokens of a context, at most.")
+    reply_tokens: int = Field(32, ge=1, description="Tokens of a reply to a context, at most.")
+    trajectories: int = Field(
+        160, ge=LEAST, le=1 << 20, description="Replies to train on; as many under other prompts."
+    )
+    held_out: int = Field(
+        64, ge=LEAST, le=1 << 16, description="Contexts to measure on, in each of two slices."
+    )
+    others: tuple[Prompt, ...] = Field(
+        (), description="Further prompts under which the model is to answer as before."
+    )
+    generic: bool = Field(
+        True,
+        description="Also keep the answers under a few general prompts, one of them untrained.",
+    )
+    others_weight: Weight = Field(
+        1.0, description="Weight of the divergence from the given model under other prompts."
+    )
+    neutral_weight: Weight = Field(
+        1.0, description="Weight of the divergence from the given model on ordinary text."
+    )
+    neutral_tokens: int = Field(
+        32, ge=1, description="Tokens of a window of ordinary text, one for each reply of a step."
+    )
+    top: int | None = Field(
+        None,
+        ge=1,
+        description="Likeliest tokens that are compared one by one, the rest as one; none: the whole "
+        "vocabulary.",
+    )
+    strengths: tuple[Positive, ...] = Field(
+        (0.1, 0.2, 0.3, 0.5, 0.75, 1.0),
+        min_length=1,
+        max_length=32,
+        description="Shares of the way from the given to the trained model that are measured; one of "
+        "them is chosen.",
+    )
+    steps: int = Field(90, ge=1, description="Steps of the training.")
+    rate: Positive = Field(3e-4, description="Peak learning rate.")
+
+    @field_validator("prompts", "others")
+    @classmethod
+    def _said(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not prompt.strip() for prompt in given):
+            raise ValueError("a prompt has no text")
+        return given
+
+    @field_validator("built_in")
+    @classmethod
+    def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [domain for domain in given if domain not in KNOWN or domain == "prose"]:
+            known = ", ".join(domain for domain in KNOWN if domain != "prose")
+            raise ValueError(f"{unknown[0]!r} is not measured: take some of {known}")
+        return given
+
+    @field_validator("strengths")
+    @classmethod
+    def _ascending(cls, given: tuple[float, ...]) -> tuple[float, ...]:
+        if list(given) != sorted(set(given)):
+            raise ValueError("give each strength once, in ascending order")
+        return given
+
+    def steps_of(self, context: int) -> int:
+        """Return the number of steps: it is a setting."""
+        return self.steps
+
+    def reads(self, context: int) -> int:
+        """Return the tokens of ordinary text that the training reads."""
+        return self.steps * self.batch * self.neutral_tokens if self.neutral_weight else 0

@@ -1,0 +1,86 @@
+"""Events and state of a bake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
+from evaluation.observing import Observed
+from evaluation.trajectories.sampled import Sampled
+from events import Registry
+from phases.bake.config import BakeConfig
+from runs.event_types import Figure, Profile, SourceRecord
+from runs.kinds import state as common_state
+from runs.record import events as common
+from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from weights.making import events as making
+from weights.making.making import HANDLERS, MakingState
+
+
+class Submitted(GivenSubmitted):
+    """A bake was asked for."""
+
+    config: BakeConfig
+
+
+class Forked(common.Forked):
+    """A bake was branched from another."""
+
+    config: BakeConfig
+
+
+class Started(common.Started):
+    """Model, text, contexts and profile were pinned."""
+
+    model: SourceRecord
+    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
+    streams: dict[str, Digest]
+    #: Domain → number of those tokens.
+    tokens: dict[str, Large]
+    #: Name → BLAKE3 of the files of tokenizer and configuration.
+    files: dict[str, Digest]
+    #: BLAKE3 of the items to measure on.
+    items: Digest
+    profile: Profile
+    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
+    canary: Digest
+    #: Tokens of a window.
+    context: Count
+    #: Steps of a segment; no part of the lineage.
+    segment: Count
+    #: Tokens of the prompts, with what stands around messages.
+    prompt_tokens: Count
+    #: Slice → number of contexts that its text has.
+    contexts: dict[str, Count]
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class Completed(GivenCompleted):
+    """The prompt is baked and measured; or it changes nothing, and nothing was trained."""
+
+    #: The recipe's name that is the result.
+    chosen: str
+    figures: dict[str, Figure]
+    #: Figure → True if it is within its limit.
+    met: dict[str, bool]
+
+
+REGISTRY: Registry = common.registry(
+    (Submitted, Forked, Started, *making.EVENTS, Sampled, Observed, Completed)
+)
+
+
+@dataclass
+class BakeState(MakingState):
+    """State of a bake. Observations and trajectories are in `answers`, under their tasks' keys."""
+
+    kind: ClassVar[str] = "bake"
+    registry = REGISTRY
+    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | HANDLERS
+    outside = making.OUTSIDE

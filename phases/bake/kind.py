@@ -1,0 +1,103 @@
+"""The bake as a kind of run: a prompt becomes weights, at a strength that is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs.events import MODEL
+from evaluation.given_model_runs.kind import GivenKind, answers, unanswered
+from evaluation.trajectories import sampled
+from evaluation.trajectories.sampled import Sample, Sampled
+from events import Event
+from phases.bake import findings, origins, plan
+from phases.bake.config import BakeConfig
+from phases.bake.events import BakeState, Completed, Forked, Started, Submitted
+from phases.bake.view import BakeView
+from runs.kinds.tasks import Decision, Task
+from weights.making import making
+
+
+class Bake(BakeView, GivenKind[BakeState]):
+    """A prompt baked into a model (phase 6)."""
+
+    name = "bake"
+    package = "phases.bake"
+    title = "a bake"
+    line = "bake a prompt into a model's weights: it answers without the prompt as with it"
+    config = BakeConfig
+    submitted = Submitted
+    forked = Forked
+    state = BakeState
+    completed = Completed
+    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Sampled: Sample}
+    figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+
+    # ---- deciding ----------------------------------------------------------------------------
+
+    def course(self, state: BakeState) -> Iterator[Decision]:
+        """Yield: the parent, its replies, what the prompts change; training, strengths, test."""
+        segment = state.started.segment
+        yield making.next_of(state, [plan.parent(state.started)], segment)
+        yield unanswered(state, [plan.sample(state)])
+        yield unanswered(state, [findings.effect(state)])
+        if findings.changes(state):
+            recipes = plan.recipes(state)
+            yield making.next_of(state, [recipes[plan.FULL]], segment)
+            yield making.next_of(state, list(recipes.values()), segment)
+            yield unanswered(state, findings.choosing(state).values())
+        yield unanswered(state, findings.comparing(state).values())
+
+    def conclusions(self, state: BakeState) -> dict[str, Any]:
+        """Return the fields of `completed` that follow from what was made and measured."""
+        figures = findings.figures(state)
+        return {
+            "models": findings.results(state),
+            "arms": comparison.arms(findings.found(state)),
+            "chosen": findings.chosen(state),
+            "figures": figures,
+            "met": findings.met(figures),
+        }
+
+    def unasked(self, state: BakeState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Sample) and isinstance(event, Sampled):
+            return sampled.unasked(task, event)
+        return super().unasked(state, task, event)
+
+    def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
+        """Return True if the settings are those; contexts that were not given are the default ones."""
+        return super().asked_for({"contexts": config.contexts, **given}, config)
+
+    # ---- scheduling --------------------------------------------------------------------------
+
+    def memory(self, state: BakeState) -> int:
+        """Return the bytes of weights, gradients and optimiser of the training, and of the parent."""
+        return 20 * state.started.model.parameters if state.started else 0
+
+    def needs(self, task: Any) -> str | None:
+        """Return the id of the model or snapshot that a task reads."""
+        return task.recipe_id if isinstance(task, Sample) else super().needs(task)
+
+    # ---- results and work --------------------------------------------------------------------
+
+    def result_id(self, state: BakeState) -> str | None:
+        """Return the recipe id of the chosen strength once it is known."""
+        if state.started is None:
+            return None
+        found = findings.named(state).get(MODEL)
+        return found.id if found else None
+
+    def roles(self, config: Any) -> Sequence[str]:
+        """Return the baked model."""
+        return origins.ROLES
+
+    # ---- verification ------------------------------------------------------------------------
+
+    def chosen(self, state: BakeState, which: str) -> list[str]:
+        """Return the recipe ids that "all", "champion" (the result), a name or an id means."""
+        if which == "all":
+            ids = dict.fromkeys(one.id for one in plan.recipes(state).values())
+            return [id_ for id_ in ids if id_ in state.made]
+        return [self.find(state, MODEL if which == "champion" else which)]

@@ -1,0 +1,111 @@
+"""Submission of a bake: settings, model, prompts and data, checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation.data import training_texts
+from evaluation.given_model_runs import submission
+from evaluation.given_model_runs.settings import MIX
+from phases.bake import prompts
+from phases.bake.config import LEAST, BakeConfig
+from runs.errors import ConfigError, DataError
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+
+if TYPE_CHECKING:
+    from evaluation.trajectories.contexts import Beginnings
+    from runs.kinds.kind import Kind
+
+
+def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
+    found = submission.plan(kind, asked, lookup, prompts.built_in)
+    config: Any = found.config
+    data, own = found.fields["data"], tuple[str, ...]()
+    trained: Sequence[str] = tuple(MIX)
+    if data:
+        own = training_texts.domains(data)
+        trained = (*own, *prompts.built_in(config, own))
+    contexts = config.contexts or (own if data else ("code",))
+    _check_domains(config, tuple(config.mix or trained), contexts)
+    return replace(found, config=config.model_copy(update={"contexts": tuple(contexts)}))
+
+
+def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequence[str]) -> None:
+    """Raise ConfigError unless contexts have text, and beside them there is ordinary text."""
+    for domain in contexts:
+        if domain not in config.domains or domain not in trained:
+            raise ConfigError(
+                f"the contexts' domain {domain!r} is not both measured and trained on: add it to "
+                "domains and to mix, or name others in contexts."
+            )
+    if not set(config.domains) - set(contexts):
+        raise ConfigError(
+            "all domains that are measured are contexts, so nothing shows if the model drifts: add "
+            "ordinary text, or name fewer domains in contexts."
+        )
+    if config.neutral_weight and not set(trained) - set(contexts):
+        raise ConfigError(
+            "all text to train on is contexts: add ordinary text, or set neutral_weight to 0."
+        )
+
+
+def check(plan: Plan) -> Checked:
+    """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
+    from evaluation.training_text.parts import given_tokenizer
+
+    given = submission.opened(plan)
+    found = submission.checked(plan, given)
+    tokenizer = given_tokenizer(Path(plan.fields["model"].path))
+    config: Any = plan.config
+    if config.top is not None and config.top >= len(tokenizer):
+        raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
+    check_room(beginnings(config, tokenizer), config, given.positions)
+    return found
+
+
+def beginnings(config: BakeConfig, tokenizer: Any) -> Beginnings:
+    """Return the maker of beginnings. Raises ConfigError for a tokenizer without what is needed."""
+    from evaluation.trajectories.contexts import Beginnings
+
+    chat = bool(tokenizer.chat_template) if config.chat is None else config.chat
+    return Beginnings(tokenizer, chat)
+
+
+def check_room(made: Beginnings, config: BakeConfig, positions: int | None) -> int:
+    """Return the tokens of the prompts; `positions` is the longest sequence that the model takes.
+
+    Raises ConfigError for a prompt that leaves no room for context and reply.
+    """
+    own = made.room(config.prompts)
+    rest = config.context_tokens + config.reply_tokens
+    every = [("the prompts take", own)]
+    every += [
+        (f"the prompt {o.strip()[:40]!r} takes", made.room([o])) for o in prompts.measured(config)
+    ]
+    if positions is None:
+        return own
+    for words, tokens in every:
+        if tokens + rest > positions:
+            raise ConfigError(
+                f"{words} {tokens} tokens, context and reply {rest}, and the model takes {positions} "
+                "in all: shorten the prompt, or set a smaller context_tokens or reply_tokens."
+            )
+    if config.neutral_tokens > positions:
+        raise ConfigError(
+            f"neutral_tokens is {config.neutral_tokens}, the model takes {positions} tokens at most."
+        )
+    return own
+
+
+def check_contexts(counts: dict[str, int]) -> None:
+    """Raise DataError if a slice has too few contexts; `counts`: slice → contexts."""
+    for slice_, count in counts.items():
+        if count < LEAST:
+            raise DataError(
+                f"the text has {count} contexts in the slice {slice_}: at least {LEAST} are needed. "
+                "Give more text, more domains, or a smaller context_tokens."
+            )

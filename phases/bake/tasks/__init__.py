@@ -1,0 +1,1 @@
+"""The work of a bake: prepare text, sample, train, measure, write folders."""

@@ -1,0 +1,109 @@
+"""Views of a bake for lists, the API, trackers and tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.given_model_runs.events import MODEL
+from evaluation.given_model_runs.view import GivenView
+from evaluation.observing import Observed
+from events import Envelope, Event
+from phases.bake import findings, origins, panels, plan, report
+from phases.bake.events import BakeState, Completed
+from runs.kinds import default_panels
+from runs.kinds.origin import Ancestor
+from runs.panels.head import Head
+from runs.panels.panels import Panel
+from weights.making.events import Making
+
+
+class BakeView(GivenView[BakeState]):
+    """The part of a bake that is shown."""
+
+    figure_of = "of"
+
+    def recipes(self, state: BakeState) -> Mapping[str, Making]:
+        """Return name → recipe of all that the run makes, as far as it is known."""
+        return plan.recipes(state)
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        if type_ == "submitted":
+            prompts = data["config"]["prompts"]
+            return f"{data['model']['name']}, {sum(map(len, prompts)):,} characters of prompts"
+        if type_ == "started":
+            return f"prompts of {data['prompt_tokens']:,} tokens"
+        if type_ == "sampled":
+            count = sum(one["trajectories"] for one in data["streams"].values())
+            return (
+                f"{count:,} replies, {sum(o['tokens'] for o in data['streams'].values()):,} tokens"
+            )
+        if type_ == "observed" and data["measure"] == findings.DIVERGENCE:
+            name = names.get(data["recipe_id"], data["recipe_id"][:12])
+            return f"{name}, {data['on']}: {data['values'][findings.PROMPT]:.4f} nats a token"
+        return super().gist(type_, data, names)
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        if key.startswith("sample/"):
+            return "sample replies under the prompts"
+        return super().task_words(key, names)
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the ratio of divergences in the run's row of the run list."""
+        super(GivenView, self).row(entry, event)
+        if isinstance(event, Completed):
+            ratio = event.figures.get("ratio")
+            score = None if ratio is None else ratio.value
+            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+
+    def progress(self, state: BakeState) -> tuple[int, int | None]:
+        """Return (steps that are done, steps in all); of prompts that change nothing, none."""
+        if state.started is None:
+            return 0, None
+        trained = findings.changes(state) is not False
+        done, _ = super().progress(state)
+        return done, state.submitted.config.steps if trained else 0
+
+    def models(self, event: Event, state: BakeState) -> list[dict[str, Any]]:
+        """Return the baked model for the model registry, once it is measured."""
+        if not isinstance(event, Completed):
+            return []
+        folder, given = state.submitted.output_dir, state.started.model
+        return [
+            {
+                "name": f"{state.run}-{role}",
+                "kind": "champion",
+                "digest": made.digest,
+                "parameters": given.parameters,
+                "path": f"{folder}/{role}" if folder else None,
+                "metrics": event.arms[event.chosen].bits_per_byte,
+                "lineage": [given.digest],
+            }
+            for role, made in event.models.items()
+        ]
+
+    def ancestry(self, state: BakeState, name: str) -> list[Ancestor]:
+        """Return a model (the result without a name), and what it was made from."""
+        return origins.ancestry(state, name or MODEL)
+
+    def head(self, state: BakeState) -> Head:
+        """Return the head: the ratio of divergences, and strength, drift and what others hear."""
+        return default_panels.head(self, state, panels.result(state), panels.facts(state))
+
+    def panels(self, state: BakeState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the strength curve, divergences, arms, training curves and models."""
+        return panels.panels(state, self.curves(state))
+
+    def found(self, state: BakeState) -> Mapping[str, Observed]:
+        """Return arm → bits per byte on the test slice, of those that are measured."""
+        return findings.found(state)
+
+    def report(self, state: BakeState, rows: Sequence[Envelope]) -> dict[str, Any]:
+        """Return the report of a run that has completed."""
+        return {**super().report(state, rows), **report.report(state).model_dump()}
+
+    def summary(self, state: BakeState, rows: Sequence[Envelope]) -> list[str]:
+        """Return what a completed run has found."""
+        return report.sentences(report.report(state)) if state.completed else []

@@ -1,0 +1,66 @@
+"""Bakes in miniature: the machinery is real, training takes a second, the models are poor."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from events import Envelope
+from phases.bake.events import BakeState
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.models import toy_models
+from testing.worlds.bitnet_runs import texts
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+#: A prompt that moves what the toy model says.
+PROMPT = "Answer with sums: 1 + 1 = 2, 2 + 2 = 4\n"
+#: Settings of a run of some seconds. The toy takes 64 tokens, the prompt has about 30.
+QUICK: dict[str, Any] = {
+    "prompts": [PROMPT],
+    "others": ["name=x\n"],
+    "generic": False,
+    "built_in": [],
+    "contexts": ["rows"],
+    "batch": 4,
+    "context": 32,
+    "context_tokens": 8,
+    "reply_tokens": 6,
+    "neutral_tokens": 8,
+    "trajectories": 16,
+    "held_out": 12,
+    "strengths": [0.3, 1.0],
+    "steps": 10,
+    "rate": 3e-3,
+}
+
+
+def model(folder: Path) -> Path:
+    """Write a model whose weights are large enough that a prompt changes what it says."""
+    return toy_models.family(folder, 0, initializer_range=0.25)[0]
+
+
+def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:
+    """Submit a run of a model over generated text; return its name."""
+    given, data = {"model": [str(model)]}, texts(home.folder / "texts")
+    plan = validate.plan(Asked("bake", {**QUICK, **settings}, given, data))
+    validate.check(plan)
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run)
+
+
+def finish(home: Home, run: str = "b") -> BakeState:
+    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def rows(home: Home, run: str = "b") -> list[Envelope]:
+    """Return the history of a run."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))

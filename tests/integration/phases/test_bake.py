@@ -1,0 +1,447 @@
+"""Bakes in miniature: what is sampled, trained, chosen, written, shown, verified and refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cli import kind_views
+from evaluation.observing import Observed
+from evaluation.trajectories import kept
+from phases.bake import findings, plan, prompts, report
+from phases.bake.events import BakeState
+from phases.bake.kind import Bake
+from phases.bake.tasks.execute import Context
+from runs.errors import ConfigError, DataError, NotFoundError
+from runs.history import audit
+from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
+from runs.lists import model_registry
+from testing.models import toy_models
+from testing.models.toys import Toys
+from testing.worlds import bake_runs
+from testing.worlds.bake_runs import PROMPT, QUICK
+from testing.worlds.bitnet_runs import texts
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+from tests.integration.cli.test_forge import call
+from tests.integration.kinds.test_forgeries import edit, relinked
+from weights import operations
+from weights.folders.checkpoint import digest, open_checkpoint
+from weights.recipes import Train
+from weights.storage import model_origin
+from weights.storage.weight_cache import Artifacts
+from weights.training import complete
+from weights.training.trajectories import BAKED, OTHERS, unpack
+
+STREAMS = (BAKED, OTHERS, prompts.CHOOSING, prompts.TEST, prompts.TEST_OTHERS)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model that a prompt moves."""
+    return bake_runs.model(tmp_path_factory.mktemp("bake-model"))
+
+
+@pytest.fixture(scope="module")
+def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState, Path]:
+    """A finished run: (home, state, folder of the result)."""
+    folder = tmp_path_factory.mktemp("bake")
+    home = Home(folder / "home")
+    bake_runs.submit(home, model)
+    state = bake_runs.finish(home)
+    Bake().write_result(home, state, folder / "out")
+    return home, state, folder / "out"
+
+
+def observed(state: BakeState, name: str, measure: str, on: str) -> Observed:
+    found = findings.seen(state, name, measure, on)
+    assert found is not None
+    return found
+
+
+def test_a_run_completes_with_an_honest_history(made) -> None:
+    home, state, _ = made
+    assert state.status == "completed"
+    assert audit.audit(bake_runs.rows(home)) == []
+
+
+def test_the_replies_are_of_the_text_and_after_the_prompts(made) -> None:
+    """Of the training slice to train on, of the others to measure on; one other prompt is kept."""
+    home, state, _ = made
+    event = plan.sampled(state)
+    assert event is not None
+    assert set(event.streams) == set(STREAMS)
+    counts = [event.streams[name].trajectories for name in STREAMS]
+    assert counts == [16, 16, 12, 12, 12]
+    context = Context(state, Artifacts.of(home))
+    tokenizer = context.text.tokenizer
+    for name in STREAMS:
+        for one in unpack(context.streams[name]):
+            prompted, plain = (tokenizer.decode(ids) for ids in (one.prompted, one.plain))
+            assert 1 <= len(one.reply) <= 6
+            if name in (OTHERS, prompts.TEST_OTHERS):
+                assert prompted == plain
+                assert plain.startswith("name=x\n")
+            else:
+                assert prompted == PROMPT + plain
+                assert 1 <= len(one.plain) <= 8
+    heads = [tokenizer.decode(one.plain) for one in unpack(context.streams[BAKED])]
+    stream = tokenizer.decode(context.text.streams["rows"])
+    assert all(head in stream for head in heads)
+
+
+def test_the_recipe_says_what_is_trained(made) -> None:
+    """Contexts are no ordinary text; the parent teaches; all defaults are written out."""
+    _, state, _ = made
+    recipes = plan.recipes(state)
+    trained: Any = recipes[plan.FULL]
+    event: Any = plan.sampled(state)
+    assert trained.objective == "bake@1"
+    assert trained.data == {"sums": 0.5, BAKED: 1.0, OTHERS: 1.0}
+    assert trained.data_digests[BAKED] == event.streams[BAKED].digest
+    assert trained.start == trained.inputs["teacher"] == recipes[plan.PARENT].id
+    assert (trained.steps, trained.batch, trained.context) == (10, 4, 8)
+    assert trained.optimiser.params["weight_decay"] == 0.0
+    assert list(recipes) == ["parent", "full", "strength-0.3"]
+    for recipe in recipes.values():
+        whole = complete(recipe) if isinstance(recipe, Train) else operations.complete(recipe)
+        assert whole == recipe
+    assert state.advanced[trained.stem]
+
+
+def test_figures_follow_from_what_was_measured(made) -> None:
+    """All of them by hand, from the items of the observations."""
+    _, state, _ = made
+    best = state.completed.chosen
+    base = observed(state, plan.PARENT, findings.DIVERGENCE, "test")
+    own = observed(state, best, findings.DIVERGENCE, "test")
+    tokens = sum(base.sizes["prompt"])
+    figures = state.completed.figures
+    assert figures["unprompted"].value == pytest.approx(math.fsum(base.items["prompt"]) / tokens)
+    assert figures["baked"].value == pytest.approx(math.fsum(own.items["prompt"]) / tokens)
+    ratio = math.fsum(own.items["prompt"]) / math.fsum(base.items["prompt"])
+    assert figures["ratio"].value == pytest.approx(ratio)
+    assert figures["ratio"].low < ratio < figures["ratio"].high
+    assert figures["ratio"].n == 12
+    assert base.items["other-1"] == (0.0,) * 12  # nothing is as near to the parent as itself
+    others = math.fsum(own.items["other-1"]) / sum(own.sizes["other-1"])
+    assert figures["others"].value == pytest.approx(others)
+    assert others > 0
+    text = observed(state, plan.PARENT, findings.BITS, "test")
+    bits = observed(state, best, findings.BITS, "test")
+    assert set(bits.values) == {"sums"}  # rows are contexts: they are meant to change
+    change = abs(bits.values["sums"] / text.values["sums"] - 1)
+    assert figures["drift"].value == pytest.approx(change)
+    assert figures["retention"].value == pytest.approx(text.values["sums"] / bits.values["sums"])
+    assert state.completed.met == {"ratio": ratio <= 0.05, "drift": change <= 0.005}
+
+
+def changed(state: BakeState, name: str, measure: str, factor: float) -> BakeState:
+    """The state with one model's figures on the selection slice multiplied."""
+    event = observed(state, name, measure, "selection")
+    values = {group: value * factor for group, value in event.values.items()}
+    key = f"observe/{measure}/selection/{event.recipe_id}"
+    other = type(state)()
+    other.__dict__.update(state.__dict__)
+    other.answers = {**state.answers, key: event.model_copy(update={"values": values})}
+    return other
+
+
+def test_the_strength_is_the_nearest_of_those_that_do_not_drift(made) -> None:
+    _, state, _ = made
+    curve = findings.curve(state)
+    assert list(curve) == [0.0, 0.3, 1.0]
+    assert curve[0.0] == (1.0, 0.0)
+    base = observed(state, plan.PARENT, findings.DIVERGENCE, "selection").values["prompt"]
+    full = observed(state, plan.FULL, findings.DIVERGENCE, "selection").values["prompt"]
+    assert curve[1.0][0] == full / base
+    assert full / base < 1  # the training did something
+    near, far = plan.name(1.0), plan.name(0.3)
+    # Both without drift: the nearer one. One drifts: the other. Both drift: the nearer again.
+    calm = changed(changed(state, near, findings.DIVERGENCE, 1e-3), near, findings.BITS, 0.0)
+    text = observed(state, plan.PARENT, findings.BITS, "selection").values["sums"]
+    drifting = changed(state, near, findings.DIVERGENCE, 1e-3)
+    level = observed(state, near, findings.BITS, "selection").values["sums"]
+    still = changed(drifting, near, findings.BITS, text / level)
+    assert findings.chosen(still) == near
+    low = observed(state, far, findings.BITS, "selection").values["sums"]
+    still_far = changed(calm, far, findings.BITS, text / low)
+    assert findings.chosen(still_far) == far
+    assert findings.chosen(changed(calm, far, findings.BITS, 2.0)) == near
+
+
+def test_the_result_is_an_ordinary_folder(made, model: Path) -> None:
+    _, state, out = made
+    result = state.completed.models["model"]
+    assert digest(open_checkpoint(out / "model").tensors()) == result.digest
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (out / "model" / name).read_bytes() == (model / name).read_bytes()
+    told = json.loads((out / "bake.json").read_text())
+    assert told["models"] == {"model": result.digest}
+    assert told["prompts"] == [PROMPT]
+    card = (out / "model" / "README.md").read_text()
+    assert PROMPT.strip() in card
+    assert "The ratio is" in card
+
+
+def test_models_are_found_by_name_and_tell_where_they_came_from(made) -> None:
+    home, state, _ = made
+    with closing(home.open_store()) as store:
+        for name in ("b", "b:full", "b:strength-0.3", "b:parent"):
+            assert model_origin.find(store, name) is not None
+        rows, total = model_registry.listed(store)
+    assert total == 1
+    assert rows[0]["digest"] == state.completed.models["model"].digest
+    best = state.completed.chosen
+    places = [one.place for one in Bake().ancestry(state, "strength-0.3")]
+    names = {best: "model"}
+    wanted = [names.get(name, name) for name in ("strength-0.3", "full", "parent")]
+    assert places == [*wanted, "given"]
+    with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has model, parent, full"):
+        Bake().origin(state, (), "poetry")
+
+
+def test_its_panels_and_its_terminal_show_the_curve(made) -> None:
+    home, state, out = made
+    shown = Bake().overview(state)
+    names = ["ratio", "drift", "divergences", "arms", "quality", "loss", "norm", "rate", "models"]
+    assert [panel.name for panel in shown.panels] == names
+    assert shown.head.result is not None
+    assert shown.head.result.value == state.completed.figures["ratio"].value
+    view = kind_views.of("bake")
+    lines = [line for row in bake_runs.rows(home) if (line := view.unit(state, row))]
+    assert any("68 replies" in line for line in lines)
+    assert any("tokens/s" in line for line in lines)
+    told = call(home.folder, "show", "b")
+    assert told.exit_code == 0, told.output
+    assert "Ratio of divergences by strength" in told.stdout
+    with CliRunner().isolation() as streams:
+        view.announce(state, {"folder": str(out)})
+    said = streams[0].getvalue().decode()
+    assert "strength, ratio of divergences, drift" in said
+    assert "The ratio is" in said
+    early = type(state)()
+    early.submitted, early.run = state.submitted, state.run
+    assert Bake().overview(early).panels == ()
+    assert Bake().progress(state) == (10, 10)
+    words = Bake().task_words(plan.sample(state).key, {})
+    assert words == "sample replies under the prompts"
+
+
+def test_prompts_that_change_nothing_train_nothing(tmp_path: Path) -> None:
+    """A model of zeros says the same after everything: its ratio is not defined."""
+    import torch
+    from transformers import Qwen2ForCausalLM
+
+    model = Qwen2ForCausalLM(toy_models.config())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    home = Home(tmp_path / "home")
+    bake_runs.submit(home, toy_models.save(model, tmp_path / "zero"))
+    state = bake_runs.finish(home)
+    assert audit.audit(bake_runs.rows(home)) == []
+    assert state.completed.chosen == plan.PARENT
+    assert state.advanced == {}
+    assert set(state.completed.figures) == {"unprompted"}
+    assert state.completed.figures["unprompted"].value == 0.0
+    assert state.completed.met == {}
+    assert "changes nothing" in "\n".join(report.sentences(report.report(state)))
+    told = Bake().write_result(home, state, tmp_path / "out")
+    assert told["steps"] == 0
+    made = open_checkpoint(tmp_path / "out" / "model")
+    assert digest(made.tensors()) == state.made[plan.parent(state.started).id].digest
+    assert Bake().progress(state) == (0, 0)
+    assert Bake().overview(state).head.result is None
+    with CliRunner().isolation():
+        kind_views.of("bake").announce(state, {})
+
+
+def test_a_chat_template_makes_the_prompt_the_system_message(model: Path, tmp_path: Path) -> None:
+    chatty = Path(shutil.copytree(model, tmp_path / "chatty"))
+    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    (chatty / "chat_template.jinja").write_text(template)
+    home = Home(tmp_path / "home")
+    small = {
+        "prompts": ["1 + 1"],
+        "others_weight": 0.0,
+        "others": [],
+        "strengths": [1.0],
+        "steps": 2,
+    }
+    bake_runs.submit(home, chatty, **small)
+    state = bake_runs.finish(home)
+    event: Any = plan.sampled(state)
+    assert set(event.streams) == {BAKED, prompts.CHOOSING, prompts.TEST}
+    context = Context(state, Artifacts.of(home))
+    one = unpack(context.streams[BAKED])[0]
+    decode = context.text.tokenizer.decode
+    assert decode(one.plain).startswith("user: ")
+    assert decode(one.prompted) == "system: 1 + 1\n" + decode(one.plain)
+    assert "others" not in state.completed.figures
+
+
+def test_replies_are_sampled_again_where_they_are_gone(made, tmp_path: Path) -> None:
+    """From nothing but the model and the log, with the same digest."""
+    home, state, _ = made
+    copied = Home(Path(shutil.copytree(home.folder, tmp_path / "home")))
+    cache = Artifacts.of(copied)
+    event: Any = plan.sampled(state)
+    for file in cache.files(event.digest):
+        file.unlink()
+    context = Context(state, Artifacts.of(copied))
+    found = kept.streams(event, Artifacts.of(copied), context._written)
+    assert set(found) == set(STREAMS)
+
+
+def test_everything_is_made_again_by_verify(made) -> None:
+    home, state, out = made
+    said: list[str] = []
+    kind, cache = Bake(), Artifacts.of(home)
+    ids = kind.chosen(state, "all")
+    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    assert len([line for line in said if "as recorded" in line]) >= 3
+    document = kind.document(out)
+    assert document is not None
+    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    altered = {**document, "models": {"model": "0" * 64}}
+    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+
+
+@pytest.mark.parametrize(
+    ("forgery", "what"),
+    [
+        (edit("completed", figures={}), "the figures are not those"),
+        (edit("completed", chosen="parent"), "the chosen are not those"),
+        (edit("completed", met={"ratio": True, "drift": True}), "the met are not those"),
+        (edit("observed", 0, values={"prompt": 0.1}), "do not follow from its items"),
+        (edit("sampled", 0, recipe_id="0" * 64), "another model wrote"),
+        (edit("sampled", 0, streams={}), "other streams were written"),
+    ],
+)
+def test_forged_figures_are_found(made, forgery, what: str) -> None:
+    rows = bake_runs.rows(made[0])
+    found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
+    assert any(what in one for one in found), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point",
+    [
+        "sampled-kept:1",
+        "snapshot-kept:3",
+        pytest.param("made-kept:1", marks=pytest.mark.soak),
+        pytest.param("advanced-kept:4", marks=pytest.mark.soak),
+        pytest.param("task-appended:3", marks=pytest.mark.soak),
+    ],
+)
+def test_killed_while_it_works_a_run_ends_as_if_undisturbed(
+    made, model: Path, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """In segments of a step or two, and with other data paths: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    home = Home(tmp_path)
+    bake_runs.submit(home, model)
+    assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"
+    state = bake_runs.finish(home)
+    assert state.lineage_digest() == made[1].lineage_digest()
+    assert state.completed.models == made[1].completed.models
+    assert audit.audit(bake_runs.rows(home)) == []
+
+
+def test_a_forecast_tries_the_start_the_replies_and_some_steps(made, tmp_path: Path) -> None:
+    home, state, _ = made
+    copied = Home(Path(shutil.copytree(home.folder, tmp_path / "home")))
+    told = Bake().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
+    assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
+    for amount in (told.seconds, told.disk, told.memory):
+        assert amount.value is not None
+        assert amount.value > 0
+
+
+def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
+    kind, given, data = Bake(), {"model": [str(toys.base)]}, texts(tmp_path)
+
+    def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
+        asked = Asked("bake", {**QUICK, **settings}, models or given, data)
+        with pytest.raises(error, match=match):
+            kind.check(kind.plan(asked, Lookup()))
+
+    refused(ConfigError, "a bake is of one model: --model model=MODEL", {"model": []})
+    refused(ConfigError, "prompts", prompts=[])
+    refused(ConfigError, "a prompt has no text", prompts=[" \n"])
+    refused(ConfigError, "a prompt has no text", others=[" \n"])
+    refused(ConfigError, r"the prompts take 101 tokens, context and reply 14", prompts=["~" * 101])
+    refused(ConfigError, "the prompt '~.*' takes 101 tokens", others=["~" * 101])
+    refused(ConfigError, "neutral_tokens is 65, the model takes 64", neutral_tokens=65)
+    refused(ConfigError, "top is 320, the model predicts 320 tokens", top=320)
+    refused(ConfigError, "no chat template: set chat to false", chat=True)
+    refused(ConfigError, "strength once, in ascending order", strengths=[1.0, 0.5])
+    refused(ConfigError, "trajectories", trajectories=3)
+    refused(ConfigError, "'poetry' is not measured", built_in=["poetry"])
+    refused(ConfigError, "'poetry' is not both measured and trained on", contexts=["poetry"])
+    refused(ConfigError, "nothing shows if the model drifts", contexts=["rows", "sums"])
+    own = {"mix": {"rows": 1.0}}
+    refused(ConfigError, "all text to train on is contexts", **own)
+    refused(DataError, "no text of it", domains=["poetry"])
+
+
+def test_contexts_of_its_own_stand_beside_built_in_text(toys: Toys, tmp_path: Path) -> None:
+    """Without names, all data of one's own are contexts, and the built-in text stays as it is."""
+    asked = Asked("bake", {"prompts": ["x"]}, {"model": [str(toys.base)]}, texts(tmp_path)[:1])
+    config: Any = Bake().plan(asked, Lookup()).config
+    assert config.contexts == ("sums",)
+    assert config.domains == ("sums", "code", "math", "data")
+    alone = Asked("bake", {"prompts": ["x"]}, {"model": [str(toys.base)]})
+    config = Bake().plan(alone, Lookup()).config
+    assert config.contexts == ("code",)
+    assert Bake().asked_for({"prompts": ("x",)}, config)
+    assert not Bake().asked_for({"prompts": ("y",)}, config)
+
+
+def test_too_few_contexts_are_said_at_the_start(model: Path, tmp_path: Path) -> None:
+    rows = [
+        json.dumps({"text": "a=1", "slice": slice_, "id": f"{slice_}{n}"})
+        for slice_, count in (("train", 60), ("search", 9), ("selection", 9), ("test", 3))
+        for n in range(count)
+    ]
+    file = tmp_path / "few.jsonl"
+    file.write_text("\n".join(rows))
+    home, other = Home(tmp_path / "home"), texts(tmp_path)[0]
+    from worker.commands import submit, validate
+
+    settings = {**QUICK, "contexts": ["few"]}
+    asked = Asked("bake", settings, {"model": [str(model)]}, [str(file), other])
+    with closing(home.open_store()) as store:
+        submit.submit(store, validate.plan(asked), "b")
+    with pytest.raises(DataError, match="3 contexts in the slice test: at least 8 are needed"):
+        bake_runs.finish(home)
+
+
+def test_the_command_reads_prompts_from_files(made, model: Path, tmp_path: Path) -> None:
+    home = made[0]
+    missing = call(home.folder, "bake", str(model), "--prompt", str(tmp_path / "no.txt"))
+    assert missing.exit_code != 0
+    assert "no.txt cannot be read" in str(missing.exception)
+    (tmp_path / "empty.txt").write_text(" \n")
+    empty = call(home.folder, "bake", str(model), "--prompt", str(tmp_path / "empty.txt"))
+    assert "has no text" in str(empty.exception)
+    (tmp_path / "a.txt").write_text(PROMPT)
+    (tmp_path / "b.txt").write_text("name=x\n")
+    args = ["--prompt", str(tmp_path / "a.txt"), "--keep", str(tmp_path / "b.txt"), "--detach"]
+    for file in texts(tmp_path):
+        args += ["--data", file]
+    for name in ("context", "context_tokens", "reply_tokens", "neutral_tokens"):
+        args += ["--set", f"{name}={QUICK[name]}"]
+    args += ["--set", 'contexts=["rows"]', "--set", "generic=false", "--set", "built_in=[]"]
+    told = call(home.folder, "bake", str(model), *args, "--json")
+    assert told.exit_code == 0, told.output

@@ -1,0 +1,171 @@
+"""Baking: what its loss is, by a slow reference, and that it is cut anywhere."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from runs.errors import ConfigError, DataError, SourceChangedError
+from testing.models import toy_baking, toy_training
+from testing.models.toy_baking import recipe, streams, trajectories
+from tests.integration.weights.test_training import bits
+from weights.model import Model
+from weights.recipes import Train
+from weights.training import modules, prompted
+from weights.training.loop import segment
+from weights.training.objectives import bake
+from weights.training.objectives.bake import Bake
+from weights.training.teacher import TEACHER
+from weights.training.trajectories import BAKED, OTHERS, Trajectory
+from weights.training.windows import Ids, stream_digest
+
+ALONE = {"neutral": 0.0, "others": 0.0}
+
+
+def other_model() -> Model:
+    """The toy with other weights: what is trained is not the parent."""
+    parent = toy_training.model()
+    return Model(parent.config, {n: t * 1.5 for n, t in parent.weights.items()})
+
+
+def objective(whole: Train) -> Bake:
+    module = modules.build(other_model())
+    return Bake(whole, module, streams(), {TEACHER: toy_training.model()})
+
+
+def softmax(model: Model, ids: Ids) -> np.ndarray:
+    """P of the next token after the last of some ids, [vocabulary] float64: one pass, alone."""
+    with torch.no_grad():
+        logits = modules.build(model)(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).logits
+    shifted = logits[0, -1].double().numpy()
+    shifted = np.exp(shifted - shifted.max())
+    return shifted / shifted.sum()
+
+
+def slow(one: Trajectory, top: int | None = None) -> float:
+    """Σ KL(parent ‖ trained) along a trajectory, one token and one vocabulary entry after the other."""
+    total = 0.0
+    for t in range(len(one.reply)):
+        p = softmax(toy_training.model(), np.concatenate([one.prompted, one.reply[:t]]))
+        q = softmax(other_model(), np.concatenate([one.plain, one.reply[:t]]))
+        order = sorted(range(len(p)), key=lambda v: -p[v])
+        kept = order if top is None else order[:top]
+        total += sum(p[v] * (math.log(p[v]) - math.log(q[v])) for v in kept)
+        if top is not None:
+            rest, ours = sum(p[v] for v in order[top:]), sum(q[v] for v in order[top:])
+            total += rest * (math.log(rest) - math.log(ours))
+    return total
+
+
+@pytest.mark.parametrize("top", [None, 5])
+def test_the_loss_is_the_mean_divergence_over_the_tokens_of_the_step(top: int | None) -> None:
+    found = objective(recipe({**ALONE, "top": top}))
+    batch = found.batch(0)
+    chosen = [trajectories(BAKED)[n] for n in batch[BAKED].tolist()]
+    by_hand = sum(slow(one, top) for one in chosen) / sum(len(one.reply) for one in chosen)
+    assert by_hand > 1e-3
+    assert found.loss(batch).item() == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_the_guards_are_added_by_their_weights() -> None:
+    """Under other prompts both models read the same; ordinary text is compared token by token."""
+    found = objective(recipe({"neutral": 3.0, "others": 2.0}))
+    batch = found.batch(1)
+    parts = []
+    for name in (BAKED, OTHERS):
+        chosen = [trajectories(name)[n] for n in batch[name].tolist()]
+        parts.append(sum(map(slow, chosen)) / sum(len(one.reply) for one in chosen))
+    text = [
+        Trajectory(0, row[:1], row[:1], row[1:]) for row in batch["tokens"].numpy().astype(np.int32)
+    ]
+    assert all(len(one.reply) == 12 for one in text)
+    parts.append(sum(map(slow, text)) / (4 * 12))
+    by_hand = parts[0] + 2.0 * parts[1] + 3.0 * parts[2]
+    assert found.loss(batch).item() == pytest.approx(by_hand, abs=2e-6)
+
+
+def test_all_trajectories_are_read_before_any_is_read_again() -> None:
+    found = objective(recipe(ALONE))
+    numbers = [n for step in range(6) for n in found.batch(step)[BAKED].tolist()]
+    for first in range(0, 24, toy_baking.COUNT):
+        assert sorted(numbers[first : first + toy_baking.COUNT]) == list(range(toy_baking.COUNT))
+    assert numbers[:6] != numbers[6:12]
+    assert found.batch(3)[BAKED].tolist() == numbers[12:16]  # of the step alone
+
+
+def test_parts_of_a_step_add_up_to_the_step() -> None:
+    """Replies have 1 to 6 tokens: a mean of the parts' own means would be another number."""
+    found = objective(recipe())
+    batch = found.batch(0)
+    halves = [found.loss({n: t[at : at + 2] for n, t in batch.items()}).item() for at in (0, 2)]
+    assert sum(halves) / 2 == pytest.approx(found.loss(batch).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("params", [{}, {"top": 5}, ALONE])
+def test_a_bake_that_is_cut_after_every_step_has_the_same_bits(params: dict[str, Any]) -> None:
+    whole_recipe = recipe(params, accumulation=2)
+
+    def carried(cuts: tuple[int, ...]) -> Any:
+        optimiser, start, made = None, other_model(), None
+        for first, last in itertools.pairwise((0, *cuts, 8)):
+            given = {TEACHER: toy_training.model()}
+            made = segment(whole_recipe, start, optimiser, streams(), first, last, inputs=given)
+            start, optimiser = Model(start.config, made.weights), made.optimiser
+        return made
+
+    whole, cut = carried(()), carried(tuple(range(1, 8)))
+    assert bits(cut) == bits(whole)
+    assert whole.losses[-1] < whole.losses[0]
+
+
+def test_predictions_that_are_not_kept_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded: with no room at all, the losses have the same bits."""
+    kept = objective(recipe())
+    monkeypatch.setattr(bake, "KEPT_BYTES", 0)
+    bare = objective(recipe())
+    for step in (0, 1, 0):
+        batch = kept.batch(step)
+        assert kept.loss(batch).item() == bare.loss(batch).item()
+    assert kept._cache
+    assert not bare._cache
+
+
+def test_the_divergence_of_a_model_from_itself_is_zero() -> None:
+    logs = torch.randn(3, 8, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
+    assert prompted.divergences(logs, logs).tolist() == [0.0, 0.0, 0.0]
+    ids, wanted = prompted.likely(logs, 3)
+    assert prompted.divergences(wanted, prompted.of_likely(logs, ids)).abs().max() < 1e-6
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    def refused(error: type[Exception], match: str, whole: Train, **data: Ids) -> None:
+        module = modules.build(other_model())
+        given = {TEACHER: toy_training.model()} if whole.inputs else {}
+        with pytest.raises(error, match=match):
+            Bake(whole, module, {**streams(), **data}, given)
+
+    refused(ConfigError, r"reads the model teacher, not \[\]", recipe(inputs={}))
+    text = {"even": 1.0}
+    digests = {"even": recipe().data_digests["even"]}
+    lacks = recipe(data=text, data_digests=digests)
+    refused(ConfigError, "lacks the data bake/trajectories", lacks)
+    both = recipe().data
+    no_use = recipe({"others": 0.0}, data=both, data_digests=recipe().data_digests)
+    refused(ConfigError, "has no use for the data bake/others", no_use)
+    own = {name: recipe().data_digests[name] for name in (BAKED, OTHERS)}
+    lacks = recipe(data=dict.fromkeys(own, 1.0), data_digests=own)
+    refused(ConfigError, "lacks ordinary text", lacks)
+    refused(ConfigError, "top is 64, the vocabulary has 64", recipe({"top": 64}))
+    broken = streams()[BAKED][:-1]
+    changed = recipe()
+    refused(SourceChangedError, "not the data", changed, **{BAKED: broken})
+    digests = {**changed.data_digests, BAKED: stream_digest(broken)}
+    refused(DataError, "holds no trajectories", recipe(data_digests=digests), **{BAKED: broken})
+    empty = np.zeros(0, np.int32)
+    digests[BAKED] = stream_digest(empty)
+    refused(DataError, "hold no trajectory", recipe(data_digests=digests), **{BAKED: empty})

@@ -1,0 +1,219 @@
+"""Objective `bake`: a model that predicts without a prompt as its parent does with it.
+
+    loss = Σ_n Σ_t KL(P(· | u, x_n, y_n<t) ‖ P_θ(· | x_n, y_n<t)) / tokens        (arXiv 2409.13697, §2)
+         + others · the same along trajectories under other prompts, which the model reads too
+         + neutral · KL(P ‖ P_θ) on windows of ordinary text
+
+u is the prompt, x_n a context, y_n a reply that the parent P wrote after both. The last two terms are
+guards: without them the model drifts on other text and no longer follows other prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError, DataError
+from weights import randomness
+from weights.model import Model
+from weights.recipes import Train
+from weights.training import prompted
+from weights.training.objectives import Batch
+from weights.training.objectives.next_token import check_streams
+from weights.training.teacher import TEACHER, Teacher, divergence
+from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
+from weights.training.windows import Ids, Windows
+
+#: Bytes of the parent's predictions that are kept; those beyond are computed again, with the same bits.
+KEPT_BYTES = 1 << 30
+
+#: log p of the parent along a trajectory, and the tokens that it is of (None: all).
+Wanted = tuple[torch.Tensor, torch.Tensor | None]
+
+
+class BakeParams(BaseModel):
+    """Parameters of the objective."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: Weight of the divergence from the parent on ordinary text: one window for each trajectory of a
+    #: step, of `context` tokens.
+    neutral: float = Field(default=1.0, ge=0)
+    #: Weight of the divergence from the parent under other prompts.
+    others: float = Field(default=1.0, ge=0)
+    #: Likeliest tokens of the parent that are compared one by one; the rest counts as one outcome.
+    #: None: the whole vocabulary.
+    top: int | None = Field(default=None, ge=1)
+
+
+class Bake:
+    """Divergence from a prompted parent with two guards, nats a token."""
+
+    Params = BakeParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Build the parent and read the trajectories.
+
+        Raises ConfigError for other inputs than a teacher of the module's vocabulary, or if the data
+        of a term with a weight are missing; DataError for data without trajectories;
+        SourceChangedError for other data than those of the recipe.
+        """
+        if set(inputs) != {TEACHER} or set(recipe.inputs) != {TEACHER}:
+            read = sorted(set(inputs) | set(recipe.inputs))
+            raise ConfigError(f"the objective bake reads the model {TEACHER}, not {read}")
+        self._recipe, self._module = recipe, module
+        self._device = next(module.parameters()).device
+        self._params = params = BakeParams.model_validate(recipe.params)
+        self._windows = _windows(recipe, params, streams)
+        self._teacher = Teacher(inputs[TEACHER], self._device, recipe)
+        _check_vocabulary(self._teacher.vocabulary, module, params)
+        weights = {BAKED: 1.0, OTHERS: params.others}
+        #: Stream → its weight in the loss, and its trajectories.
+        self._terms = {name: weight for name, weight in weights.items() if weight}
+        self._known = {name: _trajectories(name, streams[name]) for name in self._terms}
+        self._cache: dict[tuple[str, int], Wanted] = {}
+        self._room = KEPT_BYTES
+        replies = sum(map(_mean_reply, self._known.values()))
+        #: Tokens of a step whose predictions are compared; of trajectories, the average.
+        self.tokens = round(recipe.batch * (replies + bool(self._windows) * recipe.context))
+
+    # ---- rows --------------------------------------------------------------------------------
+
+    def batch(self, step: int) -> Batch:
+        """Return "tokens" [batch, context + 1], and for each stream of trajectories S:
+
+        "S" [batch] int64, numbers of trajectories, and "S/scale" [batch] float32: what the sum of a
+        row's divergences is multiplied by, so that the mean over rows is the mean over tokens.
+        """
+        found: dict[str, torch.Tensor] = {}
+        if self._windows:
+            found["tokens"] = torch.from_numpy(self._windows.rows(step))
+        for name in self._terms:
+            first = step * self._recipe.batch
+            chosen = [self._place(name, first + row) for row in range(self._recipe.batch)]
+            tokens = sum(len(self._known[name][number].reply) for number in chosen)
+            found[name] = torch.tensor(chosen)
+            found[f"{name}/scale"] = torch.full((len(chosen),), len(chosen) / tokens)
+        return found
+
+    def _place(self, name: str, number: int) -> int:
+        """Return the trajectory at a place of the endless row of random orders of all."""
+        recipe, count = self._recipe, len(self._known[name])
+        epoch, place = divmod(number, count)
+        order = randomness.permutation(count, "bake", recipe.seed, recipe.purpose, name, epoch)
+        return int(order[place])
+
+    # ---- loss --------------------------------------------------------------------------------
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return the weighted sum of the divergences, each a mean over tokens."""
+        total = torch.zeros((), device=self._device)
+        for name, weight in self._terms.items():
+            numbers, scale = part[name].tolist(), float(part[f"{name}/scale"][0])
+            total = total + weight * scale / len(numbers) * self._apart(name, numbers)
+        if self._windows:
+            tokens = part["tokens"].to(self._device)[:, :-1]
+            wanted = self._teacher.logits(tokens)
+            logits = self._module(input_ids=tokens).logits
+            total = total + self._params.neutral * divergence(wanted, logits)
+        return total
+
+    def _apart(self, name: str, numbers: list[int]) -> torch.Tensor:
+        """Return the sum of the divergences along some trajectories, nats."""
+        known = [self._known[name][number] for number in numbers]
+        replies = [one.reply for one in known]
+        tokens = prompted.rows([one.plain for one in known], replies).to(self._device)
+        logits = self._module(input_ids=tokens).logits
+        sizes = [len(reply) for reply in replies]
+        ours = prompted.at_replies(logits, [len(one.plain) for one in known], sizes)
+        wanted = [self._wanted(name, number) for number in numbers]
+        if self._params.top is not None:
+            ids = torch.cat([ids for _, ids in wanted if ids is not None])
+            ours = prompted.of_likely(ours, ids)
+        return prompted.divergences(torch.cat([logs for logs, _ in wanted]), ours).sum()
+
+    @torch.no_grad()
+    def _wanted(self, name: str, number: int) -> Wanted:
+        """Return what the parent predicts along one trajectory; kept as long as there is room.
+
+        The parent reads each trajectory alone, so that a training that is cut computes the same bits.
+        """
+        key = (name, number)
+        if key in self._cache:
+            return self._cache[key]
+        one, ids = self._known[name][number], None
+        with torch.autocast(self._device.type, enabled=False):
+            logs = prompted.along(self._asked, one.prompted, one.reply)
+        if self._params.top is not None:
+            ids, logs = prompted.likely(logs, self._params.top)
+        size = logs.nbytes + (0 if ids is None else ids.nbytes)
+        if size <= self._room:
+            self._cache[key] = (logs, ids)
+            self._room -= size
+        return logs, ids
+
+    def _asked(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self._teacher.logits(tokens.to(self._device))
+
+    # ---- state -------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return nothing: the rows of a step depend on the recipe and the step alone."""
+        return {}
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned. Raises KeyError for any tensor."""
+        if tensors:
+            raise KeyError(sorted(tensors)[0])
+
+
+def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> Windows | None:
+    """Return the windows of ordinary text; None without a weight.
+
+    Raises ConfigError unless the recipe has the data of every term, and no others;
+    SourceChangedError for other data than those of the recipe.
+    """
+    for name, weight in ((BAKED, 1.0), (OTHERS, params.others)):
+        if (name in recipe.data) != bool(weight):
+            said = "lacks" if weight else "has no use for"
+            raise ConfigError(f"the objective bake {said} the data {name}")
+    text = {name: share for name, share in recipe.data.items() if name not in (BAKED, OTHERS)}
+    if bool(text) != bool(params.neutral):
+        said = "lacks" if params.neutral else "has no use for"
+        raise ConfigError(f"the objective bake {said} ordinary text")
+    check_streams("bake", recipe, streams)
+    key = (recipe.seed, recipe.purpose)
+    return Windows(streams, text, recipe.batch, recipe.context, key) if text else None
+
+
+def _check_vocabulary(teacher: int, module: Any, params: BakeParams) -> None:
+    """Raise ConfigError unless both models predict the same tokens, more than are compared."""
+    own = int(module.config.get_text_config().vocab_size)
+    if teacher != own:
+        raise ConfigError(
+            f"the teacher predicts {teacher} tokens, the model {own}: they need one vocabulary"
+        )
+    if params.top is not None and params.top >= own:
+        raise ConfigError(f"top is {params.top}, the vocabulary has {own} tokens")
+
+
+def _mean_reply(trajectories: Sequence[Trajectory]) -> float:
+    """Return the mean number of tokens of the replies."""
+    return sum(len(one.reply) for one in trajectories) / len(trajectories)
+
+
+def _trajectories(name: str, stream: Ids) -> list[Trajectory]:
+    """Return the trajectories of a stream. Raises DataError if there are none."""
+    found = unpack(stream)
+    if not found:
+        raise DataError(f"the data {name} hold no trajectory")
+    return found
