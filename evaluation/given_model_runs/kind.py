@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from evaluation.given_model_runs.events import GivenCompleted
+from evaluation.given_model_runs.events import ModelsCompleted
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_kind import TrainingKind
 from events import Event, New
@@ -35,11 +35,15 @@ class GivenKind(TrainingKind[S]):
     result_name = "models"
     listed: ClassVar[frozenset[str]] = LISTED
     #: The kind's own event of the end.
-    completed: type[GivenCompleted]
+    completed: type[ModelsCompleted]
 
     def stages(self, state: S) -> Iterator[Sequence[Making]]:
         """Yield the recipes that are made at the same time, each after those that it reads."""
         raise NotImplementedError
+
+    def course(self, state: S) -> Decision:
+        """Return what is next of trainings that follow from measurements: nothing."""
+        return Decision()
 
     def questions(self, state: S) -> Iterator[Mapping[str, Observe]]:
         """Yield arm → its measurement: of what is asked first, then of what follows from answers."""
@@ -51,6 +55,9 @@ class GivenKind(TrainingKind[S]):
             decision = making.next_of(state, wanted, state.started.segment)
             if decision.facts or decision.tasks:
                 return decision
+        decision = self.course(state)
+        if decision.facts or decision.tasks:
+            return decision
         for asked in self.questions(state):
             if tasks := [task for task in asked.values() if task.key not in state.answers]:
                 return Decision(tasks=tasks)

@@ -15,8 +15,8 @@ Positive = Annotated[float, Field(gt=0)]
 Domain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 
 
-class TrainingConfig(BaseModel):
-    """Settings that every training from a given model has."""
+class StepsConfig(BaseModel):
+    """Settings of a training from a given model on any data: length, batches, arithmetic."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -42,6 +42,19 @@ class TrainingConfig(BaseModel):
     checkpointing: bool = Field(
         False, description="Compute activations again in the backward pass, to need less memory."
     )
+
+    @field_validator("accumulation")
+    @classmethod
+    def _divides(cls, given: int, info: object) -> int:
+        batch = getattr(info, "data", {}).get("batch")
+        if batch and batch % given:
+            raise ValueError(f"a batch of {batch} cannot be computed in {given} equal parts")
+        return given
+
+
+class TrainingConfig(StepsConfig):
+    """Settings of a training from a given model on text."""
+
     domains: tuple[Domain, ...] = Field(
         ("code", "math", "data"),
         min_length=1,
@@ -71,12 +84,4 @@ class TrainingConfig(BaseModel):
     def _some(cls, given: dict[str, float] | None) -> dict[str, float] | None:
         if given == {}:
             raise ValueError("give at least one domain its weight, or leave it out")
-        return given
-
-    @field_validator("accumulation")
-    @classmethod
-    def _divides(cls, given: int, info: object) -> int:
-        batch = getattr(info, "data", {}).get("batch")
-        if batch and batch % given:
-            raise ValueError(f"a batch of {batch} cannot be computed in {given} equal parts")
         return given

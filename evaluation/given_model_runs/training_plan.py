@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from evaluation.given_model_runs.settings import MIX, TrainingConfig
+from evaluation.given_model_runs.settings import MIX, StepsConfig
 from evaluation.training_runs.training_defaults import CLIP, FLOOR, OPTIMISERS, READINGS
 from runs.errors import ConfigError
-from weights.recipes import Algorithm, Train
+from weights.recipes import Algorithm, Train, Transform
 
 #: Share of the steps in which the learning rate rises.
 WARMUP = 0.1
@@ -28,7 +28,7 @@ def mix(submitted: Any, started: Any) -> dict[str, float]:
     return {domain: weight / total for domain, weight in sorted(given.items())}
 
 
-def window(config: TrainingConfig, positions: int | None) -> int:
+def window(config: StepsConfig, positions: int | None) -> int:
     """Return the tokens of a window. `positions` is the longest sequence that the model takes.
 
     Raises ConfigError if the user asks for more.
@@ -40,7 +40,7 @@ def window(config: TrainingConfig, positions: int | None) -> int:
     return config.context or min(CONTEXT, positions or CONTEXT)
 
 
-def steps(config: TrainingConfig, context: int) -> int:
+def steps(config: StepsConfig, context: int) -> int:
     """Return the number of steps that read the settings' tokens."""
     return max(1, config.tokens // (config.batch * context))
 
@@ -59,6 +59,11 @@ def readings(submitted: Any, started: Any) -> list[str]:
     return notes
 
 
+def as_float32(started: Any) -> Transform:
+    """Return the recipe of the given model in float32."""
+    return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
+
+
 def training(
     submitted: Any,
     started: Any,
@@ -73,16 +78,31 @@ def training(
 
     `peak` is the highest learning rate, `inputs` are further models that the objective reads.
     """
-    config, shares = submitted.config, mix(submitted, started)
-    count = steps(config, started.context)
+    shares = mix(submitted, started)
+    made = reading(submitted, started, shares, purpose, first, objective, peak)
+    return made.model_copy(update={"params": params, "inputs": inputs or {}})
+
+
+def reading(
+    submitted: Any,
+    started: Any,
+    shares: dict[str, float],
+    purpose: str,
+    first: str,
+    objective: str,
+    peak: float,
+) -> Train:
+    """Return the recipe of a training on streams by their shares, without further parameters.
+
+    `submitted` needs settings of `StepsConfig`, and `seed`.
+    """
+    config, count = submitted.config, steps(submitted.config, started.context)
     schedule = {"peak": peak, "warmup": WARMUP, "floor": FLOOR}
     return Train(
         objective=objective,
-        params=params,
         start=first,
-        inputs=inputs or {},
         data=shares,
-        data_digests={domain: started.streams[domain] for domain in shares},
+        data_digests={name: started.streams[name] for name in shares},
         batch=config.batch,
         context=started.context,
         accumulation=config.accumulation,
