@@ -78,12 +78,17 @@ class GivenContext(TrainingContext[S]):
         return {name: one for name, one in self.recipes.items() if isinstance(one, Train)}
 
     @cached_property
+    def known(self) -> dict[str, Making]:
+        """Recipe id → recipe of all that the run makes, as far as they are known."""
+        return {recipe.id: recipe for recipe in self.recipes.values()}
+
+    @cached_property
     def maker(self) -> Maker:
         """The maker of the run's recipes."""
         return Maker(
             self.state,
             self._cache,
-            {recipe.id: recipe for recipe in self.recipes.values()},
+            self.known,
             lambda: self.settings,
             lambda: self.text.streams,
             self.kept,

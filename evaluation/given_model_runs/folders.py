@@ -8,15 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from evaluation.given_model_runs import origins
 from evaluation.given_model_runs.context import GivenContext
-from evaluation.training_text.kept_text import ITEMS, STREAMS
+from evaluation.given_model_runs.events import MODEL
+from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from runs.home import Home
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.making import model_files
 from weights.making.events import Making
-from weights.storage.output_folder import TRAINED
+from weights.storage.output_folder import TRAINED, check_target
 from weights.storage.weight_cache import Artifacts
+
+#: Folder of the items in a result.
+ITEMS_FOLDER = "items"
 
 
 def publish_model(
@@ -43,6 +49,24 @@ def publish_model(
             (folder / "README.md").write_text(card, "utf-8")
 
     publish(place, fill)
+
+
+def write_result(
+    context: GivenContext[Any], out: Path, name: str, told: BaseModel, card: str, file: str
+) -> dict[str, Any]:
+    """Write the folder of the run's one result and the items, and last the report; return it.
+
+    `name` is the result's name among the run's recipes, `file` that of the report in the folder. Raises
+    the errors of `check_target`.
+    """
+    out, state = check_target(out), context.state
+    publish_model(context, out / MODEL, name, state.head, card)
+    publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
+    digests = {role: one.digest for role, one in state.completed.models.items()}
+    chain = {"run": state.run, "chain_head": state.head}
+    whole = {**told.model_dump(), **chain, "models": digests}
+    (out / file).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    return {**told.model_dump(), "run": state.run, "folder": str(out)}
 
 
 def write_companions(context: GivenContext[Any], folder: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.data import training_texts
 from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.settings import KNOWN, TrainingConfig
+from evaluation.given_model_runs.settings import KNOWN
 from runs.errors import ConfigError
+from runs.event_types import ModelReference
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 
 if TYPE_CHECKING:
@@ -22,6 +23,23 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
     """
+    config, found = of_model(kind, asked, lookup)
+    data = tuple(map(training_texts.absolute, map(str, asked.data)))
+    there: Sequence[str] = KNOWN
+    if data:
+        there = training_texts.domains(data)
+        if "domains" not in asked.config:
+            config = kind.parse({**asked.config, "domains": there})
+    training_texts.check_domains("domains names", config.domains, there, bool(data))
+    training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+    return Plan(kind.name, config, {"model": found, "data": data}, asked.output_dir)
+
+
+def of_model(kind: Kind, asked: Asked, lookup: Lookup) -> tuple[Any, ModelReference]:
+    """Return the settings of a run of one `model`, and the model.
+
+    Raises ConfigError or UnavailableError.
+    """
     from weights.devices import check_device
     from weights.folders.sources import ALIASES, resolve
 
@@ -31,18 +49,9 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     names = [str(model) for model in asked.models.get("model", ())]
     if len(names) != 1:
         raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
-    config: TrainingConfig = kind.parse(asked.config)
+    config = kind.parse(asked.config)
     check_device(config.device, lookup.elsewhere)
-    data = tuple(map(training_texts.absolute, map(str, asked.data)))
-    there: Sequence[str] = KNOWN
-    if data:
-        there = training_texts.domains(data)
-        if "domains" not in asked.config:
-            config = kind.parse({**asked.config, "domains": there})
-    training_texts.check_domains("domains names", config.domains, there, bool(data))
-    training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
-    found = resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
-    return Plan(kind.name, config, {"model": found, "data": data}, asked.output_dir)
+    return config, resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
 
 
 def opened(plan: Plan) -> Checkpoint:

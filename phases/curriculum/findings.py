@@ -95,14 +95,14 @@ def forgetting(state: CurriculumState, arm: str) -> float:
 def tokens_to_equal(state: CurriculumState) -> float | None:
     """Return the share of tokens after which adaptive is as accurate as uniform at its end.
 
-    None if it never is, or if one of the arms is not trained.
+    None if it never is, if the arm uniform gained nothing, or if one of the arms is not trained.
     """
     if not {ADAPTIVE, UNIFORM} <= set(state.submitted.config.arms):
         return None
     ours, theirs = (course(state, arm) for arm in (ADAPTIVE, UNIFORM))
     at = plan.bounds(state.submitted.config, state.started.context)
     for step, event in zip(at, ours, strict=True):
-        if mean(event) >= mean(theirs[-1]):
+        if mean(event) >= mean(theirs[-1]) > mean(ours[0]):
             return step / at[-1]
     return None
 

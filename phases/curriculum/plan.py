@@ -9,6 +9,7 @@ from __future__ import annotations
 from evaluation.given_model_runs.training_plan import as_float32, reading, steps
 from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.events import CurriculumState, MixChosen, Started, Submitted
+from runs.errors import ConfigError
 from weights.making.events import Making
 from weights.recipes import Train
 
@@ -23,6 +24,16 @@ def bounds(config: CurriculumConfig, context: int) -> list[int]:
     """Return the step at which each segment begins, and the number of all steps."""
     count = steps(config, context)
     return [count * number // config.segments for number in range(config.segments + 1)]
+
+
+def check_length(config: CurriculumConfig, context: int) -> None:
+    """Raise ConfigError if a segment would have no step."""
+    at = bounds(config, context)
+    if len(set(at)) < len(at):
+        raise ConfigError(
+            f"{config.tokens:,} tokens are {at[-1]} steps of {config.batch} windows of {context}: too "
+            f"few for {config.segments} segments. Give more tokens, or fewer segments."
+        )
 
 
 def name(config: CurriculumConfig, arm: str, segment: int) -> str:

@@ -9,14 +9,15 @@ from pathlib import Path
 from runs.errors import ConfigError, ConflictError, UnavailableError
 
 #: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model, as
-#: that of all models of a cognate run, as a compression's, a bitnet or student run's and a pipeline's:
-#: these may be replaced.
+#: that of all models of a cognate run, as that of a compression, a bitnet, student or curriculum run,
+#: and as a pipeline's: these may be replaced.
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 TRAINED, TRAINED_ALL = "training.json", "cognate.json"
 COMPRESSED, TERNARY, STUDENT = "compression.json", "bitnet.json", "student.json"
+CURRICULUM = "curriculum.json"
 PIPELINE = "pipeline.json"
 #: All of them.
-MARKS = (MARK, MERGED, TRAINED, TRAINED_ALL, COMPRESSED, TERNARY, STUDENT, PIPELINE)
+MARKS = (MARK, MERGED, TRAINED, TRAINED_ALL, COMPRESSED, TERNARY, STUDENT, CURRICULUM, PIPELINE)
 
 
 def _ours(place: Path) -> bool:

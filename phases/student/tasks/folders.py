@@ -7,24 +7,17 @@ OUT/student.json   the report, written last
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from evaluation.given_model_runs import folders as shared
-from evaluation.given_model_runs.events import MODEL
-from evaluation.training_text.kept_text import write_items
 from phases.student import findings, plan, report
 from phases.student.events import StudentState
 from phases.student.tasks.execute import Context
 from runs.home import Home
-from weights.folders.checkpoint import publish
-from weights.storage.output_folder import STUDENT, check_target
+from weights.storage.output_folder import STUDENT
 from weights.storage.weight_cache import Artifacts
-
-#: Folder of the items.
-ITEMS_FOLDER = "items"
 
 
 def write(home: Home, state: StudentState, out: Path) -> dict[str, Any]:
@@ -32,16 +25,9 @@ def write(home: Home, state: StudentState, out: Path) -> dict[str, Any]:
 
     Raises the errors of `check_target`.
     """
-    out = check_target(out)
     context, told = Context.opened(state, Artifacts.of(home)), report.report(state)
-    card = report.card(told)
-    shared.publish_model(context, out / MODEL, state.completed.chosen, state.head, card)
-    publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
-    digests = {role: one.digest for role, one in state.completed.models.items()}
-    chain = {"run": state.run, "chain_head": state.head}
-    whole = {**told.model_dump(), **chain, "models": digests}
-    (out / STUDENT).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
-    return {**told.model_dump(), "run": state.run, "folder": str(out)}
+    card, name = report.card(told), state.completed.chosen
+    return shared.write_result(context, out, name, told, card, STUDENT)
 
 
 def settle(
