@@ -26,6 +26,7 @@ VIEWS = {
     "cognate": "cli.phases.cognate_view:CognateView",
     "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
+    "curriculum": "cli.phases.curriculum_view:CurriculumView",
     "student": "cli.phases.student_view:StudentView",
 }
 

@@ -47,7 +47,8 @@ class Observed(Event):
     on: str
     #: Name → figure; a domain's, or a place's.
     values: dict[str, float]
-    #: Group → for each item: Σ −log p in nats. Empty for a measure of weights alone.
+    #: Group → for each item: Σ −log p in nats, or 1 if it is solved and 0 if not. Empty for a measure
+    #: of weights alone.
     items: dict[str, tuple[float, ...]] = {}
     #: Group → for each item: the bytes or the tokens that it is divided by.
     sizes: dict[str, tuple[int, ...]] = {}
@@ -73,11 +74,17 @@ def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
     return {place: math.fsum(losses) / len(losses) for place, losses in places.items()}
 
 
+def solved(items: Items, sizes: Sizes) -> dict[str, float]:
+    """Return cell → share of its items that are solved. Items are 0 or 1, of size 1."""
+    return {cell: math.fsum(items[cell]) / sum(sizes[cell]) for cell in sorted(items)}
+
+
 #: Measure → the rule that its figures follow from its items by. `int8-bits-per-byte` is of a ternary
 #: model whose linear layers read their inputs as int8, `prompt-divergence` from the
 #: given model under prompts, whose replies are the items.
 RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "bits-per-byte@1": bits_per_byte,
+    "exact-answers@1": solved,
     "int8-bits-per-byte@1": bits_per_byte,
     "loss-along-line@1": losses_along,
     "prompt-divergence@1": nats_per_token,

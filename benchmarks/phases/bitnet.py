@@ -29,6 +29,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import machine
+from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.perplexity import score_windows
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Submitted
@@ -81,7 +82,7 @@ class Trainings:
         """Use a started context."""
         self.context = context
         self._submitted, self._started = context.state.submitted, context.state.started
-        self._first = operations.apply(plan.start(self._started), {"of": context.given()})
+        self._first = operations.apply(as_float32(self._started), {"of": context.given()})
 
     def rounded(self, recipe: Transform, of: Weights) -> Weights:
         """Return a model's weights, made ternary."""
@@ -94,7 +95,7 @@ class Trainings:
 
     def done(self, arm: str, rate: float, seed: int, steps: int) -> tuple[Weights, float]:
         """Return the weights after a training, ternary ones packed, and its processor seconds."""
-        start = plan.start(self._started).id
+        start = as_float32(self._started).id
         made = (
             plan.full(self._submitted, self._started)
             if arm == "full"

@@ -113,6 +113,16 @@ class GivenContext(TrainingContext[S]):
         slice_: Slice = "selection" if on == CHOOSING else "test"
         return self.text.held_out(self.state.started.context, slice_)
 
+    def check_text(self, started: Any) -> None:
+        """Raise DataError if the text is too short to train or to measure on."""
+        training_defaults.check_lengths(started)
+        for on in (CHOOSING, TEST):
+            self.text.held_out(started.context, on)
+
+    def notes(self, started: Any) -> Sequence[str]:
+        """Return what users are to know of the text before anything is trained."""
+        return training_plan.readings(self.state.submitted, started, self.unread)
+
     # ---- started ---------------------------------------------------------------------------------
 
     def started(self) -> Any:
@@ -137,14 +147,12 @@ class GivenContext(TrainingContext[S]):
         }
         _check_finite(given.name, self.given().weights)
         started = self.pinned(common)
-        training_defaults.check_lengths(started)
-        for on in (CHOOSING, TEST):
-            made.held_out(started.context, on)  # raises if there is nothing to measure on
+        self.check_text(started)
         self._cache.supply.share_model(self.donor)
         found, seconds = self.canary(started, self.initial(started))
         steps = segment_seconds() * STEPS / seconds
         segment = min(config.steps_of(started.context), max(1, round(steps)))
-        notes = (*made.notes, *training_plan.readings(submitted, started, self.unread))
+        notes = (*made.notes, *self.notes(started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
 
 

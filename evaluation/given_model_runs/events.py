@@ -35,10 +35,15 @@ class GivenSubmitted(common.Submitted):
     data: tuple[str, ...] = ()
 
 
-class GivenCompleted(common.Completed):
-    """All models are made and compared."""
+class ModelsCompleted(common.Completed):
+    """All models are made."""
 
     #: Role → the model.
     models: dict[str, Result]
+
+
+class GivenCompleted(ModelsCompleted):
+    """All models are made and compared."""
+
     #: Name → what was compared.
     arms: dict[str, Arm]

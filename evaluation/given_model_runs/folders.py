@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from evaluation.given_model_runs import origins
 from evaluation.given_model_runs.context import GivenContext
 from evaluation.given_model_runs.events import MODEL
@@ -16,10 +18,10 @@ from runs.home import Home
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.making import model_files
 from weights.making.events import Making
-from weights.storage.output_folder import TRAINED
+from weights.storage.output_folder import TRAINED, check_target
 from weights.storage.weight_cache import Artifacts
 
-#: Folder of the items.
+#: Folder of the items in a result.
 ITEMS_FOLDER = "items"
 
 
@@ -49,18 +51,22 @@ def publish_model(
     publish(place, fill)
 
 
-def write_result(context: GivenContext[Any], out: Path, told: Any, card: str, mark: str) -> None:
-    """Write the folder of a run with one result: model with card, items, and last the report `mark`.
+def write_result(
+    context: GivenContext[Any], out: Path, name: str, told: BaseModel, card: str, file: str
+) -> dict[str, Any]:
+    """Write the folder of the run's one result and the items, and last the report; return it.
 
-    `told` is the report, a pydantic model. Raises the errors of `check_target`.
+    `name` is the result's name among the run's recipes, `file` that of the report in the folder. Raises
+    the errors of `check_target`.
     """
-    state = context.state
-    publish_model(context, out / MODEL, state.completed.chosen, state.head, card)
+    out, state = check_target(out), context.state
+    publish_model(context, out / MODEL, name, state.head, card)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
     digests = {role: one.digest for role, one in state.completed.models.items()}
     chain = {"run": state.run, "chain_head": state.head}
     whole = {**told.model_dump(), **chain, "models": digests}
-    (out / mark).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    (out / file).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    return {**told.model_dump(), "run": state.run, "folder": str(out)}
 
 
 def write_companions(context: GivenContext[Any], folder: Path) -> None:

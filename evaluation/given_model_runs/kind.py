@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from evaluation.given_model_runs.events import GivenCompleted
+from evaluation.given_model_runs.events import ModelsCompleted
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_kind import TrainingKind
 from events import Event, New
@@ -40,7 +40,7 @@ class GivenKind(TrainingKind[S]):
     result_name = "models"
     listed: ClassVar[frozenset[str]] = LISTED
     #: The kind's own event of the end.
-    completed: type[GivenCompleted]
+    completed: type[ModelsCompleted]
 
     def stages(self, state: S) -> Iterator[Sequence[Making]]:
         """Yield the recipes that are made at the same time, each after those that it reads."""

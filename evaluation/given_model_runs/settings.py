@@ -23,8 +23,8 @@ class Length(BaseModel):
     )
 
 
-class TextConfig(BaseModel):
-    """Settings that every training from a given model has, but for its length."""
+class StepsConfig(BaseModel):
+    """Settings of a training from a given model on any data: batches and arithmetic."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -47,6 +47,31 @@ class TextConfig(BaseModel):
     checkpointing: bool = Field(
         False, description="Compute activations again in the backward pass, to need less memory."
     )
+
+    @field_validator("accumulation")
+    @classmethod
+    def _divides(cls, given: int, info: object) -> int:
+        batch = getattr(info, "data", {}).get("batch")
+        if batch and batch % given:
+            raise ValueError(f"a batch of {batch} cannot be computed in {given} equal parts")
+        return given
+
+    def steps_of(self, context: int) -> int:
+        """Return the number of steps of a training on windows of `context` tokens."""
+        raise NotImplementedError
+
+
+class TokensConfig(StepsConfig, Length):
+    """Settings of a training on any data whose length is told in tokens."""
+
+    def steps_of(self, context: int) -> int:
+        """Return the number of steps that read the settings' tokens."""
+        return max(1, self.tokens // (self.batch * context))
+
+
+class TextConfig(StepsConfig):
+    """Settings of a training on text, but for its length."""
+
     domains: tuple[Domain, ...] = Field(
         ("code", "math", "data"),
         min_length=1,
@@ -78,26 +103,10 @@ class TextConfig(BaseModel):
             raise ValueError("give at least one domain its weight, or leave it out")
         return given
 
-    @field_validator("accumulation")
-    @classmethod
-    def _divides(cls, given: int, info: object) -> int:
-        batch = getattr(info, "data", {}).get("batch")
-        if batch and batch % given:
-            raise ValueError(f"a batch of {batch} cannot be computed in {given} equal parts")
-        return given
-
-    def steps_of(self, context: int) -> int:
-        """Return the number of steps of a training on windows of `context` tokens."""
-        raise NotImplementedError
-
     def reads(self, context: int) -> int:
         """Return the tokens of ordinary text that a training reads."""
         return self.steps_of(context) * self.batch * context
 
 
-class TrainingConfig(TextConfig, Length):
-    """Settings of a training whose length is told in tokens."""
-
-    def steps_of(self, context: int) -> int:
-        """Return the number of steps that read the settings' tokens."""
-        return max(1, self.tokens // (self.batch * context))
+class TrainingConfig(TextConfig, TokensConfig):
+    """Settings of a training on text whose length is told in tokens."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.data import training_texts
 from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.settings import KNOWN, TextConfig
+from evaluation.given_model_runs.settings import KNOWN
 from runs.errors import ConfigError
+from runs.event_types import ModelReference
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 
 #: Settings and domains of the user's data → domains of built-in text beside them.
@@ -27,17 +28,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup, added: Added = lambda config,
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
     """
-    from weights.devices import check_device
-    from weights.folders.sources import ALIASES, resolve
-
-    unknown = sorted(role for role, given in asked.models.items() if given and role != "model")
-    if unknown:
-        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has a model.")
-    names = [str(model) for model in asked.models.get("model", ())]
-    if len(names) != 1:
-        raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
-    config: TextConfig = kind.parse(asked.config)
-    check_device(config.device, lookup.elsewhere)
+    config, found = of_model(kind, asked, lookup)
     data = tuple(map(training_texts.absolute, map(str, asked.data)))
     there: Sequence[str] = KNOWN
     if data:
@@ -47,8 +38,26 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup, added: Added = lambda config,
             config = kind.parse({**asked.config, "domains": there})
     training_texts.check_domains("domains names", config.domains, there, bool(data))
     training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
-    found = resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
     return Plan(kind.name, config, {"model": found, "data": data}, asked.output_dir)
+
+
+def of_model(kind: Kind, asked: Asked, lookup: Lookup) -> tuple[Any, ModelReference]:
+    """Return the settings of a run of one `model`, and the model.
+
+    Raises ConfigError or UnavailableError.
+    """
+    from weights.devices import check_device
+    from weights.folders.sources import ALIASES, resolve
+
+    unknown = sorted(role for role, given in asked.models.items() if given and role != "model")
+    if unknown:
+        raise ConfigError(f"{kind.title} has no models {unknown[0]!r}: it has a model.")
+    names = [str(model) for model in asked.models.get("model", ())]
+    if len(names) != 1:
+        raise ConfigError(f"{kind.title} is of one model: --model model=MODEL.")
+    config = kind.parse(asked.config)
+    check_device(config.device, lookup.elsewhere)
+    return config, resolve(names[0], {**ALIASES, **lookup.aliases}, lookup.named)
 
 
 def opened(plan: Plan) -> Checkpoint:

@@ -9,10 +9,10 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from evaluation.given_model_runs.settings import MIX, TextConfig
+from evaluation.given_model_runs.settings import MIX, StepsConfig
 from evaluation.training_runs.training_defaults import CLIP, FLOOR, OPTIMISERS, READINGS
 from runs.errors import ConfigError
-from weights.recipes import Algorithm, Train
+from weights.recipes import Algorithm, Train, Transform
 
 #: Share of the steps in which the learning rate rises.
 WARMUP = 0.1
@@ -29,7 +29,7 @@ def mix(submitted: Any, started: Any) -> dict[str, float]:
     return {domain: weight / total for domain, weight in sorted(given.items())}
 
 
-def window(config: TextConfig, positions: int | None) -> int:
+def window(config: StepsConfig, positions: int | None) -> int:
     """Return the tokens of a window. `positions` is the longest sequence that the model takes.
 
     Raises ConfigError if the user asks for more.
@@ -57,6 +57,11 @@ def readings(submitted: Any, started: Any, unread: Collection[str] = ()) -> list
     return notes
 
 
+def as_float32(started: Any) -> Transform:
+    """Return the recipe of the given model in float32."""
+    return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
+
+
 def training(
     submitted: Any,
     started: Any,
@@ -71,16 +76,31 @@ def training(
 
     `peak` is the highest learning rate, `inputs` are further models that the objective reads.
     """
-    config, shares = submitted.config, mix(submitted, started)
-    count = config.steps_of(started.context)
+    shares = mix(submitted, started)
+    made = reading(submitted, started, shares, purpose, first, objective, peak)
+    return made.model_copy(update={"params": params, "inputs": inputs or {}})
+
+
+def reading(
+    submitted: Any,
+    started: Any,
+    shares: dict[str, float],
+    purpose: str,
+    first: str,
+    objective: str,
+    peak: float,
+) -> Train:
+    """Return the recipe of a training on streams by their shares, without further parameters.
+
+    `submitted` needs settings of `StepsConfig`, and `seed`.
+    """
+    config, count = submitted.config, submitted.config.steps_of(started.context)
     schedule = {"peak": peak, "warmup": WARMUP, "floor": FLOOR}
     return Train(
         objective=objective,
-        params=params,
         start=first,
-        inputs=inputs or {},
         data=shares,
-        data_digests={domain: started.streams[domain] for domain in shares},
+        data_digests={name: started.streams[name] for name in shares},
         batch=config.batch,
         context=started.context,
         accumulation=config.accumulation,

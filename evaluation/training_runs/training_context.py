@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -95,9 +95,16 @@ class TrainingContext(TaskContext[S]):
         """Return the weights of one of the run's recipes, cached or made again."""
         return self.maker.weights(recipe)
 
+    @property
+    def going_on(self) -> Collection[str]:
+        """Ids of trainings whose optimiser a later one may carry on: none."""
+        return ()
+
     def tidy(self) -> None:
         """Remove the snapshots of trainings that have ended and whose weights are kept."""
         for recipe in self.trainings.values():
+            if recipe.id in self.going_on:
+                continue
             made = self.state.made.get(recipe.id)
             if made is not None and self._cache.files(made.digest):
                 forget(self.kept, recipe)

@@ -60,7 +60,8 @@ class TrainingKind(MakingKind[S]):
         if not isinstance(task, Make):
             return None
         if isinstance(task.recipe, Train):
-            return task.recipe.to(task.done).id if task.done else task.recipe.start
+            begun = task.done > task.recipe.first
+            return task.recipe.to(task.done).id if begun else task.recipe.start
         inputs = task.recipe.inputs
         return inputs.get("of") or inputs.get("end")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.training_plan import mix, training
+from evaluation.given_model_runs.training_plan import as_float32, mix, training
 from phases.bitnet.events import BitnetState, Started, Submitted
 from weights.making.events import Making
 from weights.recipes import Train, Transform
@@ -26,14 +26,9 @@ SIGMAS = 1.8
 CALIBRATION = 32_768
 
 
-def start(started: Started) -> Transform:
-    """Return the recipe of the given model in float32."""
-    return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
-
-
 def full(submitted: Submitted, started: Started) -> Train:
     """Return the recipe of the continued training in full precision."""
-    recipe = start(started).id
+    recipe = as_float32(started).id
     rate = submitted.config.full_rate
     return training(submitted, started, PURPOSE, recipe, "lm@1", {}, rate)
 
@@ -71,7 +66,7 @@ def fed_back(submitted: Submitted, started: Started) -> Transform:
     }
     return Transform(
         operation="ternary-feedback@1",
-        inputs={"of": start(started).id},
+        inputs={"of": as_float32(started).id},
         params=params,
         seed=submitted.config.seed,
     )
@@ -79,7 +74,7 @@ def fed_back(submitted: Submitted, started: Started) -> Transform:
 
 def untrained(submitted: Submitted, started: Started) -> dict[str, Transform]:
     """Return way → recipe of the given model, rounded without training."""
-    of = start(started).id
+    of = as_float32(started).id
     ways = {way: packed(submitted, of, way) for way in UNTRAINED[:-1]}
     return {**ways, UNTRAINED[-1]: fed_back(submitted, started)}
 
@@ -87,7 +82,7 @@ def untrained(submitted: Submitted, started: Started) -> dict[str, Transform]:
 def recipes(state: BitnetState) -> dict[str, Making]:
     """Return name → recipe of all that the run makes, each after those that it reads."""
     submitted, started = state.submitted, state.started
-    first = start(started)
+    first = as_float32(started)
     trained = master(submitted, started, first.id, first.id)
     found: dict[str, Making] = {
         START: first,

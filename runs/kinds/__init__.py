@@ -23,6 +23,7 @@ KINDS = {
     "bitnet": "phases.bitnet.kind:Bitnet",
     "cognate": "phases.cognate.kind:Cognate",
     "compression": "phases.compression.kind:Compression",
+    "curriculum": "phases.curriculum.kind:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
     "measure": "phases.measure.kind:Measure",
     "pipeline": "pipeline.kind:Pipeline",

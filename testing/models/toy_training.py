@@ -50,6 +50,12 @@ def streams() -> dict[str, Ids]:
     return found
 
 
+def answers() -> dict[str, Ids]:
+    """Return the same streams as items of four tokens, each with its last one as the answer."""
+    last = {name: np.arange(len(ids)) % 4 == 3 for name, ids in streams().items()}
+    return {name: np.where(last[name], -1 - ids, ids) for name, ids in streams().items()}
+
+
 def recipe(optimiser: str = "adamw@1", **changes: Any) -> Train:
     """Return a complete recipe of 8 steps of 4 × 12 tokens."""
     fields: dict[str, Any] = {

@@ -164,6 +164,9 @@ OPERATIONS: dict[str, Callable[[], str]] = {
 }
 #: Objective → what a training with it has beside the toy's fields.
 OBJECTIVES: dict[str, dict[str, Any]] = {
+    "answers@1": {
+        "data_digests": {name: stream_digest(ids) for name, ids in toy_training.answers().items()}
+    },
     "bake@1": {
         name: getattr(toy_baking.recipe(), name)
         for name in ("inputs", "params", "data", "data_digests")
@@ -178,7 +181,8 @@ def trained(**changes: Any) -> str:
     """Return the digest of weights, state, losses and norms after 8 steps of the toy training."""
     recipe = toy_training.recipe(**changes)
     read = dict.fromkeys(recipe.inputs, toy_training.model())
-    streams = toy_baking.streams()
+    answers = changes.get("objective") == "answers@1"
+    streams = toy_training.answers() if answers else toy_baking.streams()
     made = segment(recipe, toy_training.model(), None, streams, 0, 8, inputs=read, threads=1)
     told = torch.tensor([made.losses, made.norms, made.rates], dtype=torch.float64)
     return digest(made.weights | made.optimiser | {"told": told})

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from events import failpoints
-from runs.errors import SourceChangedError
+from runs.errors import ConfigError, SourceChangedError
 from weights import operations
 from weights.folders.checkpoint import digest
 from weights.making.events import Advanced, Made, Making, Point
@@ -130,13 +130,24 @@ class Maker:
             shutil.rmtree(self._kept.folder / wrong, ignore_errors=True)
         return None
 
+    def _training(self, recipe_id: str) -> Train:
+        """Return the training whose optimiser another one carries on. Raises ConfigError."""
+        found = self._known.get(recipe_id)
+        if not isinstance(found, Train):
+            raise ConfigError(
+                f"recipe {recipe_id[:12]} is no training: it has no optimiser to carry"
+            )
+        return found
+
     def _carried(self, recipe: Train, before: Snapshot | None) -> Snapshot:
         """Return the snapshot at `recipe.upto`, trained on from the one before or from the start."""
+        first = before.step if before else recipe.first
+        if before is None and recipe.carries:
+            before = self._snapshot(self._training(recipe.start))
         if before is None:
-            start, optimiser, first = self._model(recipe.start), None, recipe.first
+            start, optimiser = self._model(recipe.start), None
         else:
-            start = Model(self._config(), before.weights)
-            optimiser, first = before.optimiser, before.step
+            start, optimiser = Model(self._config(), before.weights), before.optimiser
         return segment(
             recipe,
             start,

@@ -36,8 +36,9 @@ class MakingState(State):
     advanced: dict[str, dict[int, Advanced]] = field(default_factory=dict)
 
     def steps(self, recipe: Train) -> int:
-        """Return the number of steps of a training that are done."""
-        return max((s for s in self.advanced.get(recipe.stem, ()) if s <= recipe.upto), default=0)
+        """Return the number of the step that a training is at: `first` before any is done."""
+        done = (step for step in self.advanced.get(recipe.stem, ()) if step <= recipe.upto)
+        return max(done, default=recipe.first)
 
 
 def _on_advanced(state: MakingState, event: Advanced) -> None:

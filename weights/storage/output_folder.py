@@ -9,15 +9,18 @@ from pathlib import Path
 from runs.errors import ConfigError, ConflictError, UnavailableError
 
 #: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model, as
-#: that of all models of a cognate run, as a compression's, a bitnet or student run's, a bake's and a
-#: pipeline's: these may be replaced.
+#: that of all models of a cognate run, as a compression's, a bitnet, student, curriculum or bake run's
+#: and a pipeline's: these may be replaced.
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 TRAINED, TRAINED_ALL = "training.json", "cognate.json"
 COMPRESSED, TERNARY, STUDENT = "compression.json", "bitnet.json", "student.json"
-BAKED = "bake.json"
+CURRICULUM, BAKED = "curriculum.json", "bake.json"
 PIPELINE = "pipeline.json"
 #: All of them.
-MARKS = (MARK, MERGED, TRAINED, TRAINED_ALL, COMPRESSED, TERNARY, STUDENT, BAKED, PIPELINE)
+MARKS = (
+    *(MARK, MERGED, TRAINED, TRAINED_ALL, COMPRESSED, TERNARY, STUDENT),
+    *(CURRICULUM, BAKED, PIPELINE),
+)
 
 
 def _ours(place: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.given_model_runs.context import GivenContext
+from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.observing import Observe, Observed, answered
 from evaluation.perplexity import score_windows
 from phases.bitnet import findings, plan
@@ -75,7 +76,7 @@ class Context(GivenContext[BitnetState]):
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of the ternary training's first steps here, and the seconds they took."""
-        start = plan.start(started).id
+        start = as_float32(started).id
         recipe = plan.master(self.state.submitted, started, start, start)
         inputs = dict.fromkeys(recipe.inputs, first)
         with bounded():
@@ -83,4 +84,4 @@ class Context(GivenContext[BitnetState]):
 
     def initial(self, started: Started) -> Model:
         """Return the given model in float32."""
-        return operations.apply(plan.start(started), {"of": self.given()})
+        return operations.apply(as_float32(started), {"of": self.given()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evaluation.given_model_runs.folders import write_companions
+from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.observing import Observe
 from evaluation.training_text.kept_text import ITEMS
 from phases.bitnet import findings, origins, plan
@@ -34,7 +35,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     state.take(submitted)
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
-    first = operations.apply(plan.start(state.started), {"of": context.given()})
+    first = operations.apply(as_float32(state.started), {"of": context.given()})
     _, stepping = context.canary(state.started, first)
     steps = sum(recipe.upto for recipe in context.trainings.values())
     numbers = state.started.model.parameters

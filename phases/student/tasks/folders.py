@@ -16,7 +16,7 @@ from phases.student import findings, plan, report
 from phases.student.events import StudentState
 from phases.student.tasks.execute import Context
 from runs.home import Home
-from weights.storage.output_folder import STUDENT, check_target
+from weights.storage.output_folder import STUDENT
 from weights.storage.weight_cache import Artifacts
 
 
@@ -25,10 +25,9 @@ def write(home: Home, state: StudentState, out: Path) -> dict[str, Any]:
 
     Raises the errors of `check_target`.
     """
-    out = check_target(out)
     context, told = Context.opened(state, Artifacts.of(home)), report.report(state)
-    shared.write_result(context, out, told, report.card(told), STUDENT)
-    return {**told.model_dump(), "run": state.run, "folder": str(out)}
+    card, name = report.card(told), state.completed.chosen
+    return shared.write_result(context, out, name, told, card, STUDENT)
 
 
 def settle(

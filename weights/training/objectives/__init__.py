@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 #: Name and version of an objective → its class.
 OBJECTIVES = {
+    "answers@1": "weights.training.objectives.answers:Answers",
     "bake@1": "weights.training.objectives.bake:Bake",
     "distil@1": "weights.training.objectives.distil:Distil",
     "lm@1": "weights.training.objectives.next_token:NextToken",

@@ -1,0 +1,95 @@
+"""Prompts with one right answer: as token ids, as a stream to train on, and how many are solved.
+
+An item is solved if greedy decoding after its prompt gives the answer's tokens and then the end token.
+Every token of such an answer is the likeliest after those before it, so one pass over prompt and answer
+tells whether all are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evaluation.task_families.base import Item
+from runs.errors import SourceError
+
+#: Tokens of a pass, padding included.
+PASS = 8192
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """An item as token ids; the answer ends with the end token."""
+
+    prompt: tuple[int, ...]
+    answer: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.prompt) + len(self.answer)
+
+
+def encode(tokenizer: Any, items: Sequence[Item]) -> list[Encoded]:
+    """Return items as token ids; a blank stands before each answer.
+
+    Raises SourceError if the tokenizer cannot write one of them.
+    """
+    texts = [item.prompt for item in items] + [f" {item.answer}" for item in items]
+    ids = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
+    written = tokenizer.batch_decode(ids, clean_up_tokenization_spaces=False)
+    for item, text, again in zip([*items, *items], texts, written, strict=True):
+        if "".join(again.split()) != "".join(text.split()):
+            raise SourceError(
+                f"the model's tokenizer cannot write the tasks of family {item.family}: of {text!r} it "
+                f"keeps {again!r}. Leave the family out, or take a model with another tokenizer."
+            )
+    end = tokenizer.eos_token_id
+    count = len(items)
+    return [Encoded(tuple(p), (*a, end)) for p, a in zip(ids[:count], ids[count:], strict=True)]
+
+
+def stream(items: Sequence[Encoded]) -> NDArray[np.int32]:
+    """Return items in one row, as the objective `answers` reads them: answers as −1 − id."""
+    ids = [token for one in items for token in (*one.prompt, *(-1 - a for a in one.answer))]
+    return np.asarray(ids, np.int32)
+
+
+@torch.inference_mode()
+def solved(module: Any, items: Sequence[Encoded]) -> list[bool]:
+    """Return for each item if the model solves it. `module` is a causal language model."""
+    device = next(module.parameters()).device
+    found = [False] * len(items)
+    for rows in _rows(items):
+        passed = _pass(module, [items[index] for index in rows], device)
+        for index, right in zip(rows, passed, strict=True):
+            found[index] = right
+    return found
+
+
+def _rows(items: Sequence[Encoded]) -> Iterator[list[int]]:
+    """Yield the places of items that go through the model together, the shortest first."""
+    rows: list[int] = []
+    for index in sorted(range(len(items)), key=lambda index: len(items[index])):
+        if rows and (len(rows) + 1) * len(items[index]) > PASS:
+            yield rows
+            rows = []
+        rows.append(index)
+    if rows:
+        yield rows
+
+
+def _pass(module: Any, items: Sequence[Encoded], device: torch.device) -> list[bool]:
+    """Return for each of some items if it is solved, in one pass; rows are padded on the right."""
+    width = max(map(len, items))
+    tokens = np.zeros((len(items), width), np.int64)
+    answers = np.zeros((len(items), width), bool)
+    for row, one in enumerate(items):
+        tokens[row, : len(one)] = (*one.prompt, *one.answer)
+        answers[row, len(one.prompt) : len(one)] = True
+    ids, asked = torch.from_numpy(tokens).to(device), torch.from_numpy(answers).to(device)
+    likeliest = module(input_ids=ids[:, :-1]).logits.argmax(-1)
+    return ((likeliest == ids[:, 1:]) | ~asked[:, 1:]).all(-1).tolist()

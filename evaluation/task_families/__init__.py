@@ -1,0 +1,70 @@
+"""Task families: tasks that a program makes and checks, in ten levels of difficulty. Pure.
+
+An item is a function of (family, level, seed, number), so that nothing has to be stored. `find` gives a
+family by its name; `automaton-RULE` has a family for every rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from string import ascii_lowercase, digits
+
+from evaluation.task_families.addition import Addition
+from evaluation.task_families.automaton import RULES, Automaton
+from evaluation.task_families.base import LEVELS, Draws, Family, Item
+from evaluation.task_families.brackets import Brackets
+from evaluation.task_families.lookup import Lookup
+from evaluation.task_families.reversal import Reversal
+from evaluation.task_families.sorting import Sorting
+from evaluation.task_families.subtraction import Subtraction
+from runs.errors import ConfigError
+
+#: Name → family.
+FAMILIES: Mapping[str, Family] = {
+    "addition": Addition(),
+    "brackets": Brackets(),
+    "lookup": Lookup(),
+    "reversal": Reversal(),
+    "sort-digits": Sorting(digits),
+    "sort-letters": Sorting(ascii_lowercase),
+    "subtraction": Subtraction(),
+}
+_AUTOMATON = re.compile(r"automaton-(0|[1-9][0-9]{0,2})")
+
+
+def find(name: str) -> Family:
+    """Return a family. Raises ConfigError for a name that none has."""
+    if name in FAMILIES:
+        return FAMILIES[name]
+    found = _AUTOMATON.fullmatch(name)
+    if found and int(found[1]) < RULES:
+        return Automaton(int(found[1]))
+    raise ConfigError(
+        f"there is no task family {name!r}: there are {', '.join(FAMILIES)} and automaton-0 to "
+        f"automaton-{RULES - 1}."
+    )
+
+
+def item(family: str, level: int, seed: int, number: int) -> Item:
+    """Return an item: the same for the same arguments.
+
+    Raises ConfigError for an unknown family, ValueError for a level that there is not.
+    """
+    if not 1 <= level <= LEVELS:
+        raise ValueError(f"level {level}: there are levels 1 to {LEVELS}")
+    found = find(family)
+    prompt = found.prompt(level, Draws("task-families", family, level, seed, number))
+    return Item(family, level, prompt, found.answer(prompt))
+
+
+def verify(item: Item, reply: str) -> bool:
+    """Return True if a reply is the right answer to the item's prompt.
+
+    Blanks do not count. The answer is computed from the prompt; an error in this counts as wrong.
+    """
+    try:
+        right = find(item.family).answer(item.prompt)
+        return "".join(reply.split()) == "".join(right.split())
+    except Exception:  # any error of a verifier means that the reply is not shown to be right
+        return False

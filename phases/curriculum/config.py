@@ -1,0 +1,88 @@
+"""Settings of a curriculum run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from evaluation.given_model_runs.settings import Positive, TokensConfig
+from evaluation.task_families.base import LEVELS
+
+#: A share or a rate of success.
+Rate = Annotated[float, Field(ge=0, le=1)]
+Arm = Literal["adaptive", "uniform", "easy_to_hard"]
+ARMS: tuple[Arm, ...] = get_args(Arm)
+#: Fewest items of a cell by which a level is passed or lost.
+EVIDENCE = 8
+
+
+class CurriculumConfig(TokensConfig):
+    """Settings: the tasks, how long is trained on them, and by which rule the next mix is chosen."""
+
+    rate: Positive = Field(2e-3, description="Peak learning rate.")
+    families: tuple[str, ...] = Field(
+        ("addition", "automaton-110", "brackets", "lookup", "reversal", "sort-digits"),
+        min_length=1,
+        description="Task families; docs/curriculum.md lists them.",
+    )
+    levels: int = Field(
+        LEVELS, ge=1, le=LEVELS, description="Levels of difficulty of each family: 1 to this one."
+    )
+    segments: int = Field(
+        20, ge=1, le=100, description="Parts of each training; the mix is chosen before each."
+    )
+    pool: int = Field(
+        2000, ge=16, le=100_000, description="Items of each family and level to train on, at most."
+    )
+    selection_items: int = Field(
+        24,
+        ge=EVIDENCE,
+        le=10_000,
+        description="Items of each family and level that success is measured on between segments, at "
+        "most.",
+    )
+    test_items: int = Field(
+        100,
+        ge=EVIDENCE,
+        le=10_000,
+        description="Items of each family and level that the arms are compared on, at most.",
+    )
+    arms: tuple[Arm, ...] = Field(
+        ARMS,
+        min_length=1,
+        description="What is trained, on as many tokens: adaptive follows success; uniform has all "
+        "levels alike; easy_to_hard adds level after level.",
+    )
+    low: Rate = Field(0.6, description="Success from which a level is at the edge of chaos.")
+    high: Rate = Field(0.9, description="Success up to which a level is at the edge of chaos.")
+    promote: Rate = Field(0.9, description="Success above which a level is passed.")
+    demote: Rate = Field(
+        0.5, description="Success below which a level that was passed counts as lost."
+    )
+    replay: Rate = Field(0.2, description="Share of the levels that were passed.")
+    trickle: Rate = Field(0.1, description="Share that is spread evenly over all levels.")
+    cap: Rate = Field(
+        0.5,
+        description="Share of a family that does not move, as a part of what it would have had.",
+    )
+    patience: int = Field(
+        3, ge=1, description="Segments without a promotion after which a family does not move."
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of items and batches.")
+    device: str = Field("cpu", description="cpu or cuda:N.")
+
+    @field_validator("families", "arms")
+    @classmethod
+    def _distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(given)) < len(given):
+            raise ValueError("give each name once")
+        return given
+
+    @model_validator(mode="after")
+    def _agrees(self) -> CurriculumConfig:
+        if not self.demote <= self.low <= self.high <= self.promote:
+            raise ValueError("demote, low, high and promote must not decrease")
+        if self.replay + self.trickle >= 1:
+            raise ValueError("replay and trickle together must be below 1")
+        return self

@@ -1,0 +1,131 @@
+"""Events and state of a curriculum run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from evaluation.given_model_runs.events import GivenSubmitted, ModelsCompleted
+from evaluation.observing import Observed
+from events import Event, Registry
+from phases.curriculum.config import Arm, CurriculumConfig
+from runs.event_types import Figure, Part, Profile, SourceRecord
+from runs.kinds import state as common_state
+from runs.record import events as common
+from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from weights.making import events as making
+from weights.making.making import HANDLERS, MakingState
+
+Change = Literal["placed", "promoted", "demoted", "held"]
+
+
+class Frontier(Part):
+    """The lowest level of a family that is not passed yet, and why it is that one."""
+
+    level: Count
+    change: Change
+    #: The level whose success decided: its number, the success, and the items of this.
+    by: Count
+    success: float
+    items: Count
+    #: Segments since the frontier moved.
+    still: Count
+
+
+class Compared(Part):
+    """An arm that was measured on the test slice."""
+
+    recipe_id: Digest
+    #: Mean over the cells of the share of items that are solved.
+    accuracy: float
+
+
+class Submitted(GivenSubmitted):
+    """A curriculum run was asked for."""
+
+    config: CurriculumConfig
+
+
+class Forked(common.Forked):
+    """A curriculum run was branched from another."""
+
+    config: CurriculumConfig
+
+
+class Started(common.Started):
+    """Model, items and profile were pinned."""
+
+    model: SourceRecord
+    #: Cell → BLAKE3 of the token ids of its training items.
+    streams: dict[str, Digest]
+    #: Cell → number of those tokens.
+    tokens: dict[str, Large]
+    #: Cell → number of training items.
+    pool: dict[str, Count]
+    #: Name → BLAKE3 of the files of tokenizer and configuration, which all models share.
+    files: dict[str, Digest]
+    #: BLAKE3 of the items to measure on.
+    items: Digest
+    profile: Profile
+    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
+    canary: Digest
+    #: Tokens of a window.
+    context: Count
+    #: Steps of a task; no part of the lineage.
+    segment: Count
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class MixChosen(Event):
+    """The mix of an arm's next segment follows from what was measured."""
+
+    type = "mix_chosen"
+
+    arm: Arm
+    #: Number of the segment, from 0.
+    segment: Count
+    #: Cell → share of the items.
+    mix: dict[str, float]
+    #: Family → its frontier; of the arm adaptive alone.
+    frontiers: dict[str, Frontier] = {}
+
+
+class Completed(ModelsCompleted):
+    """All arms are trained and compared."""
+
+    #: Name → what was compared.
+    arms: dict[str, Compared]
+    #: The arm that is the result.
+    chosen: str
+    figures: dict[str, Figure]
+
+
+REGISTRY: Registry = common.registry(
+    (Submitted, Forked, Started, MixChosen, *making.EVENTS, Observed, Completed)
+)
+
+
+def _on_mix(state: CurriculumState, event: MixChosen) -> None:
+    state.mixes[event.arm] = (*state.mixes.get(event.arm, ()), event)
+
+
+@dataclass
+class CurriculumState(MakingState):
+    """State of a curriculum run. Observations are in `answers`, under their tasks' keys."""
+
+    kind: ClassVar[str] = "curriculum"
+    registry = REGISTRY
+    handlers = (
+        common_state.handlers(Submitted, Forked, Started, Completed)
+        | HANDLERS
+        | {MixChosen: _on_mix}
+    )
+    outside = making.OUTSIDE
+
+    #: Arm → the mixes that are chosen, segment by segment.
+    mixes: dict[str, tuple[MixChosen, ...]] = field(default_factory=dict)

@@ -1,0 +1,120 @@
+"""The curriculum as a kind of run: training that follows success, beside fixed orders of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from evaluation.given_model_runs.events import MODEL
+from evaluation.given_model_runs.kind import LISTED as GIVEN_LISTED
+from evaluation.given_model_runs.kind import GivenKind, answers, unanswered
+from evaluation.given_model_runs.training_plan import as_float32
+from events import Event, New
+from phases.curriculum import findings, mix, origins, plan
+from phases.curriculum.config import Arm, CurriculumConfig
+from phases.curriculum.events import (
+    Completed,
+    CurriculumState,
+    Forked,
+    MixChosen,
+    Started,
+    Submitted,
+)
+from phases.curriculum.view import CurriculumView
+from runs.event_types import Measurement
+from runs.kinds.tasks import Decision
+from weights.making import making
+
+
+class Curriculum(CurriculumView, GivenKind[CurriculumState]):
+    """A model is trained on tasks at the edge of what it can do (phase 5)."""
+
+    name = "curriculum"
+    package = "phases.curriculum"
+    title = "a curriculum run"
+    line = "train a model on tasks at the edge of what it can do, and compare with fixed orders"
+    config = CurriculumConfig
+    submitted = Submitted
+    forked = Forked
+    state = CurriculumState
+    completed = Completed
+    listed = GIVEN_LISTED | {MixChosen.type}
+    answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
+    figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+
+    # ---- deciding ----------------------------------------------------------------------------
+
+    def course(self, state: CurriculumState) -> Iterator[Decision]:
+        """Yield: the given model in float32, what is next of each arm, what all are compared by."""
+        yield making.next_of(state, [as_float32(state.started)], state.started.segment)
+        yield self._trained(state)
+        yield unanswered(state, findings.comparing(state).values())
+
+    def _trained(self, state: CurriculumState) -> Decision:
+        """Return what is next of each arm: choose a mix, train a segment, measure."""
+        facts, tasks = list[New](), dict[str, Any]()
+        for arm in state.submitted.config.arms:
+            found = _next(state, arm)
+            facts += found.facts
+            tasks |= {task.key: task for task in found.tasks}
+        return Decision(facts=facts) if facts else Decision(tasks=[*tasks.values()])
+
+    def conclusions(self, state: CurriculumState) -> dict[str, Any]:
+        """Return the fields of `completed` that follow from what was made and measured."""
+        return {
+            "models": findings.results(state),
+            "arms": findings.arms(state),
+            "chosen": findings.chosen(state),
+            "figures": findings.figures(state),
+        }
+
+    def measurements(self, state: CurriculumState, digest: str) -> list[Measurement]:
+        """Return nothing: the run measures no text."""
+        return []
+
+    # ---- scheduling --------------------------------------------------------------------------
+
+    def memory(self, state: CurriculumState) -> int:
+        """Return the bytes of weights, gradients and optimiser of one training."""
+        return 0 if state.started is None else 16 * state.started.model.parameters
+
+    # ---- results and work --------------------------------------------------------------------
+
+    def result_id(self, state: CurriculumState) -> str | None:
+        """Return the recipe id of the chosen arm's last model once it is known."""
+        if state.started is None:
+            return None
+        found = findings.named(state).get(MODEL)
+        return found.id if found else None
+
+    def roles(self, config: Any) -> Sequence[str]:
+        """Return the trained model."""
+        return origins.ROLES
+
+    # ---- verification ------------------------------------------------------------------------
+
+    def chosen(self, state: CurriculumState, which: str) -> list[str]:
+        """Return the recipe ids that "all", "champion" (the result), an arm or an id means."""
+        if which == "all":
+            return [one.id for one in plan.recipes(state).values() if one.id in state.made]
+        return [self.find(state, MODEL if which == "champion" else which)]
+
+
+def _next(state: CurriculumState, arm: Arm) -> Decision:
+    """Return what is next of an arm: its segment, the measurement after it, or the next mix."""
+    config: CurriculumConfig = state.submitted.config
+    last = plan.points(state, arm)[-1]
+    decision = making.next_of(state, [last], state.started.segment)
+    if decision.facts or decision.tasks:
+        return decision
+    task, number = findings.assessed(last), len(state.mixes.get(arm, ()))
+    seen = state.answers.get(task.key)
+    if seen is None:
+        return Decision(tasks=[task])
+    if number == config.segments:
+        return Decision()
+    before = state.mixes[arm][-1].frontiers if number else {}
+    measured = findings.success(findings.course(state, arm)[-1])
+    shares, frontiers = mix.choose(config, arm, number, measured, before)
+    event = MixChosen(arm=arm, segment=number, mix=shares, frontiers=frontiers)
+    return Decision(facts=[New(event, f"{state.run}/mix/{arm}/{number}")])

@@ -1,0 +1,156 @@
+"""Report of a curriculum run: arms with intervals, accuracy by family and level. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from evaluation.paired_bits import mean
+from phases.curriculum import findings, plan
+from phases.curriculum.events import CurriculumState
+from runs.event_types import Figure
+
+#: Arm → what it is, in words.
+ARMS = {
+    plan.START: "the model that was given",
+    "adaptive": "trained at the edge of what it can do",
+    "uniform": "trained on all levels alike",
+    "easy_to_hard": "trained on level after level",
+}
+
+
+class Report(BaseModel):
+    """Measurements of a curriculum run, as curriculum.json has them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str
+    seed: int
+    #: Tokens of each training, padding included.
+    tokens: int
+    #: Arm → "FAMILY/LEVEL" → share of the test items that are solved.
+    accuracy: dict[str, dict[str, float]]
+    #: Arm → accuracy on the selection slice before the first segment and after each.
+    course: dict[str, list[float]]
+    #: Arm → family → level of its frontier in each segment.
+    frontiers: dict[str, dict[str, list[int]]]
+    #: Arm → the most accuracy that a family has lost since an earlier segment.
+    forgetting: dict[str, float]
+    #: Arm → the accuracy of the result minus the arm's.
+    leads: dict[str, Figure]
+    #: The arm that is the result.
+    chosen: str
+    figures: dict[str, Figure]
+    #: Of all tasks of the run.
+    seconds: float
+
+
+def report(state: CurriculumState) -> Report:
+    """Return the report of a run that has completed."""
+    config, done = state.submitted.config, state.completed
+    at = plan.bounds(config, state.started.context)
+    return Report(
+        model=state.started.model.name,
+        seed=config.seed,
+        tokens=at[-1] * config.batch * state.started.context,
+        accuracy={arm: event.values for arm, event in findings.found(state).items()},
+        course={arm: [mean(one) for one in findings.course(state, arm)] for arm in config.arms},
+        frontiers={arm: frontiers(state, arm) for arm in config.arms if frontiers(state, arm)},
+        forgetting={arm: findings.forgetting(state, arm) for arm in config.arms},
+        leads=findings.leads(state),
+        chosen=done.chosen,
+        figures=done.figures,
+        seconds=state.spent.device,
+    )
+
+
+def frontiers(state: CurriculumState, arm: str) -> dict[str, list[int]]:
+    """Return family → level of its frontier in each segment so far."""
+    found: dict[str, list[int]] = {}
+    for event in state.mixes.get(arm, ()):
+        for family, one in event.frontiers.items():
+            found.setdefault(family, []).append(one.level)
+    return found
+
+
+def lines(report: Report) -> list[str]:
+    """Return the report as lines of text for users."""
+    families = sorted({name.partition("/")[0] for name in next(iter(report.accuracy.values()))})
+    out = ["share of the test items that are solved, in percent:"]
+    width = max(map(len, families)) + 2
+    out.append(f"{'':14s}" + "".join(f"{f:>{width}s}" for f in (*families, "mean")))
+    for arm, cells in report.accuracy.items():
+        values = [
+            _mean([v for n, v in cells.items() if n.partition("/")[0] == f]) for f in families
+        ]
+        shown = "".join(
+            f"{100 * value:{width}.1f}" for value in (*values, _mean([*cells.values()]))
+        )
+        out.append(f"{arm:14s}{shown}")
+    for arm, one in report.leads.items():
+        span = f"{100 * one.value:+.1f} [{_points(one.low)}, {_points(one.high)}]"
+        out.append(f"{report.chosen} over {arm}, {ARMS[arm]}: {span} points")
+    out.append(f"result: {report.chosen}, after {report.tokens:,} tokens, as each other arm")
+    return out
+
+
+def _points(value: float | None) -> str:
+    assert value is not None
+    return f"{100 * value:+.1f}"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def sentences(report: Report) -> list[str]:
+    """Return what a completed run has found, as a list."""
+    figures = report.figures
+    own, gain = figures["accuracy"], figures["gain"]
+    out = [
+        f"- The result, the arm {report.chosen}, solves {100 * own.value:.1f} % of the test items, the "
+        f"mean over families and levels; the given model {100 * (own.value - gain.value):.1f} %."
+    ]
+    for arm in ("uniform", "easy_to_hard"):
+        one = figures.get(f"lead_over_{arm}")
+        if one is not None:
+            out.append(
+                f"- The arm adaptive is {100 * one.value:+.1f} points ({_points(one.low)} to "
+                f"{_points(one.high)}) from the arm {arm}, after as many tokens."
+            )
+    share = figures.get("tokens_to_equal")
+    if share is not None:
+        out.append(
+            f"- It is as accurate as the arm uniform at its end after {100 * share.value:.0f} % of the "
+            "tokens."
+        )
+    out.append(
+        f"- A family of the result has lost {100 * figures['forgetting'].value:.1f} points at most "
+        "since an earlier segment."
+    )
+    return out
+
+
+def card(report: Report) -> str:
+    """Return the model's card."""
+    families = ", ".join(sorted({cell.partition("/")[0] for cell in report.accuracy[plan.START]}))
+    return "\n".join(
+        [
+            *("---", "library_name: transformers", "---", ""),
+            f"# {report.model} after a curriculum, seed {report.seed}",
+            "",
+            f"Trained on {report.tokens:,} tokens of the task families {families}: the arm "
+            f"{report.chosen}, {ARMS[report.chosen]}.",
+            "",
+            *sentences(report),
+            "",
+        ]
+    )
+
+
+def reason(family: str, one: Any) -> str:
+    """Return why a family's frontier is where it is, in words. `one` is a `Frontier`."""
+    seen = f"{one.success:.0%} of {one.items} items of level {one.by}"
+    return f"{family} {one.change} at level {one.level}: {seen}"

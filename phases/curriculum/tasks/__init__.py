@@ -1,0 +1,1 @@
+"""The work of a curriculum run: make items, train, measure, write folders."""

@@ -1,0 +1,99 @@
+"""Items of a curriculum run as token ids: streams to train on, rows to measure on.
+
+FOLDER/streams.safetensors   cell → training items, int32 [tokens], as the objective reads them
+FOLDER/items.jsonl           the items of the slices selection and test, as problems
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evaluation.answers import Encoded, encode, stream
+from evaluation.data.slices import Slice
+from evaluation.task_families.base import Item
+from evaluation.task_families.item_sets import items
+from evaluation.training_text import parts
+from evaluation.training_text.kept_text import ITEMS, STREAMS
+from phases.curriculum.config import CurriculumConfig
+from phases.curriculum.mix import cell
+from runs.errors import ConfigError, DataError
+
+#: Items of a family's highest level that are tried before any work.
+TRIED = 64
+
+
+def of_cells(config: CurriculumConfig) -> Iterator[tuple[str, str, int]]:
+    """Yield (cell, family, level), sorted by family."""
+    for family in sorted(config.families):
+        for level in range(1, config.levels + 1):
+            yield cell(family, level), family, level
+
+
+def check_items(config: CurriculumConfig, tokenizer: Any, context: int) -> None:
+    """Raise an error if the tokenizer cannot write a family's tasks, or a window cannot hold them.
+
+    Some items of each highest level are tried: those are the longest. Raises SourceError, ConfigError.
+    """
+    for family in sorted(config.families):
+        some = items(family, config.levels, config.seed, "train", TRIED)
+        longest = max(map(len, encode(tokenizer, some)))
+        if longest > context + 1:
+            raise ConfigError(
+                f"an item of {family} at level {config.levels} has {longest} tokens: it needs a "
+                f"context of {longest - 1} at least, and the context is {context}. Set fewer levels, "
+                "or a longer context if the model takes one."
+            )
+
+
+def fill(folder: Path, config: CurriculumConfig, donor: Path) -> list[str]:
+    """Write streams, items, tokenizer and configuration; return notes on cells with few items.
+
+    Raises SourceError, DataError.
+    """
+    from safetensors.numpy import save_file
+
+    parts.write_given(folder, donor)
+    tokenizer, streams, rows = parts.given_tokenizer(donor), {}, list[str]()
+    for name, family, level in of_cells(config):
+        own = items(family, level, config.seed, "train", config.pool)
+        streams[name] = stream(encode(tokenizer, own))
+        rows += [json.dumps(row) for row in held_out(config, tokenizer, family, level)]
+    save_file(dict(sorted(streams.items())), folder / STREAMS)
+    (folder / ITEMS).write_text("\n".join(rows) + "\n", "utf-8")
+    return []
+
+
+def held_out(
+    config: CurriculumConfig, tokenizer: Any, family: str, level: int
+) -> Iterator[dict[str, Any]]:
+    """Yield a cell's items of both slices as rows of an item file. Raises DataError if one has none."""
+    wanted: dict[Slice, int] = {"selection": config.selection_items, "test": config.test_items}
+    for on, count in wanted.items():
+        found = items(family, level, config.seed, on, count)
+        if not found:
+            raise DataError(f"family {family} has no items of level {level} in the slice {on}.")
+        for number, (item, ids) in enumerate(zip(found, encode(tokenizer, found), strict=True)):
+            yield {
+                "id": f"{cell(family, level)}/{on}/{number}",
+                "domain": family,
+                "slice": on,
+                "prompt": item.prompt,
+                "check": {"kind": "exact", "answer": item.answer},
+                "max_tokens": len(ids.answer),
+                "grade": level - 1,
+            }
+
+
+def read(file: Path, tokenizer: Any, on: str) -> dict[str, list[Encoded]]:
+    """Return cell → the items of a slice, from an item file that `fill` wrote."""
+    found: dict[str, list[Item]] = {}
+    for line in file.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        if row["slice"] == on:
+            level = row["grade"] + 1
+            item = Item(row["domain"], level, row["prompt"], row["check"]["answer"])
+            found.setdefault(cell(item.family, level), []).append(item)
+    return {name: encode(tokenizer, some) for name, some in found.items()}

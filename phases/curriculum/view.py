@@ -1,0 +1,138 @@
+"""Views of a curriculum run for lists, the API, trackers and tables. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.given_model_runs.events import MODEL
+from evaluation.given_model_runs.view import GivenView
+from evaluation.observing import Observed
+from evaluation.paired_bits import mean
+from evaluation.training_runs.training_view import TrainingView
+from events import Envelope, Event
+from phases.curriculum import findings, origins, panels, plan, report
+from phases.curriculum.events import Completed, CurriculumState, MixChosen
+from runs.kinds import default_panels
+from runs.kinds.origin import Ancestor
+from runs.panels.head import Head
+from runs.panels.panels import Panel
+from weights.making.events import Advanced, Making
+
+
+class CurriculumView(GivenView[CurriculumState]):
+    """The part of a curriculum run that is shown."""
+
+    figure_of = "cell"
+
+    def recipes(self, state: CurriculumState) -> Mapping[str, Making]:
+        """Return name → recipe of all that the run makes, as far as mixes are chosen."""
+        return plan.recipes(state)
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        match type_:
+            case "observed":
+                name, values = names.get(str(data["recipe_id"]), ""), data["values"].values()
+                return f"{name}, {data['on']}: {sum(values) / len(values):.1%} solved"
+            case "mix_chosen":
+                event = MixChosen.model_validate(data)
+                moved = [
+                    f"{family} {one.change} to level {one.level}"
+                    for family, one in event.frontiers.items()
+                    if one.change != "held"
+                ]
+                about = f"{event.arm}, segment {event.segment + 1}"
+                return ": ".join([about, *([", ".join(moved)] if moved else [])])
+        return super().gist(type_, data, names)
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        return super().task_words(key, names).replace("text and model", "items and model")
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the accuracy in the run's row of the run list."""
+        TrainingView.row(self, entry, event)
+        if isinstance(event, Completed):
+            score = event.figures["accuracy"].value
+            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+
+    def progress(self, state: CurriculumState) -> tuple[int, int | None]:
+        """Return (steps of all trainings that are done, steps in all)."""
+        if state.started is None:
+            return 0, None
+        config = state.submitted.config
+        done = sum(
+            event.step - event.begin for some in state.advanced.values() for event in some.values()
+        )
+        return done, len(config.arms) * plan.bounds(config, state.started.context)[-1]
+
+    def curves(self, state: CurriculumState) -> dict[str, list[dict[str, float]]]:
+        """Return arm → points of its training: step, loss, norm of the gradient, rate."""
+        if state.started is None:
+            return {}
+        return {
+            arm: [
+                point.model_dump()
+                for recipe in plan.segments(state, arm)
+                for _, event in sorted(_advanced(state, recipe.stem).items())
+                for point in event.curve
+            ]
+            for arm in state.submitted.config.arms
+        }
+
+    def models(self, event: Event, state: CurriculumState) -> list[dict[str, Any]]:
+        """Return the trained model for the model registry, once it is measured."""
+        if not isinstance(event, Completed):
+            return []
+        folder = state.submitted.output_dir
+        return [
+            {
+                "name": f"{state.run}-{role}",
+                "kind": "champion",
+                "digest": made.digest,
+                "parameters": state.started.model.parameters,
+                "path": f"{folder}/{role}" if folder else None,
+                "metrics": {"accuracy": event.arms[event.chosen].accuracy},
+                "lineage": [state.started.model.digest],
+            }
+            for role, made in event.models.items()
+        ]
+
+    def ancestry(self, state: CurriculumState, name: str) -> list[Ancestor]:
+        """Return a model (the result without a name), and what it was made from."""
+        return origins.ancestry(state, name or MODEL)
+
+    def head(self, state: CurriculumState) -> Head:
+        """Return the head: accuracy of the result beside that of the given model."""
+        return default_panels.head(self, state, panels.result(state), panels.facts(state))
+
+    def panels(self, state: CurriculumState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return arms, courses, levels, mixes, success by cell, training curves and models."""
+        return panels.panels(state, self.curves(state))
+
+    def found(self, state: CurriculumState) -> Mapping[str, Observed]:
+        """Return arm → what was observed on the test slice, of those that are measured."""
+        return findings.found(state)
+
+    def view(self, state: CurriculumState) -> dict[str, Any]:
+        """Return the curves, the accuracy of each arm, and the mixes."""
+        if state.started is None:
+            return {"curves": {}, "accuracy": {}, "mixes": {}}
+        return {
+            "curves": self.curves(state),
+            "accuracy": {arm: mean(event) for arm, event in self.found(state).items()},
+            "mixes": {arm: [e.mix for e in events] for arm, events in state.mixes.items()},
+        }
+
+    def report(self, state: CurriculumState, rows: Sequence[Envelope]) -> dict[str, Any]:
+        """Return the report of a run that has completed."""
+        return {**super().report(state, rows), **report.report(state).model_dump()}
+
+    def summary(self, state: CurriculumState, rows: Sequence[Envelope]) -> list[str]:
+        """Return what a completed run has found."""
+        return report.sentences(report.report(state)) if state.completed else []
+
+
+def _advanced(state: CurriculumState, stem: str) -> Mapping[int, Advanced]:
+    return state.advanced.get(stem, {})

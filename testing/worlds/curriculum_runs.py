@@ -1,0 +1,50 @@
+"""Curriculum runs in miniature: the machinery is real, training takes a second, the models are poor."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from events import Envelope
+from phases.curriculum.events import CurriculumState
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+#: Settings of a run of some seconds: two families of two levels, three segments of 4 steps of 4 × 60.
+QUICK: dict[str, Any] = {
+    "tokens": 2_880,
+    "batch": 4,
+    "context": 60,
+    "segments": 3,
+    "families": ["brackets", "sort-digits"],
+    "levels": 2,
+    "pool": 40,
+    "selection_items": 8,
+    "test_items": 12,
+}
+
+
+def submit(home: Home, model: Path, run: str = "c", **settings: Any) -> str:
+    """Submit a run of a model; return its name."""
+    plan = validate.plan(Asked("curriculum", {**QUICK, **settings}, {"model": [str(model)]}))
+    validate.check(plan)
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run)
+
+
+def finish(home: Home, run: str = "c") -> CurriculumState:
+    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def rows(home: Home, run: str = "c") -> list[Envelope]:
+    """Return the history of a run."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))

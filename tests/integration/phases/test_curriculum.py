@@ -1,0 +1,387 @@
+"""Curriculum runs in miniature: what is chosen, trained, compared, shown, verified, refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import PreTrainedTokenizerFast
+
+from cli import kind_views
+from evaluation import task_families
+from evaluation.answers import Encoded, encode, solved
+from evaluation.data import items as data_items
+from evaluation.task_families.base import Item
+from evaluation.task_families.item_sets import slice_of_prompt
+from evaluation.training_text.kept_text import ITEMS
+from phases.curriculum import findings, mix, plan, report
+from phases.curriculum.config import CurriculumConfig
+from phases.curriculum.events import CurriculumState
+from phases.curriculum.kind import Curriculum
+from phases.curriculum.tasks import items
+from phases.curriculum.tasks.execute import Context
+from runs.errors import ConfigError, NotFoundError, SourceError
+from runs.history import audit
+from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
+from runs.lists import model_registry
+from testing.models.toys import Toys
+from testing.worlds import curriculum_runs
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+from tests.integration.cli.test_forge import call
+from tests.integration.kinds.test_forgeries import edit, relinked
+from weights import operations
+from weights.folders.checkpoint import digest, open_checkpoint
+from weights.recipes import Train
+from weights.storage import model_origin
+from weights.storage.weight_cache import Artifacts
+from weights.training import complete
+
+ARMS = ("adaptive", "uniform", "easy_to_hard")
+
+
+@pytest.fixture(scope="module")
+def made(
+    toys: Toys, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Home, CurriculumState, Path]:
+    """A finished run with all arms: (home, state, folder of the result)."""
+    folder = tmp_path_factory.mktemp("curriculum")
+    home = Home(folder / "home")
+    curriculum_runs.submit(home, toys.base)
+    state = curriculum_runs.finish(home)
+    Curriculum().write_result(home, state, folder / "out")
+    return home, state, folder / "out"
+
+
+def test_a_run_completes_with_an_honest_history(made) -> None:
+    home, state, _ = made
+    assert state.status == "completed"
+    assert audit.audit(curriculum_runs.rows(home)) == []
+
+
+def test_each_segment_is_a_recipe_that_carries_on(made) -> None:
+    """Steps 0–4–8–12 of one schedule; the first without an optimiser; the mix is the chosen one."""
+    _, state, _ = made
+    for arm in ARMS:
+        found = plan.segments(state, arm)
+        assert [(one.first, one.upto, one.steps, one.carries) for one in found] == [
+            (0, 4, 12, False), (4, 8, 12, True), (8, 12, 12, True)
+        ]  # fmt: skip
+        starts = [plan.recipes(state)[plan.START].id, *(one.id for one in found)]
+        assert [one.start for one in found] == starts[:-1]
+        assert [one.data for one in found] == [event.mix for event in state.mixes[arm]]
+        assert {one.objective for one in found} == {"answers@1"}
+    for recipe in plan.recipes(state).values():
+        whole = complete(recipe) if isinstance(recipe, Train) else operations.complete(recipe)
+        assert whole == recipe
+    assert [*plan.recipes(state)][:4] == ["start", "adaptive-1", "adaptive-2", "adaptive"]
+
+
+def test_the_mixes_follow_from_what_was_measured(made) -> None:
+    _, state, _ = made
+    config = state.submitted.config
+    for arm in ARMS:
+        before: Any = {}
+        course = findings.course(state, arm)
+        assert len(course) == 4
+        for event, seen in zip(state.mixes[arm], course, strict=False):
+            wanted = mix.choose(config, arm, event.segment, findings.success(seen), before)
+            assert (event.mix, event.frontiers) == wanted
+            before = event.frontiers
+    assert set(state.mixes["uniform"][0].mix.values()) == {0.25}
+    assert set(state.mixes["easy_to_hard"][0].mix) == {"brackets/1", "sort-digits/1"}
+
+
+def changed(state: CurriculumState, task: Any, **values: float) -> CurriculumState:
+    """Return the state with other success in an observation, by family."""
+    event: Any = state.answers[task.key]
+    found = {
+        c: values.get(c.partition("/")[0].replace("-", "_"), v) for c, v in event.values.items()
+    }
+    items = {c: (found[c],) * len(some) for c, some in event.items.items()}
+    other = CurriculumState()
+    other.__dict__.update(state.__dict__)
+    other.memory = {}
+    other.answers = {
+        **state.answers,
+        task.key: event.model_copy(update={"values": found, "items": items}),
+    }
+    return other
+
+
+def test_success_promotes_and_the_next_mix_is_another(made) -> None:
+    """Had the given model solved all brackets, they would be passed at once, and only replayed."""
+    _, state, _ = made
+    start = findings.assessed(plan.recipes(state)[plan.START])
+    able = changed(state, start, brackets=1.0)
+    able.mixes, able.completed = {}, None
+    decision = Curriculum().due(able)
+    chosen: list[Any] = [new.event for new in decision.facts]
+    first = next(event for event in chosen if event.arm == "adaptive")
+    assert (first.frontiers["brackets"].change, first.frontiers["brackets"].level) == ("placed", 2)
+    assert first.frontiers["sort-digits"].level == 1
+    assert first.mix == pytest.approx(
+        {"brackets/1": 0.125, "brackets/2": 0.125, "sort-digits/1": 0.725, "sort-digits/2": 0.025}
+    )
+
+
+def test_the_result_is_adaptive_unless_another_arm_is_better(made) -> None:
+    """By the interval of the difference on the selection slice."""
+    _, state, _ = made
+    assert state.completed.chosen == "adaptive"
+    last = {arm: findings.assessed(plan.last(state)[arm]) for arm in ARMS}
+    assert findings.chosen(changed(state, last["uniform"], brackets=1.0)) == "uniform"
+    both = changed(changed(state, last["uniform"], brackets=1.0), last["adaptive"], brackets=1.0)
+    assert findings.chosen(both) == "adaptive"
+
+
+def test_figures_follow_from_what_was_measured(made) -> None:
+    """With success of our own: means over cells, tokens to equal, and what a family has lost."""
+    _, state, _ = made
+    ours, theirs = (plan.segments(state, arm) for arm in ("adaptive", "uniform"))
+    state = changed(state, findings.comparing(state)["adaptive"], brackets=0.5, sort_digits=1.0)
+    state = changed(state, findings.assessed(ours[0]), brackets=1.0, sort_digits=0.5)
+    state = changed(state, findings.assessed(ours[1]), brackets=1.0, sort_digits=0.25)
+    state = changed(state, findings.assessed(ours[2]), brackets=0.75, sort_digits=1.0)
+    state = changed(state, findings.assessed(theirs[2]), brackets=0.7, sort_digits=0.4)
+    told = findings.figures(state)
+    assert told["accuracy"].value == 0.75
+    assert told["accuracy"].n == 48
+    assert told["lead_over_uniform"].value == told["gain"].value == 0.75
+    assert told["tokens_to_equal"].value == pytest.approx(4 / 12)  # 0.75 ≥ 0.55 after one of three
+    assert told["forgetting"].value == pytest.approx(0.25)  # brackets
+    assert findings.forgetting(state, "uniform") == 0.0
+    never = changed(state, findings.assessed(theirs[2]), brackets=1.0, sort_digits=1.0)
+    assert "tokens_to_equal" not in findings.figures(never)
+
+
+def test_items_are_measured_as_greedy_decoding_would(made) -> None:
+    """Token by token on the adaptive model: the same verdict, also for answers that are its own."""
+    home, state, _ = made
+    context = Context.opened(state, Artifacts.of(home))
+    module, tokenizer = context._module, context.text.tokenizer
+    item = task_families.item("brackets", 1, 5, 5)
+    (encoded,) = encode(tokenizer, [item])
+    ids = [*encoded.prompt]
+    with torch.no_grad():
+        for _ in range(3):
+            ids.append(int(module(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
+    own = tuple(ids[len(encoded.prompt) :])
+    wrong = (*own[:-1], (own[-1] + 1) % 50)
+    longer = Encoded((*encoded.prompt, 1, 2, 3), own)
+    found = solved(module, [Encoded(encoded.prompt, own), longer, Encoded(encoded.prompt, wrong)])
+    assert (found[0], found[2]) == (True, False)
+    assert encoded.answer[-1] == tokenizer.eos_token_id
+    assert tokenizer.decode(encoded.answer[:-1]).split() == item.answer.split()
+
+
+def test_items_are_problems_that_others_can_measure(made) -> None:
+    """In the format of item files, with a check that the right answer passes; slices are by digest."""
+    home, state, out = made
+    file = Context.opened(state, Artifacts.of(home)).text.folder / ITEMS
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    problems = list(data_items.from_rows(iter(rows)))
+    assert all(isinstance(one, data_items.Problem) for one in problems)
+    assert {(row["slice"], row["grade"]) for row in rows} == {
+        (on, grade) for on in ("selection", "test") for grade in (0, 1)
+    }
+    for row in rows:
+        assert slice_of_prompt(row["domain"], row["prompt"]) == row["slice"]
+        item = Item(row["domain"], 1, row["prompt"], row["check"]["answer"])
+        assert task_families.verify(item, item.answer)
+    assert len(list((out / "items").glob("*.jsonl"))) == 2
+
+
+def test_the_result_is_an_ordinary_folder(made, toys: Toys) -> None:
+    _, state, out = made
+    model = open_checkpoint(out / "model")
+    assert digest(model.tensors()) == state.completed.models["model"].digest
+    assert (out / "model" / "tokenizer.json").read_bytes() == (
+        toys.base / "tokenizer.json"
+    ).read_bytes()
+    told = json.loads((out / "curriculum.json").read_text())
+    assert told["models"] == {"model": digest(model.tensors())}
+    assert len(told["course"]["uniform"]) == 4
+    assert told["frontiers"]["adaptive"]["brackets"] == [1, 1, 1]
+    kind = Curriculum()
+    assert kind.again(state.submitted).models[kind.main_role] == [str(toys.base)]
+
+
+def test_a_model_is_found_by_name_and_tells_where_it_came_from(made) -> None:
+    home, state, _ = made
+    with closing(home.open_store()) as store:
+        for name, wanted in (("c", "adaptive"), ("c:uniform-2", "uniform-2")):
+            origin = model_origin.find(store, name)
+            assert origin is not None
+            assert origin.recipe_id == plan.recipes(state)[wanted].id
+        rows, total = model_registry.listed(store)
+    assert total == 1
+    assert rows[0]["parameters"] == state.started.model.parameters
+    places = [one.place for one in Curriculum().ancestry(state, "")]
+    assert places == ["model", "adaptive-2", "adaptive-1", "start", "given"]
+    with pytest.raises(NotFoundError, match=r"no model 'poetry'\. It has model, start, adaptive-1"):
+        Curriculum().origin(state, (), "poetry")
+
+
+def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
+    home, state, out = made
+    shown = Curriculum().overview(state)
+    assert [p.name for p in shown.panels] == [
+        "arms", "course", "levels", "mix", "changes",
+        "success-adaptive", "success-uniform", "success-easy-to-hard",
+        "loss", "norm", "rate", "models",
+    ]  # fmt: skip
+    assert shown.head.result is not None
+    assert shown.head.result.value == state.completed.figures["accuracy"].value
+    course: Any = shown.panels[1]
+    assert course.series[0].x == (0, 960, 1920, 2880)
+    view = kind_views.of("curriculum")
+    lines = [line for row in curriculum_runs.rows(home) if (line := view.unit(state, row))]
+    assert "measured start on the slice test" in lines
+    assert "mix of uniform, segment 2" in lines
+    assert any("brackets placed to level 1" in line for line in lines)
+    told = call(home.folder, "show", "c")
+    assert told.exit_code == 0, told.output
+    assert "Accuracy after as many tokens" in told.stdout
+    with CliRunner().isolation() as streams:
+        view.announce(state, {"folder": str(out)})
+    assert "result: adaptive, after 2,880 tokens" in streams[0].getvalue().decode()
+    assert "the arm adaptive, solves" in report.sentences(report.report(state))[0]
+    early = type(state)()
+    early.submitted, early.run = state.submitted, state.run
+    assert Curriculum().overview(early).panels == ()
+    assert Curriculum().progress(state) == (36, 36)
+
+
+@pytest.mark.slow
+def test_everything_is_made_again_by_verify(made) -> None:
+    """From nothing: optimisers are carried from segment to segment again."""
+    home, state, out = made
+    said: list[str] = []
+    kind, cache = Curriculum(), Artifacts.of(home)
+    assert list(kind.rebuild(state, cache, kind.chosen(state, "all"), 0.0, said.append)) == []
+    assert len([line for line in said if "as recorded" in line]) == 10
+    alone: list[str] = []
+    assert (
+        list(kind.rebuild(state, cache, kind.chosen(state, "champion"), None, alone.append)) == []
+    )
+    assert len(alone) == 1
+    document = kind.document(out)
+    assert document is not None
+    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    altered = {**document, "models": {"model": "0" * 64}}
+    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+
+
+def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder, ignore=shutil.ignore_patterns("cache"))
+    result = state.completed.models["model"]
+    place = Curriculum().settle(copied, state, state.head, result.recipe_id, [tmp_path / "kept"])
+    assert digest(open_checkpoint(Path(place)).tensors()) == result.digest
+
+
+@pytest.mark.parametrize(
+    ("forgery", "what"),
+    [
+        (edit("completed", figures={}), "the figures are not those"),
+        (edit("completed", chosen="uniform"), "the chosen are not those"),
+        (edit("mix_chosen", 0, mix={"brackets/1": 1.0}), "does not follow"),
+        (edit("observed", 0, values={"brackets/1": 0.5}), "do not follow from its items"),
+    ],
+)
+def test_forgeries_are_found(made, forgery, what: str) -> None:
+    """Without a model: mixes and figures no longer follow from the events."""
+    found = [
+        str(one.message) for one in audit.audit(relinked(forgery(curriculum_runs.rows(made[0]))))
+    ]
+    assert any(what in one for one in found), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point",
+    [
+        "snapshot-kept:5",
+        pytest.param("made-kept:1", marks=pytest.mark.soak),
+        pytest.param("facts-appended:4", marks=pytest.mark.soak),
+        pytest.param("task-appended:9", marks=pytest.mark.soak),
+    ],
+)
+def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
+    made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """In tasks of a step or two: the same mixes, lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    home = Home(tmp_path)
+    curriculum_runs.submit(home, toys.base)
+    assert was_killed(warm.start(home, "c", f"kill:{point}")), "not reached"
+    state = curriculum_runs.finish(home)
+    assert state.lineage_digest() == made[1].lineage_digest()
+    assert state.completed.models == made[1].completed.models
+    assert audit.audit(curriculum_runs.rows(home)) == []
+
+
+def test_snapshots_of_earlier_segments_are_removed(made) -> None:
+    """Optimiser and weights of each segment would fill a disk; the results are kept as weights."""
+    home, state, _ = made
+    cache = Artifacts.of(home)
+    Curriculum().keep(state, cache)
+    assert list((cache.folder / "snapshots").glob("*/*")) == []
+
+
+def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    told = Curriculum().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
+    assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
+    for amount in (told.seconds, told.disk, told.memory):
+        assert amount.value is not None
+        assert amount.value > 0
+
+
+def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
+    kind, model = Curriculum(), {"model": [str(toys.base)]}
+
+    def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
+        data = settings.pop("data", ())
+        asked = Asked("curriculum", {**curriculum_runs.QUICK, **settings}, models or model, data)
+        with pytest.raises(error, match=match):
+            kind.check(kind.plan(asked, Lookup()))
+
+    refused(ConfigError, "a curriculum run is of one model: --model model=MODEL", {"model": []})
+    refused(ConfigError, "takes no data", data=[str(tmp_path)])
+    refused(ConfigError, "no task family 'poetry': there are addition", families=["poetry"])
+    refused(ConfigError, "levels", levels=11)
+    refused(ConfigError, r"brackets at level 2 has \d+ tokens: it needs a context of", context=8)
+    refused(ConfigError, "are 2 steps of 4 windows of 60: too few for 3 segments", tokens=500)
+    refused(ConfigError, "replay and trickle together must be below 1", replay=0.95)
+    refused(ConfigError, "context is 999999, the model takes", context=999_999)
+
+
+def test_a_tokenizer_that_cannot_write_a_task_is_named() -> None:
+    """A vocabulary of words and brackets, without digits: sorting digits is refused."""
+    words = [*"()[]{}<>=", "close", "sort", "<end>", "<unknown>"]
+    model = WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unknown>")
+    core = Tokenizer(model)
+    core.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<end>", unk_token="<unknown>"
+    )
+    settings = {**curriculum_runs.QUICK, "families": ["brackets"]}
+    items.check_items(CurriculumConfig.model_validate(settings), tokenizer, 60)
+    settings["families"] = ["brackets", "sort-digits"]
+    with pytest.raises(SourceError, match="cannot write the tasks of family sort-digits"):
+        items.check_items(CurriculumConfig.model_validate(settings), tokenizer, 60)

@@ -1,0 +1,142 @@
+"""Objective `answers`: answers to prompts, predicted token by token; prompts are read and not learned.
+
+A stream of data is a row of items, each a prompt and then its answer with the end token; a token of an
+answer is written as −1 − its id, so an item ends where an answer does. A step's rows are filled with
+whole items, drawn with replacement by the key (seed, purpose, step): first a stream by its share, then
+one of its items. Items in a row do not see each other: positions begin again with each, by which
+transformers masks attention between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from runs.errors import ConfigError, DataError, SourceChangedError
+from weights.model import Model
+from weights.recipes import Train
+from weights.training.objectives import Batch
+from weights.training.objectives.next_token import NoParams
+from weights.training.windows import Ids, seeded, stream_digest
+
+
+def ends(stream: Ids) -> NDArray[np.int64]:
+    """Return the places after the last token of each item, ascending.
+
+    Raises DataError for a stream that begins with an answer, or ends without one.
+    """
+    answer = stream < 0
+    if not len(stream) or answer[0] or not answer[-1]:
+        raise DataError("a stream of items begins with a prompt and ends with an answer")
+    return np.flatnonzero(answer & ~np.append(answer[1:], False)) + 1
+
+
+class Answers:
+    """The mean of −log p over the tokens of a step's answers, nats a token."""
+
+    Params = NoParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Check the streams against the digests of the recipe.
+
+        Raises ConfigError for missing streams or for inputs, SourceChangedError for other data,
+        DataError for an item that is longer than a window.
+        """
+        if inputs or recipe.inputs:
+            raise ConfigError("the objective answers reads no further models")
+        lacking = sorted(set(recipe.data) - set(streams))
+        if lacking or not recipe.data:
+            lacks = ", ".join(lacking) or "to read"
+            raise ConfigError(f"the objective answers lacks the data {lacks}")
+        for name, digest in recipe.data_digests.items():
+            if stream_digest(streams[name]) != digest:
+                raise SourceChangedError(f"data {name!r} is not the data that the recipe names")
+        self._module = module
+        self._device = next(module.parameters()).device
+        self._recipe = recipe
+        names = sorted(recipe.data)
+        self._items = [_items(name, streams[name], recipe.context) for name in names]
+        shares = np.asarray([recipe.data[name] for name in names])
+        self._edges = np.cumsum(shares / shares.sum())
+        self.tokens = recipe.batch * recipe.context
+
+    def batch(self, step: int) -> Batch:
+        """Return the rows of a step.
+
+        "tokens": [batch, context + 1] int64; "places": positions within their items, the same shape;
+        "answers": [batch, context] bool, where the next token is one of an answer; "scale": [batch]
+        float32, the step's rows over its answers' tokens.
+        """
+        recipe, width = self._recipe, self._recipe.context + 1
+        tokens = np.zeros((recipe.batch, width), np.int64)
+        places = np.tile(np.arange(width), (recipe.batch, 1))
+        drawn = self._drawn(step)
+        item = next(drawn)
+        for row in range(recipe.batch):
+            at = 0
+            while at + len(item) <= width:
+                tokens[row, at : at + len(item)] = item
+                places[row, at:] = np.arange(width - at)
+                at += len(item)
+                item = next(drawn)
+            places[row, at:] = np.arange(width - at)
+        answers = tokens[:, 1:] < 0
+        scale = np.full(recipe.batch, recipe.batch / answers.sum(), np.float32)
+        return {
+            "tokens": torch.from_numpy(np.where(tokens < 0, -1 - tokens, tokens)),
+            "places": torch.from_numpy(places),
+            "answers": torch.from_numpy(answers),
+            "scale": torch.from_numpy(scale),
+        }
+
+    def _drawn(self, step: int) -> Iterator[Ids]:
+        """Yield items without end, drawn for a step."""
+        recipe = self._recipe
+        draws = seeded(recipe.seed, f"{recipe.purpose}/{step}")
+        while True:
+            for of, which in draws.random((recipe.batch, 2)):
+                stream = min(int(np.searchsorted(self._edges, of, "right")), len(self._items) - 1)
+                items = self._items[stream]
+                yield items[int(which * len(items))]
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return Σ −log p of the rows' answers · scale over the number of rows.
+
+        Its mean over equal parts of a step is the mean over the tokens of all the step's answers.
+        """
+        tokens, answers = part["tokens"].to(self._device), part["answers"].to(self._device)
+        places = part["places"].to(self._device)
+        logits = self._module(input_ids=tokens[:, :-1], position_ids=places[:, :-1]).logits
+        lost = F.cross_entropy(logits[answers], tokens[:, 1:][answers], reduction="sum")
+        return lost * (float(part["scale"][0]) / len(tokens))
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return nothing: the rows of a step depend on the recipe and the step alone."""
+        return {}
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned. Raises KeyError for any tensor."""
+        if tensors:
+            raise KeyError(sorted(tensors)[0])
+
+
+def _items(name: str, stream: Ids, context: int) -> list[Ids]:
+    """Return the items of a stream. Raises DataError for one that is longer than a window."""
+    found = np.split(stream, ends(stream)[:-1])
+    longest = max(map(len, found))
+    if longest > context + 1:
+        raise DataError(
+            f"an item of {name} has {longest} tokens: it needs a context of {longest - 1} at least, "
+            f"and the context is {context}."
+        )
+    return found
