@@ -31,6 +31,8 @@ POINTS = (
     Column(name="encoding", type="number", unit="s"),
     Column(name="decoding", type="number", unit="s"),
 )
+#: What a table of points has besides if one of them could not be measured.
+FAILURE = Column(name="failed", type="text")
 MATRICES = (
     Column(name="matrix", type="text"),
     Column(name="rows", type="integer"),
@@ -77,7 +79,7 @@ def facts(state: CompressionState) -> tuple[Fact, ...]:
 
 def panels(state: CompressionState) -> list[Panel]:
     """Return the panels of what is there."""
-    if state.started is None or findings.given(state) is None or not findings.points(state):
+    if state.started is None or findings.given(state) is None or not findings.attempted(state):
         return []
     return [_front(state), _points(state), _matrices(state)]
 
@@ -132,13 +134,19 @@ def _points(state: CompressionState) -> Units:
         "retention",
     )
     more = ("weight_error", "encoding_seconds", "decoding_seconds")
-    rows = tuple(tuple(row[key] for key in (*keys, *more)) for row in report.rows(state))
+    found = report.rows(state)
+    told = "Bytes are those of whole files, embedding included, tokenizer not."
+    failed = sum(row["failure"] is not None for row in found)
+    if failed:
+        more = (*more, "failure")
+        told += f" {failed} of {len(found)} could not be measured, and are never chosen."
+    rows = tuple(tuple(row[key] for key in (*keys, *more)) for row in found)
     return Units(
         name="points",
         title="Points",
-        says="Bytes are those of whole files, embedding included, tokenizer not.",
+        says=told,
         unit="point",
-        columns=POINTS,
+        columns=(*POINTS, FAILURE) if failed else POINTS,
         rows=rows,
     )
 

@@ -11,9 +11,12 @@ from phases.compression.plan import Subject
 
 
 def rows(state: CompressionState) -> list[dict[str, Any]]:
-    """Return the rate–distortion table: a row for each point, the fewest bytes first."""
+    """Return the rate–distortion table: a row for each point, the fewest bytes first.
+
+    `failure` says why a point could not be measured; its bits per byte are then None.
+    """
     kept = {p.name for p in findings.front(findings.points(state))}
-    return [_row(state, point, point.name in kept) for point in findings.points(state)]
+    return [_row(state, point, point.name in kept) for point in findings.attempted(state)]
 
 
 def _row(state: CompressionState, point: Point, kept: bool) -> dict[str, Any]:
@@ -34,6 +37,7 @@ def _row(state: CompressionState, point: Point, kept: bool) -> dict[str, Any]:
         "encoding_seconds": sum(e.seconds for e in events),
         "decoding_seconds": sum(e.decoding_seconds for e in events),
         "front": kept,
+        "failure": point.failure,
     }
 
 
@@ -118,8 +122,13 @@ def table(state: CompressionState) -> list[str]:
         "|---|---:|---:|---:|---:|---:|:-:|",
     ]
     for row in rows(state):
+        measured = (
+            f"{row['bits_per_byte']:.4f} | {row['retention']:.4f}"
+            if row["failure"] is None
+            else f"failed: {row['failure']} | "
+        )
         lines.append(
             f"| {row['point']} | {row['bytes']:,} | {row['ratio']:.2f} | {row['bits_per_weight']:.3f} "
-            f"| {row['bits_per_byte']:.4f} | {row['retention']:.4f} | {'•' if row['front'] else ''} |"
+            f"| {measured} | {'•' if row['front'] else ''} |"
         )
     return lines
