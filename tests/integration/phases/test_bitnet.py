@@ -150,7 +150,8 @@ def test_a_run_is_asked_for_again_over_the_api_with_its_model(made) -> None:
         checked = client.post("/runs/check", json=asked)
         assert checked.status_code == 200, checked.text
         takes = {kind["name"]: kind["takes"] for kind in client.get("/kinds").json()["kinds"]}
-    assert takes["bitnet"] == takes["compression"] == ["model", "data"]
+    assert takes["bitnet"] == ["model", "data"]
+    assert takes["compression"] == ["model", "students", "data"]
 
 
 def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:

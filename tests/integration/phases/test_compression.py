@@ -6,7 +6,6 @@ import json
 import shutil
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -271,21 +270,30 @@ def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_with_students_is_not_asked_for_again_without_them(taught, home: Home) -> None:
-    """`POST /runs` takes one model, and the page would have left the students out."""
-
-    def asked(of: Home, run: str) -> Any:
-        with closing(of.open_store()) as store:
-            accounts.add(store, "ada", "submitter")
-            head = {"Authorization": f"Bearer {accounts.issue(store, 'ada')[1]}"}
-        app = create(of, Options((Path("/"),)))
-        with TestClient(app, "http://127.0.0.1", headers=head) as client:
-            return client.get(f"/runs/{run}/asked")
-
-    refused = asked(taught[0], "t")
-    assert refused.status_code == 422
-    assert "--model students=MODEL" in refused.json()["detail"]
-    assert asked(home, "c").status_code == 200
+def test_a_run_with_students_is_asked_for_again_with_them(taught, home: Home) -> None:
+    """`POST /runs` took one model, and the page would have left the students out."""
+    mine, done, small = taught
+    with closing(mine.open_store()) as store:
+        accounts.add(store, "ada", "submitter")
+        head = {"Authorization": f"Bearer {accounts.issue(store, 'ada')[1]}"}
+    app = create(mine, Options((Path("/"),)))
+    with TestClient(app, "http://127.0.0.1", headers=head) as client:
+        body = client.get("/runs/t/asked").json()
+        assert body["models"].keys() == {"model", "students"}
+        assert body["models"]["students"] == [str(small)]
+        checked = client.post("/runs/check", json=body)
+        assert checked.status_code == 200, checked.text
+        made = client.post("/runs", json=body)
+        assert made.status_code == 201, made.text
+        other = {**body, "models": {**body["models"], "teachers": [str(small)]}}
+        refused = client.post("/runs", json=other).json()
+        assert refused["detail"] == (
+            "a compression has no models 'teachers'; the roles are: model, students."
+        )
+    again = state(mine, made.json()["run"]).submitted
+    assert again.model == done.submitted.model
+    assert again.students == done.submitted.students
+    assert again.config == done.submitted.config
 
 
 @pytest.mark.slow
