@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from phases.compression import findings, plan
+from phases.compression import comparison, findings, plan
+from phases.compression.comparison import Rival
 from phases.compression.events import CompressionState
 from phases.compression.findings import Point
 from phases.compression.plan import Subject
@@ -71,7 +72,21 @@ def report(state: CompressionState) -> dict[str, Any]:
             for one in state.started.students
         ],
         "points": rows(state),
+        "mixtures": [_pair(one) for one in comparison.rivals(state)],
         "not_taken": findings.fallbacks(state),
+    }
+
+
+def _pair(pair: Rival) -> dict[str, Any]:
+    """Return a mixture beside a single setting that takes at least as many bytes."""
+    assert pair.single.packed is not None
+    assert pair.mixture.packed is not None
+    return {
+        "setting": pair.single.name,
+        "setting_bytes": pair.single.packed.bytes,
+        "mixture": pair.mixture.name,
+        "mixture_bytes": pair.mixture.packed.bytes,
+        "difference": pair.difference.model_dump(),
     }
 
 
