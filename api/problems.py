@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -11,6 +12,7 @@ from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
+from api.schemas.bodies import SPELLINGS
 from events import EventsError, StoreUnavailableError, UnstorableError
 from runs import errors
 from runs.system import plain_text
@@ -84,9 +86,7 @@ def install(app: FastAPI) -> None:
     async def _invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
         found = [
             {
-                "field": plain_text.visible(
-                    ".".join(str(p) for p in e["loc"][1:]) or str(e["loc"][0])
-                ),
+                "field": plain_text.visible(_place(e["loc"])),
                 "message": str(e["msg"]).removeprefix("Value error, "),
             }
             for e in error.errors()
@@ -101,6 +101,12 @@ def install(app: FastAPI) -> None:
 
     for cls in (Problem, errors.ForgeError, EventsError, SQLAlchemyError):
         app.add_exception_handler(cls, _any)
+
+
+def _place(parts: Sequence[int | str]) -> str:
+    """Return a place in a body or query, without the name of the spelling that was read there."""
+    inner = [str(part) for part in parts[1:] if part not in SPELLINGS]
+    return ".".join(inner) or str(parts[0])
 
 
 async def _any(_request: Request, error: Exception) -> JSONResponse:

@@ -55,6 +55,17 @@ class Observed(Event):
     seconds: float = Field(ge=0)
 
 
+class Unmeasurable(Event):
+    """A model gives NaN or Inf where it was to be measured."""
+
+    type = "unmeasurable"
+
+    recipe_id: Digest
+    measure: str
+    on: str
+    reason: str
+
+
 def bits_per_byte(items: Items, sizes: Sizes) -> dict[str, float]:
     """Return domain → bits per byte: −log₂ p of all windows (or documents) over their bytes."""
     return {d: math.fsum(items[d]) / math.log(2) / sum(sizes[d]) for d in sorted(items)}
@@ -105,10 +116,12 @@ def answered(task: Observe, items: Items, sizes: Sizes, began: float) -> Observe
     )
 
 
-def unasked(task: Observe, event: Observed) -> str | None:
+def unasked(task: Observe, event: Observed | Unmeasurable) -> str | None:
     """Return why an event does not answer the task; None if it does. For the audit."""
     if (event.recipe_id, event.measure, event.on) != (task.recipe_id, task.measure, task.on):
         return "another model, measure or slice was measured than the one that was asked for"
+    if isinstance(event, Unmeasurable):
+        return None
     if set(event.items) != set(event.sizes):
         return "its items and their sizes are not of the same groups"
     if any(len(event.items[group]) != len(event.sizes[group]) for group in event.items):

@@ -11,7 +11,7 @@ import numpy as np
 from evaluation.backends.backend import Evaluator
 from evaluation.data.documents import Windows, documents
 from evaluation.data.items import Text
-from runs.errors import SourceError
+from runs.errors import UnmeasurableError
 
 
 def score(model: Evaluator, split: Sequence[Windows]) -> list[float]:
@@ -27,7 +27,7 @@ def scored(
     """Return domain → −log p in nats of each document, and domain → their bytes.
 
     `context`: tokens that a prediction may look back on; `name` is the model's, for errors. Raises
-    SourceError for a model that gives no finite numbers.
+    UnmeasurableError for a model that gives no finite numbers.
     """
     items: dict[str, tuple[float, ...]] = {}
     sizes: dict[str, tuple[int, ...]] = {}
@@ -37,8 +37,5 @@ def scored(
         sizes[domain] = tuple(one.bytes for one in split)
         for document, nats in zip(split, items[domain], strict=True):
             if not math.isfinite(nats):
-                raise SourceError(
-                    f"model {name} gives no finite number for text {document.id!r}: it cannot be "
-                    "measured."
-                )
+                raise UnmeasurableError(name, document.id)
     return items, sizes

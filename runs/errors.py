@@ -23,6 +23,17 @@ class SourceError(ConfigError):
     """A model that cannot be a source."""
 
 
+class UnmeasurableError(SourceError):
+    """A model that gives NaN or Inf for a text."""
+
+    def __init__(self, model: str, text: str) -> None:
+        """Name the model and the text."""
+        self.reason = f"it gives no finite number for text {text!r}"
+        super().__init__(
+            f"model {model} gives no finite number for text {text!r}: it cannot be measured."
+        )
+
+
 class DataError(ConfigError):
     """A data file that cannot be read or does not hold what it should."""
 

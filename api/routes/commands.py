@@ -63,25 +63,38 @@ async def plan_of(
         raise ConfigError(f"there is no kind of run {wanted.kind!r}: `GET /kinds` lists them.")
     check_terminal(wanted.kind, state.options)
     _check_fields(wanted.kind, wanted.config)
-    given = [*wanted.models, *([wanted.base] if wanted.base else [])]
+    roles = _roles(wanted)
+    given = [name for some in roles.values() for name in some]
     files = [name for name in wanted.data if not spec.is_task(name)]
     places = await asyncio.to_thread(_places, state.options.place, given)
     data = await asyncio.to_thread(_places, state.options.data, files)
     models = {name: await _model(state, user, name, places[name]) for name in dict.fromkeys(given)}
-    roles = {
-        kinds.of(wanted.kind).main_role: [models[name].path for name in wanted.models],
-        "base": [models[wanted.base].path] if wanted.base else [],
-    }
+    paths = {role: [models[name].path for name in some] for role, some in roles.items()}
     order = {
         "kind": wanted.kind,
         "config": wanted.config,
-        "models": {role: paths for role, paths in roles.items() if paths},
+        "models": {role: some for role, some in paths.items() if some},
         "data": [data.get(name, name) for name in wanted.data],
     }
     named = state.options.anywhere  # settings may name models of the log, too
     told = await state.readers.ask("check", user.name, open=opened, named=named, **order)
     names = {found.path: found.name for found in models.values() if found.name}
     return planned(wanted.kind, told, names), told
+
+
+def _roles(wanted: schemas.Wanted) -> dict[str, list[str]]:
+    """Return role → the names of its models. Raises ConfigError for a role that the kind has not."""
+    kind = kinds.of(wanted.kind)
+    if isinstance(wanted.models, list):
+        roles = {kind.main_role: wanted.models}
+    else:
+        roles, known = dict(wanted.models), asked.roles(kind.submitted)
+        if unknown := sorted(set(roles) - set(known)):
+            has = ", ".join(known) or "none"
+            raise ConfigError(f"{kind.title} has no models {unknown[0]!r}; the roles are: {has}.")
+    if wanted.base is not None and roles.get("base"):
+        raise ConfigError("the base is given twice: as base and among the models.")
+    return roles if wanted.base is None else {**roles, "base": [wanted.base]}
 
 
 def check_terminal(kind: str, options: Options) -> None:

@@ -21,7 +21,7 @@ from api.state.run_cache import Desk
 from events import EventsError
 from runs import kinds
 from runs.errors import ForgeError, NotFoundError
-from runs.kinds import wording
+from runs.kinds import asked, wording
 from runs.lists import family, measured, queries
 from runs.lists import model_registry as reports_model_registry
 from weights.storage import model_origin
@@ -223,18 +223,22 @@ def settings_of(kind: str) -> dict[str, Any]:
     return kinds.of(kind).settings()
 
 
+def _taken(submitted: Any) -> list[str]:
+    """Return what runs are submitted with: the roles of models, and data if there are any."""
+    return [*asked.roles(submitted), *(["data"] if "data" in submitted.model_fields else [])]
+
+
 @router.get("/kinds", response_model=schemas.Kinds, dependencies=[Depends(VIEWER)])
 def listed_kinds() -> dict[str, Any]:
     """List the kinds of run that this server knows."""
     known = [kinds.of(name) for name in kinds.table()]
-    given = ("sources", "model", "base", "data")
     return {
         "kinds": [
             {
                 "name": k.name,
                 "line": k.line,
                 "unit": k.unit,
-                "takes": [name for name in given if name in k.submitted.model_fields],
+                "takes": _taken(k.submitted),
             }
             for k in known
         ]

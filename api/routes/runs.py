@@ -99,15 +99,11 @@ def asked(request: Request, run: str) -> Response:
     with desk.state(desk.name(run)) as state:
         kind = kinds.of(state.kind)
         again = kind.again(state.submitted)
-        # Models that `POST /runs` does not take would be left out.
-        if further := sorted(set(again.models) - {kind.main_role, "base"}):
-            raise ConfigError(
-                f"{kind.title} with {further[0]} is asked for again at a terminal: forge start "
-                f"{kind.name} --model {kind.main_role}=MODEL --model {further[0]}=MODEL."
-            )
+        models = {role: list(some) for role, some in again.models.items() if role != "base"}
+        further = set(models) - {kind.main_role}
         body = {
             "kind": again.kind,
-            "models": list(again.models.get(kind.main_role, ())),
+            "models": models if further else models.get(kind.main_role, []),
             "base": next(iter(again.models.get("base", ())), None),
             "data": list(again.data),
             "config": dict(again.config),

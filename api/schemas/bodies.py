@@ -10,7 +10,9 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     model_validator,
 )
 
@@ -78,6 +80,26 @@ Text = Annotated[Plain, BeforeValidator(one_line), Field(max_length=2000)]
 Name = Annotated[Plain, Field(min_length=1, max_length=1000)]
 Label = Annotated[Plain, Field(max_length=100)]
 Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
+
+#: Models of a run, of all roles together.
+MOST_MODELS = 64
+#: Names of the two spellings of models: places in a body are told without them.
+SPELLINGS = ("list of models", "models by role")
+
+
+def _few(models: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return models by role. Raises ValueError for too many."""
+    if sum(map(len, models.values())) > MOST_MODELS:
+        raise ValueError(f"there are more than {MOST_MODELS} models")
+    return models
+
+
+Listed = Annotated[list[Name], Field(max_length=MOST_MODELS)]
+ByRole = Annotated[dict[Label, list[Name]], Field(max_length=16), AfterValidator(_few)]
+Models = Annotated[
+    Annotated[Listed, Tag(SPELLINGS[0])] | Annotated[ByRole, Tag(SPELLINGS[1])],
+    Discriminator(lambda given: SPELLINGS[isinstance(given, dict)]),
+]
 
 __all__ = [
     "Activity",
@@ -147,11 +169,14 @@ class Wanted(Reason):
     """
 
     kind: Name = Field("evomerge", max_length=64, description="See `GET /kinds`.")
-    models: list[Name] = Field(
+    models: Models = Field(
         [],
-        max_length=64,
-        description="The source models, or the one model, of kinds that take them: see `GET /kinds`.",
-        examples=[["models/code", "models/math", "models/data"]],
+        description="The source models, or the one model, of kinds that take them; or models by role, "
+        "for kinds that take further ones: see `GET /kinds`.",
+        examples=[
+            ["models/code", "models/math", "models/data"],
+            {"model": ["models/base"], "students": ["models/small"]},
+        ],
     )
     base: Name | None = Field(None, description="The base model.", examples=["models/base"])
     data: list[Name] = Field(

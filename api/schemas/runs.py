@@ -46,7 +46,8 @@ class Again(Answer):
     """A run as it was asked for: what `POST /runs` takes to start it again."""
 
     kind: str
-    models: list[str]
+    #: Models by role, but for `base`, if the run has others than those of the kind's main role.
+    models: list[str] | dict[str, list[str]]
     base: str | None
     data: list[str]
     config: dict[str, Any]

@@ -130,11 +130,12 @@ def _walk_all(
     points: list[str | float],
     empty: bool,
     server: Postgres | None,
+    processes: int,
 ) -> list[tuple[bool, list]]:
-    """Run `_walk` with the points divided among the cores."""
+    """Run `_walk` with the points divided among processes."""
     workers = []
-    for share in range(os.cpu_count() or 1):
-        mine, out = points[share :: os.cpu_count() or 1], where / f"share-{empty}-{share}.json"
+    for share in range(processes):
+        mine, out = points[share::processes], where / f"share-{empty}-{share}.json"
 
         def work(mine: list = mine, out: Path = out) -> None:
             out.write_text(json.dumps(_walk(where, submit, mine, empty, server)))
@@ -166,7 +167,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=60)
     parser.add_argument("--moments", type=int, default=40)
-    parser.add_argument("--at", help="these failpoints instead, as name:k,name:k")
+    parser.add_argument(
+        "--at", help="these failpoints instead, as name:k,name:k; first: the first hit of each"
+    )
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--kind", choices=["evomerge", "cognate", "pipeline", "compression"], default="evomerge"
     )
@@ -195,7 +199,9 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
     seconds = time.monotonic() - began
     expected = _essence(runs.state(home))
     trace = (where / "trace").read_text().split()
-    points = given.at.split(",") if given.at else _spread(trace, given.points)
+    first = [f"{name}:1" for name in sorted(set(trace))]
+    at = first if given.at == "first" else (given.at or "").split(",")
+    points = at if given.at else _spread(trace, given.points)
     rng = random.Random(0)
     moments = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.moments)]
     print(
@@ -206,7 +212,7 @@ def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None)
     for empty in (False, True):
         began = time.monotonic()
         both = [*points, *moments]
-        done = _walk_all(where, submit, both, empty, server)
+        done = _walk_all(where, submit, both, empty, server, given.processes)
         what = (
             f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and "
             f"{len(moments)} moments"

@@ -56,6 +56,9 @@ def compress_command(
     run, and the choice is among the points of both. OUT gets model.forge, a card with the curve and the
     report. `forge settings compression` lists the settings.
 
+    After Ctrl-C or a crash `forge start --resume RUN` goes on with the run, and keeps what is encoded
+    and measured; its name is printed first. The same command again is another run.
+
     \b
     Example:
       forge compress models/base --out small --retention 0.98

@@ -24,6 +24,9 @@ class CompressionView(View):
                     f"{row['point']:14s} {row['bytes']:>14,} bytes  {row['ratio']:6.2f} × smaller  "
                     f"{row['bits_per_byte']:.4f} bits per byte  keeps {row['retention']:.4f}"
                 )
+        for row in data["points"]:
+            if row["failure"] is not None:
+                say(f"{row['point']:14s} {row['bytes']:>14,} bytes  failed: {row['failure']}")
         chosen, kept = data["chosen"], data["figures"]["retention"]
         say(
             f"chosen: {chosen['point']}, {chosen['bytes']:,} bytes, "
@@ -44,11 +47,13 @@ class CompressionView(View):
             done, of = _encoded(state), len(plan.encodings(state))
             step = max(1, math.ceil(of / PARTS))
             return f"encoded {done:,} of {of:,}" if done % step == 0 or done == of else None
-        if row.type != "observed":
+        if row.type not in ("observed", "unmeasurable"):
             return None
         name = self.kind.names(state).get(data["recipe_id"])
         if name is None:  # a matrix alone
             return None
+        if row.type == "unmeasurable":
+            return f"{name}: failed: {data['reason']}"
         values = data["values"].values()
         made = state.made.get(data["recipe_id"])
         size = f"{made.bytes:,} bytes, " if made is not None else ""

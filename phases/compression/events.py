@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evaluation.observing import Observed
+from evaluation.observing import Observed, Unmeasurable
 from events import Event, Registry
 from phases.compression.config import CompressionConfig
 from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
@@ -162,14 +162,17 @@ def _without_students(data: dict[str, Any]) -> dict[str, Any]:
 
 
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, Encoded, Refused, Packed, Observed, Completed),
+    (Submitted, Forked, Started, Encoded, Refused, Packed, Observed, Unmeasurable, Completed),
     {(Submitted.type, 1): _without_students, (Started.type, 1): _without_students},
 )
 
 
 @dataclass
 class CompressionState(MakingState):
-    """State of a compression. Observations are in `answers`, under their tasks' keys."""
+    """State of a compression.
+
+    Observations, and why there are none of a model, are in `answers` under their tasks' keys.
+    """
 
     #: Recipe id → why a codec does not take the matrix.
     refused: dict[str, Refused] = field(default_factory=dict)

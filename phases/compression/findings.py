@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from evaluation.data.slices import Slice
-from evaluation.observing import Observe, Observed
+from evaluation.observing import Observe, Observed, Unmeasurable
 from evaluation.paired_bits import draws, figure, mean, resampled
 from phases.compression import mixtures, plan
 from phases.compression.events import Chosen, CompressionState, Encoded, Packed
@@ -55,6 +55,8 @@ class Point:
     bits: float | None
     #: Bits per byte of the given model there, over its own.
     retention: float | None
+    #: Why it cannot be measured, which no policy chooses; None otherwise.
+    failure: str | None = None
 
 
 def observe(recipe_id: str, on: Slice) -> Observe:
@@ -66,6 +68,23 @@ def observed(state: CompressionState, recipe_id: str, on: Slice) -> Observed | N
     """Return what was observed of a model on a slice."""
     found = state.answers.get(observe(recipe_id, on).key)
     return found if isinstance(found, Observed) else None
+
+
+def unmeasurable(state: CompressionState, recipe_id: str) -> str | None:
+    """Return why a model cannot be measured, and on which slice; None if nothing says so."""
+    for on in (SELECTION, TEST):
+        found = state.answers.get(observe(recipe_id, on).key)
+        if isinstance(found, Unmeasurable):
+            return f"{found.reason} of the slice {on}"
+    return None
+
+
+def hopeless(state: CompressionState) -> str | None:
+    """Return why the run cannot go on: the given model or a student cannot be measured."""
+    for subject in plan.subjects(state.started):
+        if (why := unmeasurable(state, plan.source(subject))) is not None:
+            return f"the model {plan.name(subject)} cannot be measured: {why}."
+    return None
 
 
 def given(state: CompressionState) -> float | None:
@@ -96,6 +115,7 @@ def _point(
         packed if isinstance(packed, Packed) else None,
         bits,
         retention,
+        unmeasurable(state, id_),
     )
 
 
@@ -153,13 +173,16 @@ def probes(state: CompressionState, subject: Subject) -> dict[str, tuple[str, Ob
 
 
 def rises(state: CompressionState, subject: Subject) -> dict[str, float]:
-    """Return matrix → bits per byte that the model needed more with it alone at its probe."""
+    """Return matrix → bits per byte that the model needed more with it alone at its probe.
+
+    A matrix is missing if the model could not be measured so.
+    """
     before, found = own(state, subject), {}
     assert before is not None
     for matrix, (_, task) in probes(state, subject).items():
         event = state.answers[task.key]
-        assert isinstance(event, Observed)
-        found[matrix] = mean(event) - before
+        if isinstance(event, Observed):
+            found[matrix] = mean(event) - before
     return found
 
 
@@ -169,11 +192,17 @@ def ladder(state: CompressionState, subject: Subject) -> list[Mixture]:
     costs = [
         told[m] / squared_error(e)
         for m, setting in tried.items()
-        if (e := encoded(state, subject, m, setting)) is not None and squared_error(e) > 0
+        if m in told
+        and (e := encoded(state, subject, m, setting)) is not None
+        and squared_error(e) > 0
     ]
     usual, options = median([c for c in costs if c > 0] or [0.0]), []
     for matrix in subject.matrices:
         events = _at_settings(state, subject, matrix.name)
+        if matrix.name not in told:  # errors there cost what is not known: it has none
+            plain = next(name for name in (plan.PLAIN, plan.WHOLE) if name in events)
+            options.append([Option(plain, events[plain].bytes, 0.0)])
+            continue
         errors = {name: squared_error(event) for name, event in events.items()}
         probe = tried[matrix.name]
         least = LEAST * usual * errors[probe]
@@ -228,8 +257,13 @@ def _rest(state: CompressionState, point: Point) -> int:
 
 def points(state: CompressionState) -> list[Point]:
     """Return all points that are packed and measured, those with the fewest bytes first."""
+    return [p for p in attempted(state) if p.failure is None]
+
+
+def attempted(state: CompressionState) -> list[Point]:
+    """Return all points that are packed, and measured or known to be unmeasurable, by bytes."""
     every = [*singles(state), *(mixed(state) if probed_all(state) else [])]
-    done = [p for p in every if p.packed is not None and p.bits is not None]
+    done = [p for p in every if p.packed is not None and (p.failure or p.bits is not None)]
     return sorted(done, key=lambda p: (p.packed.bytes if p.packed else 0, p.name))
 
 
@@ -279,6 +313,9 @@ def choose(state: CompressionState) -> Point | None:
 def unmet(state: CompressionState) -> str:
     """Return why no point meets the policy, with the nearest one."""
     config, found = state.submitted.config, points(state)
+    if not found:
+        first = attempted(state)[0]
+        return f"no point can be measured. {first.name}: {first.failure}."
     if config.budget is not None:
         least = found[0]
         assert least.packed is not None

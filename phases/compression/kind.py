@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from evaluation.observing import Observe, Observed
+from evaluation.observing import Observe, Observed, Unmeasurable
 from evaluation.observing import unasked as wrong_observation
 from events import Event, New
 from phases.compression import findings, plan
@@ -52,14 +52,19 @@ class Compression(CompressionView, MakingKind[CompressionState]):
         Refused: Make,
         Packed: Make,
         Observed: Observe,
+        Unmeasurable: Observe,
     }
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
-    listed = frozenset({Encoded.type, Refused.type, Packed.type, Observed.type, Completed.type})
+    listed = frozenset(
+        event.type for event in (Encoded, Refused, Packed, Observed, Unmeasurable, Completed)
+    )
 
     # ---- deciding ------------------------------------------------------------------------------
 
     def due(self, state: CompressionState) -> Decision:
         """Return what there is to do after `started`: encode, pack and measure, mix, choose."""
+        if (why := findings.hopeless(state)) is not None:
+            return Decision(facts=[failure(state, why)])
         for work in (plan.unencoded, _singles, _probes, _mixtures):
             if (decision := work(state)).tasks:
                 return decision
@@ -90,6 +95,8 @@ class Compression(CompressionView, MakingKind[CompressionState]):
             return making.unasked(task, event)
         if isinstance(task, Make) and isinstance(event, Refused):
             return None if event.recipe_id == task.recipe.id else "another recipe was refused"
+        if isinstance(task, Observe) and isinstance(event, Unmeasurable):
+            return wrong_observation(task, event)
         if isinstance(task, Observe) and isinstance(event, Observed):
             counts = {domain: len(some) for domain, some in event.items.items()}
             pinned = state.started.test if task.on == TEST else state.started.selection

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from phases.compression import findings, plan, report
+from phases.compression import comparison, findings, plan, report
 from phases.compression.events import CompressionState
 from runs.panels.head import Fact, Result
 from runs.panels.panels import (
@@ -30,6 +31,17 @@ POINTS = (
     Column(name="weights' error", type="number"),
     Column(name="encoding", type="number", unit="s"),
     Column(name="decoding", type="number", unit="s"),
+)
+#: What a table of points has besides if one of them could not be measured.
+FAILURE = Column(name="failed", type="text")
+AGAINST = (
+    Column(name="setting", type="text"),
+    Column(name="its bytes", type="integer", unit="B"),
+    Column(name="mixture", type="text"),
+    Column(name="bytes", type="integer", unit="B"),
+    Column(name="bits per byte less", type="number"),
+    Column(name="low", type="number"),
+    Column(name="high", type="number"),
 )
 MATRICES = (
     Column(name="matrix", type="text"),
@@ -77,9 +89,11 @@ def facts(state: CompressionState) -> tuple[Fact, ...]:
 
 def panels(state: CompressionState) -> list[Panel]:
     """Return the panels of what is there."""
-    if state.started is None or findings.given(state) is None or not findings.points(state):
+    if state.started is None or findings.given(state) is None or not findings.attempted(state):
         return []
-    return [_front(state), _points(state), _matrices(state)]
+    found = comparison.rivals(state)
+    against = [_against(found)] if found else []
+    return [_front(state), _points(state), *against, _matrices(state)]
 
 
 def _front(state: CompressionState) -> Front:
@@ -132,13 +146,46 @@ def _points(state: CompressionState) -> Units:
         "retention",
     )
     more = ("weight_error", "encoding_seconds", "decoding_seconds")
-    rows = tuple(tuple(row[key] for key in (*keys, *more)) for row in report.rows(state))
+    found = report.rows(state)
+    told = "Bytes are those of whole files, embedding included, tokenizer not."
+    failed = sum(row["failure"] is not None for row in found)
+    if failed:
+        more = (*more, "failure")
+        told += f" {failed} of {len(found)} could not be measured, and are never chosen."
+    rows = tuple(tuple(row[key] for key in (*keys, *more)) for row in found)
     return Units(
         name="points",
         title="Points",
-        says="Bytes are those of whole files, embedding included, tokenizer not.",
+        says=told,
         unit="point",
-        columns=POINTS,
+        columns=(*POINTS, FAILURE) if failed else POINTS,
+        rows=rows,
+    )
+
+
+def _against(found: Sequence[comparison.Rival]) -> Units:
+    """Return mixtures beside single settings that take at least as many bytes."""
+    rows = tuple(
+        (
+            pair.single.name,
+            pair.single.packed.bytes,
+            pair.mixture.name,
+            pair.mixture.packed.bytes,
+            -pair.difference.value,
+            *sorted(-end for end in (pair.difference.low, pair.difference.high) if end is not None),
+        )
+        for pair in found
+        if pair.single.packed is not None and pair.mixture.packed is not None
+    )
+    ahead = sum((pair.difference.high or 0.0) < 0 for pair in found)
+    return Units(
+        name="mixtures",
+        title="Mixtures against single settings",
+        says="The largest mixture that takes no more bytes than a setting for all matrices, and the "
+        "bits per byte that it saves on the selection slice, with the interval of a paired bootstrap "
+        f"over documents. {ahead} of {len(rows)} intervals are above zero.",
+        unit="setting",
+        columns=AGAINST,
         rows=rows,
     )
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from phases.compression import findings, plan
+from phases.compression import comparison, findings, plan
+from phases.compression.comparison import Rival
 from phases.compression.events import CompressionState
 from phases.compression.findings import Point
 from phases.compression.plan import Subject
 
 
 def rows(state: CompressionState) -> list[dict[str, Any]]:
-    """Return the rate–distortion table: a row for each point, the fewest bytes first."""
+    """Return the rate–distortion table: a row for each point, the fewest bytes first.
+
+    `failure` says why a point could not be measured; its bits per byte are then None.
+    """
     kept = {p.name for p in findings.front(findings.points(state))}
-    return [_row(state, point, point.name in kept) for point in findings.points(state)]
+    return [_row(state, point, point.name in kept) for point in findings.attempted(state)]
 
 
 def _row(state: CompressionState, point: Point, kept: bool) -> dict[str, Any]:
@@ -34,6 +38,7 @@ def _row(state: CompressionState, point: Point, kept: bool) -> dict[str, Any]:
         "encoding_seconds": sum(e.seconds for e in events),
         "decoding_seconds": sum(e.decoding_seconds for e in events),
         "front": kept,
+        "failure": point.failure,
     }
 
 
@@ -67,7 +72,21 @@ def report(state: CompressionState) -> dict[str, Any]:
             for one in state.started.students
         ],
         "points": rows(state),
+        "mixtures": [_pair(one) for one in comparison.rivals(state)],
         "not_taken": findings.fallbacks(state),
+    }
+
+
+def _pair(pair: Rival) -> dict[str, Any]:
+    """Return a mixture beside a single setting that takes at least as many bytes."""
+    assert pair.single.packed is not None
+    assert pair.mixture.packed is not None
+    return {
+        "setting": pair.single.name,
+        "setting_bytes": pair.single.packed.bytes,
+        "mixture": pair.mixture.name,
+        "mixture_bytes": pair.mixture.packed.bytes,
+        "difference": pair.difference.model_dump(),
     }
 
 
@@ -118,8 +137,13 @@ def table(state: CompressionState) -> list[str]:
         "|---|---:|---:|---:|---:|---:|:-:|",
     ]
     for row in rows(state):
+        measured = (
+            f"{row['bits_per_byte']:.4f} | {row['retention']:.4f}"
+            if row["failure"] is None
+            else f"failed: {row['failure']} | "
+        )
         lines.append(
             f"| {row['point']} | {row['bytes']:,} | {row['ratio']:.2f} | {row['bits_per_weight']:.3f} "
-            f"| {row['bits_per_byte']:.4f} | {row['retention']:.4f} | {'•' if row['front'] else ''} |"
+            f"| {measured} | {'•' if row['front'] else ''} |"
         )
     return lines

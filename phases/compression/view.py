@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation import paired_bits
-from evaluation.observing import Observed
+from evaluation.observing import Observed, Unmeasurable
 from events import Envelope, Event
 from phases.compression import findings, origins, plan, report
 from phases.compression import panels as own_panels
@@ -34,7 +34,7 @@ class CompressionView(View[CompressionState]):
         }
         found |= {plan.source(one): plan.name(one) for one in every}
         if findings.given(state) is not None:
-            found |= {p.recipe.id: p.name for p in findings.points(state)}
+            found |= {p.recipe.id: p.name for p in findings.attempted(state)}
         return found
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
@@ -55,6 +55,8 @@ class CompressionView(View[CompressionState]):
             case "observed":
                 values = data["values"].values()
                 return f"{name}: {math.fsum(values) / len(values):.4f} bits per byte"
+            case "unmeasurable":
+                return f"{name}: {data['reason']}"
             case "completed":
                 kept = data["figures"]["retention"]["value"]
                 return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
@@ -71,7 +73,7 @@ class CompressionView(View[CompressionState]):
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note the number of tasks that are done in the run's row of the run list."""
-        if isinstance(event, Encoded | Packed | Observed):
+        if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
             entry["done"] = (entry["done"] or 0) + 1
 
     def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
@@ -123,7 +125,8 @@ class CompressionView(View[CompressionState]):
         if state.started is None:
             return 0, None
         done = len(state.made) + len(state.refused)
-        done += sum(isinstance(event, Observed) for event in state.answers.values())
+        measured = Observed | Unmeasurable
+        done += sum(isinstance(event, measured) for event in state.answers.values())
         config = state.submitted.config
         every, points = plan.subjects(state.started), len(plan.settings(state))
         total = len(plan.encodings(state)) + (2 * points + 1) * len(every) + 2

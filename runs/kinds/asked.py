@@ -79,6 +79,12 @@ def plan_of(submitted: Any, kind: str) -> Plan:
     return Plan(kind, submitted.config, fields, submitted.output_dir)
 
 
+def roles(submitted: type[Submitted]) -> list[str]:
+    """Return the roles of models that runs are submitted with, by the class of the event."""
+    shapes = (ModelReference, ModelReference | None, tuple[ModelReference, ...])
+    return [n for n, one in submitted.model_fields.items() if one.annotation in shapes]
+
+
 def inputs(plan: Plan) -> Iterator[str]:
     """Yield the paths of the models and data that a plan names, and other texts of its fields."""
 

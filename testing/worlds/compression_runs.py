@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import Qwen2ForCausalLM
+from transformers import AutoTokenizer, Qwen2ForCausalLM
 
 from events import Envelope
 from phases.compression.events import CompressionState
@@ -46,6 +46,32 @@ def with_weight(model: Path, folder: Path, part: str, value: float) -> Path:
     weights = load_file(made / "model.safetensors")
     name = next(n for n in sorted(weights) if part in n and weights[n].dim() == 2)
     weights[name][0, 0] = value
+    save_file(weights, made / "model.safetensors", metadata={"format": "pt"})
+    return made
+
+
+def overflowing(model: Path, folder: Path, share: float = 0.99) -> Path:
+    """Copy a model of which some codes give NaN, and the weights themselves do not.
+
+    In the first block a product of gate and up reaches `share` of the largest float32 at the token of
+    TEXTS where it is largest; down reads it with a factor of zero. A larger product is Inf, and
+    0 · Inf is NaN. Nothing else stands in the rows of gate and up, and attention adds nothing.
+    """
+    made, block = Path(shutil.copytree(model, folder)), "model.layers.0."
+    tokenizer = AutoTokenizer.from_pretrained(made)
+    tokens = sorted({t for text in TEXTS for t in tokenizer(text["text"])["input_ids"]})
+    weights = load_file(made / "model.safetensors")
+    read = weights["model.embed_tokens.weight"][tokens]
+    read = read / (read.square().mean(1, keepdim=True) + 1e-6).sqrt()
+    row = torch.zeros(read.shape[1])
+    row[:4] = torch.tensor([100.0, 55.0, -30.0, 40.0])
+    largest = (share * torch.finfo(torch.float32).max) ** 0.5
+    for part in ("gate", "up"):
+        weights[f"{block}mlp.{part}_proj.weight"].zero_()[0] = row
+    weights[f"{block}mlp.down_proj.weight"][:, 0] = 0.0
+    weights[f"{block}self_attn.o_proj.weight"].zero_()
+    scale = weights[f"{block}post_attention_layernorm.weight"].fill_(1.0)
+    scale[:4] = largest / float((read @ row).max())
     save_file(weights, made / "model.safetensors", metadata={"format": "pt"})
     return made
 

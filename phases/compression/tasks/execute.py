@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from evaluation import kept_items
 from evaluation.data import items as data_items
 from evaluation.data.slices import Slice
 from evaluation.machine_profile import machine_profile, unsuited
-from evaluation.observing import Observe, Observed, answered
+from evaluation.observing import Observe, Observed, Unmeasurable, answered
 from events import Event, failpoints
 from phases.compression import plan, students
 from phases.compression.events import (
@@ -28,7 +29,13 @@ from phases.compression.events import (
 )
 from phases.compression.tasks.opened import Opened
 from phases.compression.tasks.opened_model import OpenedModel
-from runs.errors import ConfigError, NotFiniteError, SourceChangedError, SourceError
+from runs.errors import (
+    ConfigError,
+    NotFiniteError,
+    SourceChangedError,
+    SourceError,
+    UnmeasurableError,
+)
 from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
 from weights import operations
@@ -162,12 +169,13 @@ class Context(Opened):
         """Encode a matrix, keep it, and measure its errors."""
         try:
             made = self.maker.make(task)
-        except ConfigError as error:  # of the codec, for this matrix' shape or size
+            coded = unpacked(self.maker.weights(task.recipe))
+            began = time.monotonic()
+            decoded = coded_file.decode(coded)
+            seconds = time.monotonic() - began
+        # Of the codec, for this matrix' shape or size, or for what it decodes to.
+        except (ConfigError, NotFiniteError) as error:
             return Refused(recipe_id=task.recipe.id, reason=str(error))
-        coded = unpacked(self.maker.weights(task.recipe))
-        began = time.monotonic()
-        decoded = coded_file.decode(coded)
-        seconds = time.monotonic() - began
         assert isinstance(task.recipe, Transform)
         opened = self.model_of(task.recipe)
         original = opened.model.weights[coded.name].double()
@@ -239,8 +247,8 @@ class Context(Opened):
 
     # ---- observed ------------------------------------------------------------------------------
 
-    def observed(self, task: Observe) -> Observed:
-        """Score every document of a slice. Raises SourceError for a model that gives no numbers."""
+    def observed(self, task: Observe) -> Observed | Unmeasurable:
+        """Score every document of a slice."""
         began = time.monotonic()
         recipe = self._recipe(task.recipe_id)
         if recipe is None:
@@ -253,7 +261,10 @@ class Context(Opened):
             assert isinstance(made, Packed)
             self._cache.keep(made.digest, weights, made.seconds)
         on: Slice = "test" if task.on == "test" else "selection"
-        scored = opened.scored(weights, self.texts(on), task.recipe_id[:12])
+        try:
+            scored = opened.scored(weights, self.texts(on), task.recipe_id[:12])
+        except UnmeasurableError as error:
+            return Unmeasurable(**asdict(task), reason=error.reason)
         return answered(task, *scored, began)
 
     def _recipe(self, recipe_id: str) -> Transform | None:

@@ -132,7 +132,7 @@ class OpenedModel:
     ) -> tuple[dict[str, tuple[float, ...]], dict[str, tuple[int, ...]]]:
         """Return domain → −log p in nats of each document, and domain → their bytes.
 
-        Raises SourceError for weights that give no finite numbers.
+        Raises UnmeasurableError for weights that give no finite numbers.
         """
         self.resident.load(weights)
         return rolling.scored(self.resident, texts, self.tokenizer, self.window, name)

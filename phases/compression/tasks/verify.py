@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation import measured_again
-from evaluation.observing import Observe, Observed
+from evaluation.observing import Observe, Observed, Unmeasurable
 from phases.compression import findings
 from phases.compression.events import CompressionState, Encoded, Packed
 from phases.compression.tasks.execute import Context
@@ -65,8 +65,9 @@ def _measured(
         for id_ in ids:
             task: Observe = findings.observe(id_, on)
             recorded = context.state.answers.get(task.key)
-            if isinstance(recorded, Observed):
-                yield from measured_again.compared(recorded, context.observed(task), tolerance, say)
+            if isinstance(recorded, Observed | Unmeasurable):
+                again = context.observed(task)
+                yield from measured_again.compared(recorded, again, tolerance, say)
 
 
 def cached(state: CompressionState, cache: Artifacts) -> Iterator[Finding]:

@@ -146,3 +146,72 @@ def test_a_key_means_its_run_whatever_a_model_s_name_means_by_then(served: Serve
         assert ask(**other).status_code == 409
     assert ask(config={"generations": 2, "seed": EvoMergeConfig().seed}).status_code == 200
     assert ask("another").status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("models", "field"),
+    [
+        (["a", ""], "models.1"),
+        ({"model": ["a"], "students": [""]}, "models.students.0"),
+        ({"model": ["a"] * 33, "students": ["b"] * 32}, "models"),
+        ({"model": "a"}, "models.model"),
+        ("a", "models"),
+    ],
+)
+def test_models_are_a_list_or_lists_by_role(served: Served, models: Any, field: str) -> None:
+    """A place in a body is the place that the client wrote, in either spelling."""
+    answer = served.ask("POST", "/runs/check", json={"kind": "compression", "models": models})
+    assert answer.status_code == 422
+    assert [wrong["field"] for wrong in answer.json()["errors"]] == [field]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            {"kind": "compression", "models": {"model": ["a"], "teachers": ["b"]}},
+            "a compression has no models 'teachers'; the roles are: model, students.",
+        ),
+        (
+            {"kind": "cognate", "models": {"sources": ["a"]}},
+            "a cognate run has no models 'sources'; the roles are: base.",
+        ),
+        (
+            {"models": {"sources": ["a", "b"], "base": ["a"]}, "base": "a"},
+            "the base is given twice: as base and among the models.",
+        ),
+    ],
+)
+def test_a_role_that_a_kind_has_not_is_named(
+    served: Served, body: dict[str, Any], said: str
+) -> None:
+    answer = served.ask("POST", "/runs/check", json=body)
+    assert (answer.status_code, answer.json()["detail"]) == (422, said)
+
+
+def test_models_by_role_are_those_that_a_start_is_given(served: Served) -> None:
+    """Each under its role, `base` too; a list is of the kind's main role."""
+    orders: list[dict[str, Any]] = []
+
+    async def noted(*_: Any, **order: Any) -> Any:
+        orders.append(order["models"])
+        raise ConfigError("enough")
+
+    app: Any = served.client.app
+    app.state.readers.ask = noted
+    (root,) = app.state.options.roots
+    for name in ("a", "b", "c"):
+        (root / name).mkdir()
+    a, b, c = (str(root / name) for name in ("a", "b", "c"))
+    by_role = {"model": ["a"], "students": ["b", "c"]}
+    for body in (
+        {"kind": "compression", "models": by_role},
+        {"kind": "compression", "models": ["a"]},
+        {"models": {"sources": ["b", "c"], "base": ["a"]}},
+        {"models": ["b", "c"], "base": "a"},
+        {"kind": "compression", "models": {"model": ["a"], "students": []}},
+    ):
+        assert served.ask("POST", "/runs/check", json=body).json()["detail"] == "enough"
+    merging = {"sources": [b, c], "base": [a]}
+    wanted = [{"model": [a], "students": [b, c]}, {"model": [a]}, merging, merging, {"model": [a]}]
+    assert orders == wanted

@@ -75,6 +75,22 @@ def test_a_run_completes_with_an_honest_history(made) -> None:
     assert audit.audit(bitnet_runs.rows(home)) == []
 
 
+@pytest.mark.slow
+def test_a_command_of_its_own_asks_for_the_same_run(toys: Toys, tmp_path: Path) -> None:
+    """As `forge start bitnet` does, with the folder and the tokens as options."""
+    home, out = Home(tmp_path / "home"), tmp_path / "ternary"
+    words = ("bitnet", str(toys.base), "--out", str(out), "--tokens", "4096")
+    told = call(home.folder, *words, "--set", "int8_activations=false", "--detach", "--json")
+    model = ("--model", f"model={toys.base}", "--output-dir", str(out))
+    changes = ("--set", "tokens=4096", "--set", "int8_activations=false")
+    other = call(home.folder, "start", "bitnet", *model, *changes, "--detach", "--json")
+    assert told.exit_code == 0, told.output
+    names = [json.loads(said.output)["run"] for said in (told, other)]
+    one, two = (bitnet_runs.state(home, name).submitted for name in names)
+    assert one.config.tokens == 4096
+    assert one.model_copy(update={"run": two.run}) == two
+
+
 def test_the_model_is_ternary_and_its_master_rounds_to_it(made) -> None:
     """Every linear layer holds −s, 0 and s; embedding and norms are the master's."""
     _, _, out = made
@@ -150,7 +166,8 @@ def test_a_run_is_asked_for_again_over_the_api_with_its_model(made) -> None:
         checked = client.post("/runs/check", json=asked)
         assert checked.status_code == 200, checked.text
         takes = {kind["name"]: kind["takes"] for kind in client.get("/kinds").json()["kinds"]}
-    assert takes["bitnet"] == takes["compression"] == ["model", "data"]
+    assert takes["bitnet"] == ["model", "data"]
+    assert takes["compression"] == ["model", "students", "data"]
 
 
 def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:

@@ -6,9 +6,9 @@ import json
 import shutil
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner, Result
@@ -19,7 +19,7 @@ from agent_forge import load_coded
 from api.app import create
 from api.options import Options
 from cli.main import forge
-from phases.compression import findings, plan, report
+from phases.compression import comparison, findings, plan, report
 from phases.compression.events import CompressionState, Encoded, Packed
 from phases.compression.tasks.execute import Context
 from runs import kinds
@@ -27,6 +27,7 @@ from runs.errors import ConfigError, ConflictError, DataError, NotFiniteError, R
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from runs.panels.panels import Units
 from testing.models.toys import Toys
 from testing.worlds import compression_runs
 from testing.worlds.compression_runs import SETTINGS, TEXTS, finish, state, submit
@@ -81,6 +82,51 @@ def test_every_matrix_is_tried_at_every_setting_and_mixtures_choose_among_them(h
     for point in mixed:
         assert len(set(point.assignment)) > 1
         assert set(point.assignment) <= set(names)
+
+
+def test_mixtures_are_compared_with_single_settings_document_by_document(home: Home) -> None:
+    """The pair is of at most as many bytes; the interval is that of documents resampled for both."""
+    done = state(home)
+    pairs = comparison.rivals(done)
+    assert pairs
+    assert {pair.single.series for pair in pairs} <= {"rtn", "gptq", "uniform"}
+    mixed = [p for p in findings.points(done) if p.series == "mixture"]
+    rng = np.random.default_rng(0)
+    for pair in pairs:
+        assert pair.single.packed
+        assert pair.mixture.packed
+        most = pair.single.packed.bytes
+        fitting = [p.packed.bytes for p in mixed if p.packed and p.packed.bytes <= most]
+        assert pair.mixture.packed.bytes == max(fitting)
+        assert pair.mixture.bits is not None
+        assert pair.single.bits is not None
+        assert pair.difference.value == pair.mixture.bits - pair.single.bits
+        both = [
+            findings.observed(done, one.recipe.id, "selection")
+            for one in (pair.mixture, pair.single)
+        ]
+        found = []
+        for _ in range(1000):
+            rates = np.zeros(2)
+            for domain, count in done.started.selection.items():
+                drawn = rng.integers(0, count, count)
+                for place, event in enumerate(both):
+                    assert event is not None
+                    nats, sizes = np.array(event.items[domain]), np.array(event.sizes[domain])
+                    rates[place] += nats[drawn].sum() / np.log(2) / sizes[drawn].sum() / 2
+            found.append(rates[0] - rates[1])
+        low, high = np.quantile(found, [0.025, 0.975])
+        scale = max(high - low, 1e-9)
+        assert pair.difference.low == pytest.approx(low, abs=0.1 * scale)
+        assert pair.difference.high == pytest.approx(high, abs=0.1 * scale)
+    assert [one["setting"] for one in report.report(done)["mixtures"]] == [
+        pair.single.name for pair in pairs
+    ]
+    panels = {panel.name: panel for panel in kinds.of("compression").panels(done)}
+    table = panels["mixtures"]
+    assert isinstance(table, Units)
+    assert len(table.rows) == len(pairs)
+    assert [row[4] for row in table.rows] == [-pair.difference.value for pair in pairs]
 
 
 @pytest.mark.slow
@@ -270,21 +316,30 @@ def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_with_students_is_not_asked_for_again_without_them(taught, home: Home) -> None:
-    """`POST /runs` takes one model, and the page would have left the students out."""
-
-    def asked(of: Home, run: str) -> Any:
-        with closing(of.open_store()) as store:
-            accounts.add(store, "ada", "submitter")
-            head = {"Authorization": f"Bearer {accounts.issue(store, 'ada')[1]}"}
-        app = create(of, Options((Path("/"),)))
-        with TestClient(app, "http://127.0.0.1", headers=head) as client:
-            return client.get(f"/runs/{run}/asked")
-
-    refused = asked(taught[0], "t")
-    assert refused.status_code == 422
-    assert "--model students=MODEL" in refused.json()["detail"]
-    assert asked(home, "c").status_code == 200
+def test_a_run_with_students_is_asked_for_again_with_them(taught, home: Home) -> None:
+    """`POST /runs` took one model, and the page would have left the students out."""
+    mine, done, small = taught
+    with closing(mine.open_store()) as store:
+        accounts.add(store, "ada", "submitter")
+        head = {"Authorization": f"Bearer {accounts.issue(store, 'ada')[1]}"}
+    app = create(mine, Options((Path("/"),)))
+    with TestClient(app, "http://127.0.0.1", headers=head) as client:
+        body = client.get("/runs/t/asked").json()
+        assert body["models"].keys() == {"model", "students"}
+        assert body["models"]["students"] == [str(small)]
+        checked = client.post("/runs/check", json=body)
+        assert checked.status_code == 200, checked.text
+        made = client.post("/runs", json=body)
+        assert made.status_code == 201, made.text
+        other = {**body, "models": {**body["models"], "teachers": [str(small)]}}
+        refused = client.post("/runs", json=other).json()
+        assert refused["detail"] == (
+            "a compression has no models 'teachers'; the roles are: model, students."
+        )
+    again = state(mine, made.json()["run"]).submitted
+    assert again.model == done.submitted.model
+    assert again.students == done.submitted.students
+    assert again.config == done.submitted.config
 
 
 @pytest.mark.slow

@@ -31,7 +31,8 @@ export default function NewRunPage({ route }: { route: Route }) {
   const own = useMemo(() => unreadable(draft), [draft]);
   const merging = draft.kind === MERGING;
   const takes = kinds.data?.kinds.find((kind) => kind.name === draft.kind)?.takes ?? [];
-  const begun = body.models.length > 0 || !(merging || takes.includes("model"));
+  const further = takes.filter((name) => !["sources", "model", "base", "data"].includes(name));
+  const begun = draft.models.some((name) => name.trim() !== "") || !(merging || takes.includes("model"));
   const checked = useCheck(body, begun && Object.keys(own).length === 0);
   useTitle("New run");
   const asked = before.data;
@@ -92,7 +93,7 @@ export default function NewRunPage({ route }: { route: Route }) {
           </datalist>
           <Field label="Kind" hint={kinds.data?.kinds.find((kind) => kind.name === draft.kind)?.line}>
             {(given) => (
-              <select {...given} className="select" value={draft.kind} onChange={(event) => put({ kind: event.target.value, more: {} })}>
+              <select {...given} className="select" value={draft.kind} onChange={(event) => put({ kind: event.target.value, more: {}, roles: {} })}>
                 {(kinds.data?.kinds.map((kind) => kind.name) ?? [draft.kind]).map((name) => (
                   <option key={name}>{name}</option>
                 ))}
@@ -104,6 +105,10 @@ export default function NewRunPage({ route }: { route: Route }) {
           {takes.includes("model") && <Field label="Model" wrong={problems.models} hint="A folder on the server, a Hub id, a run (RUN/champion, RUN:ROLE) or a registered model.">
             {(given) => <input {...given} className="input mono" list="known-models" value={draft.models[0] ?? ""} onChange={(event) => put({ models: [event.target.value, ""] })} />}
           </Field>}
+          {further.map((role) => (
+            <TextList key={role} label={capital(role)} each={capital(role).replace(/s$/, "")} hint="Further models that this kind of run takes, named as the model is. Optional."
+              values={draft.roles[role] ?? []} least={0} list="known-models" onChange={(values) => put({ roles: { ...draft.roles, [role]: values } })} />
+          ))}
           {takes.includes("base") && <Field label="Base" wrong={problems.base}
             hint={merging ? "The sources' common ancestor. Without it, the first source stands in." : "A model of your own to start from. Without it, the run makes one."}>
             {(given) => <input {...given} className="input mono" list="known-models" value={draft.base} onChange={(event) => put({ base: event.target.value })} />}
@@ -181,6 +186,10 @@ function begin(route: Route): Draft {
 /** The same key means the same run. It begins with the day, which the run is named after. */
 function newKey(): string {
   return `${new Date().toISOString().slice(0, 10).replaceAll("-", "")}-${crypto.getRandomValues(new Uint32Array(4)).join("-")}`;
+}
+
+function capital(name: string): string {
+  return name.charAt(0).toUpperCase() + name.slice(1);
 }
 
 function placeholder(value: unknown): string | undefined {

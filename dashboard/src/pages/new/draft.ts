@@ -4,7 +4,10 @@ import { parse, type Schema } from "../../lib/schema";
 
 export interface Draft {
   kind: string;
+  /** Those of the kind's main role. */
   models: string[];
+  /** Role → models, of further roles. */
+  roles: Record<string, string[]>;
   base: string;
   data: string[];
   strategy: string;
@@ -25,6 +28,7 @@ export const MERGING = "evomerge";
 export const BLANK: Draft = {
   kind: MERGING,
   models: ["", ""],
+  roles: {},
   base: "",
   data: [""],
   strategy: "",
@@ -40,15 +44,23 @@ export const BLANK: Draft = {
 /** Settings that the form has fields of their own for. */
 export const OWN = ["strategy", "generations", "budget_hours", "seed"] as const;
 
+/** What the API calls the models that a kind of run is of. */
+function mainRole(kind: string): string {
+  return kind === MERGING ? "sources" : "model";
+}
+
 /** The draft of a run that is asked for again. */
 export function filled(asked: Again): Draft {
   const texts = Object.fromEntries(Object.entries(asked.config).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));
   const own = asked.kind === MERGING ? OWN : [];
+  const roles: Record<string, string[]> = Array.isArray(asked.models) ? { [mainRole(asked.kind)]: asked.models } : asked.models;
+  const { [mainRole(asked.kind)]: models = [], ...further } = roles;
   const more = Object.fromEntries(Object.entries(texts).filter(([name]) => !(own as readonly string[]).includes(name)));
   return {
     ...BLANK,
     kind: asked.kind,
-    models: asked.models.length > 1 ? asked.models : [...asked.models, "", ""].slice(0, 2),
+    models: models.length > 1 ? models : [...models, "", ""].slice(0, 2),
+    roles: further,
     base: asked.base ?? "",
     data: asked.data.length > 0 ? asked.data : [""],
     ...Object.fromEntries(own.map((name) => [name, texts[name] ?? ""])),
@@ -60,7 +72,7 @@ export function filled(asked: Again): Draft {
 
 export interface Body {
   kind: string;
-  models: string[];
+  models: string[] | Record<string, string[]>;
   base: string | null;
   data: string[];
   config: Values;
@@ -72,9 +84,11 @@ export interface Body {
 export function bodyOf(draft: Draft, schema: Schema | undefined): Body {
   const config: Values = {};
   for (const [name, text] of Object.entries(given(draft))) config[name] = read(name, text, schema);
+  const further = Object.entries(draft.roles).map(([role, models]) => [role, kept(models)] as const).filter(([, models]) => models.length > 0);
+  const models = kept(draft.models);
   return {
     kind: draft.kind,
-    models: kept(draft.models),
+    models: further.length > 0 ? { [mainRole(draft.kind)]: models, ...Object.fromEntries(further) } : models,
     base: draft.base.trim() || null,
     data: kept(draft.data),
     config,
