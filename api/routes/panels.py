@@ -6,7 +6,7 @@ import asyncio
 import base64
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from api.access.authorization import VIEWER, User
 from api.routes.runs import AT, UPTO, desk_of, tagged
@@ -19,6 +19,8 @@ from runs.panels.panels import Panel
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
+FROM = Query(None, alias="from", allow_inf_nan=False, description="Lines from this place of x on.")
+TO = Query(None, alias="to", allow_inf_nan=False, description="Lines up to this place of x.")
 NAME = Path(max_length=64, description="The panel's name.")
 
 
@@ -40,10 +42,18 @@ def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> P
 
 @router.get("/runs/{run}/panels/{name}.json", response_model=Panel)
 def panel_json(
-    request: Request, run: str, name: str = NAME, at: int | None = AT, upto: int | None = UPTO
+    request: Request,
+    run: str,
+    name: str = NAME,
+    at: int | None = AT,
+    upto: int | None = UPTO,
+    begin: float | None = FROM,
+    end: float | None = TO,
 ) -> Response:
-    """Return one panel with all of its data."""
+    """Return one panel with all of its data; or lines between two places, thinned there."""
     panel = panel_of(desk_of(request), run, name, at, upto)
+    if begin is not None or end is not None:
+        panel = thinning.within(panel, begin, end)
     return tagged(request, panel.model_dump(mode="json"))
 
 
