@@ -13,7 +13,7 @@ from api.routes.runs import AT, UPTO, desk_of, tagged
 from api.state import children
 from api.state import head as heads
 from api.state.run_cache import Desk
-from runs.panels import tables, thinning
+from runs.panels import markdown, tables, thinning
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
 
@@ -30,6 +30,19 @@ def panels(request: Request, run: str, at: int | None = AT, upto: int | None = U
     whole = overview(desk_of(request), run, at, upto)
     thin = tuple(map(thinning.thin, whole.panels))
     return tagged(request, Panels(head=whole.head, panels=thin).model_dump(mode="json"))
+
+
+@router.get(
+    "/runs/{run}/panels.md",
+    response_class=Response,
+    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
+)
+def panels_markdown(
+    request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
+) -> Response:
+    """Return head and panels of a run of any kind as Markdown; long lines and tables are thinned."""
+    text = markdown.markdown(overview(desk_of(request), run, at, upto))
+    return Response(text, media_type="text/markdown; charset=utf-8")
 
 
 def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> Panels:

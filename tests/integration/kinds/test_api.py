@@ -243,6 +243,18 @@ def test_one_panel_is_given_whole_as_json_and_as_csv(client: TestClient) -> None
     assert "totals, steps, tasks" in said
 
 
+def test_the_panels_are_given_as_markdown(client: TestClient) -> None:
+    """As `forge show RUN --report` prints them."""
+    answer = client.get("/runs/r/panels.md")
+    assert answer.headers["content-type"] == "text/markdown; charset=utf-8"
+    totals = got(client, "/runs/r")["totals"]
+    lines = answer.text.splitlines()
+    assert lines[0] == "# Run r"
+    assert "## Steps" in lines
+    assert f"| 1 | {totals[1]} |" in lines
+    assert "Done: 0 of 2 (step)." in client.get("/runs/r/panels.md?at=4").text
+
+
 def test_a_part_of_long_lines_is_given_with_all_of_its_points(
     ended: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
