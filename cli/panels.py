@@ -31,6 +31,7 @@ from runs.panels.panels import (
     Units,
 )
 from runs.panels.stages import Bar, Stage
+from runs.system.durations import duration
 
 #: From low to high; the second for terminals that have no such letters.
 LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
@@ -109,7 +110,7 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
     if now := head.now:
         lines.append(("now", now.doing or f"waits for {now.waits_for or 'its next task'}"))
         if now.eta_s is not None:
-            lines.append(("left", f"{now.eta_s:.0f} s at most"))
+            lines.append(("left", f"{duration(now.eta_s)} at most"))
     return lines
 
 

@@ -6,19 +6,21 @@ import asyncio
 import base64
 from typing import Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from api.access.authorization import VIEWER, User
 from api.routes.runs import AT, UPTO, desk_of, tagged
 from api.state import children
 from api.state import head as heads
 from api.state.run_cache import Desk
-from runs.panels import tables, thinning
+from runs.panels import markdown, tables, thinning
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
+FROM = Query(None, alias="from", allow_inf_nan=False, description="Lines from this place of x on.")
+TO = Query(None, alias="to", allow_inf_nan=False, description="Lines up to this place of x.")
 NAME = Path(max_length=64, description="The panel's name.")
 
 
@@ -28,6 +30,19 @@ def panels(request: Request, run: str, at: int | None = AT, upto: int | None = U
     whole = overview(desk_of(request), run, at, upto)
     thin = tuple(map(thinning.thin, whole.panels))
     return tagged(request, Panels(head=whole.head, panels=thin).model_dump(mode="json"))
+
+
+@router.get(
+    "/runs/{run}/panels.md",
+    response_class=Response,
+    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
+)
+def panels_markdown(
+    request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
+) -> Response:
+    """Return head and panels of a run of any kind as Markdown; long lines and tables are thinned."""
+    text = markdown.markdown(overview(desk_of(request), run, at, upto))
+    return Response(text, media_type="text/markdown; charset=utf-8")
 
 
 def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> Panels:
@@ -40,10 +55,18 @@ def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> P
 
 @router.get("/runs/{run}/panels/{name}.json", response_model=Panel)
 def panel_json(
-    request: Request, run: str, name: str = NAME, at: int | None = AT, upto: int | None = UPTO
+    request: Request,
+    run: str,
+    name: str = NAME,
+    at: int | None = AT,
+    upto: int | None = UPTO,
+    begin: float | None = FROM,
+    end: float | None = TO,
 ) -> Response:
-    """Return one panel with all of its data."""
+    """Return one panel with all of its data; or lines between two places, thinned there."""
     panel = panel_of(desk_of(request), run, name, at, upto)
+    if begin is not None or end is not None:
+        panel = thinning.within(panel, begin, end)
     return tagged(request, panel.model_dump(mode="json"))
 
 

@@ -119,21 +119,29 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     show_default=True,
     help="Format of --panel, on stdout.",
 )
+@click.option("--report", is_flag=True, help="Its report, or head and panels, as Markdown.")
 @json_option
-def show_command(run: str, panel: str | None, form: str, as_json: bool) -> None:
+def show_command(run: str, panel: str | None, form: str, report: bool, as_json: bool) -> None:
     """Show a run: how far it is, its result and its panels; of a merging run champion and scores.
 
     \b
     Example:
       forge show 20261121-3fa9c1
       forge show 20261121-3fa9c1 --panel scores --format csv > scores.csv
+      forge show 20261121-3fa9c1 --report > report.md
     """
     from cli import kind_views
     from cli.runs import panels
 
     if panel is None and form != "text":
         raise click.UsageError("--format is for one panel: add --panel NAME.")
+    if report and panel is not None:
+        raise click.UsageError("--report has every panel: leave --panel out.")
     state, rows = load_run(run)
+    if report:
+        text = panels.markdown(state, rows)
+        emit({"run": state.run, "report": text}) if as_json else say(text.rstrip())
+        return
     if panel is not None:
         panels.write(panels.overview(state, rows), panel, "json" if as_json else form)
         return

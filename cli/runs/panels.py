@@ -9,7 +9,9 @@ import click
 
 from cli.options import say, table
 from runs import kinds
+from runs.kinds.view import View
 from runs.lists.curve import Curve
+from runs.panels import markdown as markdown_of
 from runs.panels import tables
 from runs.panels.head import Live, Panels
 from runs.panels.panels import Panel
@@ -35,6 +37,14 @@ def overview(state: Any, rows: list[Any]) -> Panels:
             return kind.overview(state, curve.values, children)
     finally:
         store.close()
+
+
+def markdown(state: Any, rows: list[Any]) -> str:
+    """Return a run as Markdown: the report that its kind writes at the end, else head and panels."""
+    kind = kinds.of(state.kind)
+    if state.completed and type(kind).markdown is not View.markdown:
+        return kind.markdown(state, rows)
+    return markdown_of.markdown(overview(state, rows))
 
 
 def with_now(state: Any, rows: list[Any]) -> Panels:

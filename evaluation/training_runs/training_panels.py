@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from evaluation.training_runs import training_pace
+from runs.panels.head import Fact
 from runs.panels.panels import Axis, Column, Lead, Lines, Metric, Panel, Series, Units
 from weights.making.events import Making
+from weights.making.making import MakingState
 from weights.recipes import Train
 
 BITS = Metric(name="bits per byte", unit="bit/B", better="down")
@@ -23,14 +26,49 @@ def lead(value: float, low: float, high: float) -> Lead:
     return Lead(value=value, low=low, high=high, verdict=verdict)
 
 
-def curves(found: Curves, references: Collection[str]) -> list[Panel]:
-    """Return loss, norm of the gradient and learning rate along the steps of every training."""
+def curves(
+    found: Curves, references: Collection[str], state: MakingState, recipes: Mapping[str, Making]
+) -> list[Panel]:
+    """Return loss, speed, norm of the gradient and learning rate along the steps of every training."""
     if not any(found.values()):
         return []
     return [
         _curve(found, references, "loss", Axis(name="loss", unit="nat/token", better="down")),
+        *_speed(state, recipes, references),
         _curve(found, references, "norm", Axis(name="norm", log=True), "Norm of the gradient"),
         _curve(found, references, "rate", Axis(name="learning rate"), "Learning rate"),
+    ]
+
+
+def speed(state: MakingState, recipes: Iterable[Making]) -> tuple[Fact, ...]:
+    """Return the speed of the trainings that are under way; none if none is."""
+    found = training_pace.newest(state, recipes)
+    return (Fact(name="training at", value=round(found), unit="tokens/s"),) if found else ()
+
+
+def _speed(
+    state: MakingState, recipes: Mapping[str, Making], references: Collection[str]
+) -> list[Panel]:
+    """Return the tokens a second of every training's segments; nothing if no time was measured."""
+    series = []
+    for name, recipe in recipes.items():
+        found = training_pace.segments(state, recipe) if isinstance(recipe, Train) else []
+        points = [(e.step, v) for e in found if (v := training_pace.speed(e)) is not None]
+        if points:
+            steps, speeds = zip(*points, strict=True)
+            role = "reference" if name in references else "ours"
+            series.append(Series(name=name, role=role, x=steps, y=speeds))
+    if not series:
+        return []
+    return [
+        Lines(
+            name="speed",
+            title="Speed",
+            says="Tokens a second of each training; a point is the segment that ended at the step.",
+            x=STEPS,
+            y=Axis(name="speed", unit="tokens/s", better="up"),
+            series=tuple(series),
+        )
     ]
 
 

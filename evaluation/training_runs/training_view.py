@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from evaluation.observing import Observed
+from evaluation.observing import Observe, Observed
+from evaluation.training_runs import training_pace
 from events import Envelope, Event
-from runs.kinds.view import View
+from runs.kinds.view import Outlook, View
 from runs.lists.tables import Kind, Table
 from weights.making.events import Advanced, Making
 from weights.making.making import MakingState
@@ -40,6 +41,10 @@ class TrainingView(View[S]):
         """Return name → recipe of all that a started run makes."""
         raise NotImplementedError
 
+    def observations(self, state: S) -> Sequence[Observe]:
+        """Return all that a started run measures, as far as it is known yet."""
+        return ()
+
     def names(self, state: S) -> dict[str, str]:
         """Return recipe id → name, for models and for the snapshots of their trainings."""
         if state.started is None:
@@ -68,6 +73,16 @@ class TrainingView(View[S]):
             return 0, None
         trainings = self.trainings(state).values()
         return sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
+
+    def outlook(
+        self, state: S, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+    ) -> Outlook:
+        """Return the run's progress in steps, and the time left by the seconds of those done."""
+        if state.started is None:
+            return super().outlook(state, rehearsal, under_way)
+        trainings, unit = tuple(self.trainings(state).values()), f"{self.unit}s"
+        asked = self.observations(state)
+        return training_pace.outlook(state, trainings, asked, under_way, unit)
 
     def curves(self, state: S) -> dict[str, list[dict[str, float]]]:
         """Return name → points of its training: step, loss, norm of the gradient, rate."""

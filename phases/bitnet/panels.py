@@ -40,6 +40,7 @@ def facts(state: BitnetState) -> tuple[Fact, ...]:
         return ()
     started, recipe = state.started, plan.trainings(state)[plan.MASTER]
     return (
+        *training_panels.speed(state, plan.recipes(state).values()),
         Fact(name="parameters", value=started.model.parameters),
         Fact(name="of them ternary", value=started.ternary),
         Fact(name="packed", value=started.packed, unit="bytes"),
@@ -55,7 +56,7 @@ def panels(state: BitnetState, curves: Curves) -> list[Panel]:
     seen = findings.found(state)
     if MODEL in seen:
         found += [_arms(state), panels_of.domains(ARMS, seen, MODEL)]
-    found += training_panels.curves(curves, [plan.FULL])
+    found += training_panels.curves(curves, [plan.FULL], state, plan.recipes(state))
     if findings.chosen(state) is not None:
         found.append(_rounding(state))
     return [*found, training_panels.models(state, plan.recipes(state))]

@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observed
+from evaluation.observing import Observe, Observed
 from events import Envelope, Event
 from phases.bitnet import findings, origins, panels, plan, report
 from phases.bitnet.events import BitnetState, Completed
@@ -24,6 +24,10 @@ class BitnetView(GivenView[BitnetState]):
     def recipes(self, state: BitnetState) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes."""
         return plan.recipes(state)
+
+    def observations(self, state: BitnetState) -> Sequence[Observe]:
+        """Return all that the run measures, as far as it is known yet."""
+        return findings.observations(state)
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""

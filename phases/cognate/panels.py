@@ -49,6 +49,7 @@ def facts(state: CognateState) -> tuple[Fact, ...]:
         return ()
     read = sum(e.tokens for one in state.advanced.values() for e in one.values())
     return (
+        *training_panels.speed(state, plan.models(state).values()),
         Fact(name="parameters", value=state.started.parameters),
         Fact(name="tokens of text", value=sum(state.started.tokens.values())),
         Fact(name="tokens trained on", value=read),
@@ -58,9 +59,9 @@ def facts(state: CognateState) -> tuple[Fact, ...]:
 
 def panels(state: CognateState, curves: Curves) -> list[Panel]:
     """Return the panels of what is there: curves, then figures, then models and their lineage."""
-    found = training_panels.curves(curves, [plan.BASE])
     if state.started is None:
-        return found
+        return []
+    found = training_panels.curves(curves, [plan.BASE], state, plan.models(state))
     if quality := findings.quality(state):
         found.append(_quality(quality))
         found += _leads(state, quality)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.observing import Observe
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.cognate import findings, origins, panels, plan, report
@@ -30,6 +31,10 @@ class CognateView(TrainingView[CognateState]):
     def recipes(self, state: CognateState) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes, the first weights included."""
         return dict(plan.recipes(state).values())
+
+    def observations(self, state: CognateState) -> Sequence[Observe]:
+        """Return all that the run measures, as far as it is known yet."""
+        return findings.observations(state)
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""

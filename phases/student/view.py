@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observed
+from evaluation.observing import Observe, Observed
 from events import Envelope, Event
 from phases.student import findings, origins, panels, plan, report
 from phases.student.events import Completed, StudentState
@@ -24,6 +24,10 @@ class StudentView(GivenView[StudentState]):
     def recipes(self, state: StudentState) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes."""
         return plan.recipes(state)
+
+    def observations(self, state: StudentState) -> Sequence[Observe]:
+        """Return all that the run measures, as far as it is known yet."""
+        return findings.observations(state)
 
     def names(self, state: StudentState) -> dict[str, str]:
         """Return recipe id → name, of the given model too."""

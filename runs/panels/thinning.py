@@ -5,9 +5,11 @@ The full data is in the panel itself and in its table (`runs.panels.tables`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from runs.errors import ConfigError
 from runs.panels.panels import Front, Lines, Panel, Point, Samples, Series, Timeline, Units
 from runs.panels.stages import Bar
 
@@ -81,9 +83,7 @@ def thin_series(series: Series, points: int = POINTS) -> Series:
     bands = [b for b in (series.low, series.high) if b is not None]
     buckets = (points - 2) // (3 + len(bands))
     kept = sorted({0, len(series.x) - 1, *_extremes(series, buckets)})
-    parts = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
-    picked = {k: None if v is None else tuple(v[i] for i in kept) for k, v in parts.items()}
-    return series.model_copy(update=picked)
+    return _picked(series, kept)
 
 
 def _extremes(series: Series, buckets: int) -> Iterator[int]:
@@ -105,6 +105,37 @@ def _extremes(series: Series, buckets: int) -> Iterator[int]:
 
 def _known(values: Sequence[float | None], span: range) -> list[tuple[float, int]]:
     return [(value, i) for i in span if (value := values[i]) is not None]
+
+
+def within(panel: Panel, begin: float | None, end: float | None, points: int = POINTS) -> Panel:
+    """Return lines between two places of their axis, thinned as `thin` does; None is an open end.
+
+    Of each line the nearest point beyond either end stays, so that the line leaves the picture where
+    it does. `total` says how many points there are in between if some are left out. Raises
+    ConfigError for a panel that is no lines.
+    """
+    if not isinstance(panel, Lines):
+        raise ConfigError(f"panel {panel.name} has no lines: `from` and `to` are for lines.")
+    low = -math.inf if begin is None else begin
+    high = math.inf if end is None else end
+    series = tuple(_between(one, low, high) for one in panel.series)
+    return thin(panel.model_copy(update={"series": series}), points)
+
+
+def _between(series: Series, low: float, high: float) -> Series:
+    """Return the points from the last one before `low` to the first one after `high`."""
+    inside = [i for i, place in enumerate(series.x) if low <= place <= high]
+    before = [i for i, place in enumerate(series.x) if place < low]
+    after = [i for i, place in enumerate(series.x) if place > high]
+    kept = [*before[-1:], *inside, *after[:1]]
+    return _picked(series, kept)
+
+
+def _picked(series: Series, kept: Sequence[int]) -> Series:
+    """Return the series with these of its points."""
+    parts = {"x": series.x, "y": series.y, "low": series.low, "high": series.high}
+    picked = {k: None if v is None else tuple(v[i] for i in kept) for k, v in parts.items()}
+    return series.model_copy(update=picked)
 
 
 def thin_points(

@@ -13,8 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from pydantic import BaseModel
 
-from runs.panels import tables, thinning
-from runs.panels.panels import Arms, Axis, Front, Graph, Lines, Matrix, Panel, Shares, Timeline
+from runs.panels import seeds, tables, thinning
+from runs.panels.panels import (
+    Arms,
+    Axis,
+    Front,
+    Graph,
+    Lines,
+    Matrix,
+    Panel,
+    Series,
+    Shares,
+    Timeline,
+)
 
 #: Rows of a table that a picture has, and letters of a cell.
 ROWS, LETTERS = 30, 40
@@ -88,19 +99,31 @@ def _legend(axes: Any) -> None:
 
 
 def _lines(axes: Any, panel: Lines) -> None:
+    """Draw every line; of several seeds the median with a band over all, and each of them faintly."""
     colours = {name: f"C{n}" for n, name in enumerate(dict.fromkeys(s.name for s in panel.series))}
-    for one in panel.series:
-        style = "--" if one.role == "reference" else "-"
-        name = one.name if one.seed is None else f"{one.name} (seed {one.seed})"
-        marker = "." if len(one.x) < 50 else ""
-        y = [float("nan") if v is None else v for v in one.y]
-        axes.plot(one.x, y, style, color=colours[one.name], label=name, marker=marker)
-        if one.low is not None and one.high is not None:
-            band = [[float("nan") if v is None else v for v in end] for end in (one.low, one.high)]
-            axes.fill_between(one.x, *band, color=colours[one.name], alpha=0.2)
+    for (name, _), group in seeds.groups(panel.series).items():
+        middle = seeds.summary(group)
+        for one in group:
+            label = name if one.seed is None else f"{name} (seed {one.seed})"
+            _line(axes, one, colours[name], label if middle is None else None)
+        if middle is not None:
+            _line(axes, middle, colours[name], f"{name} (median of {len(group)} seeds)")
     _limits(axes, panel.limits)
     _named(axes, panel.x, panel.y)
     _legend(axes)
+
+
+def _line(axes: Any, one: Series, colour: str, label: str | None) -> None:
+    """Draw a line with its band; without a label, faintly and without a band."""
+    style = "--" if one.role == "reference" else "-"
+    x, y = one.x, [float("nan") if v is None else v for v in one.y]
+    if label is None:
+        axes.plot(x, y, style, color=colour, linewidth=0.6, alpha=0.4)
+        return
+    axes.plot(x, y, style, color=colour, label=label, marker="." if len(x) < 50 else "")
+    if one.low is not None and one.high is not None:
+        band = [[float("nan") if v is None else v for v in end] for end in (one.low, one.high)]
+        axes.fill_between(x, *band, color=colour, alpha=0.2)
 
 
 def _front(axes: Any, panel: Front) -> None:

@@ -17,6 +17,9 @@ interface Props {
   limits?: Limit[];
   /** Lines that the axes have room for, beside those drawn: those of now, while the past is shown. */
   frame?: Line[];
+  /** The same lines with more points in the part of the axis that is shown, once they are there. */
+  finer?: Line[];
+  onZoom?: (to: Extent | null) => void;
   format: (value: number | null | undefined) => string;
   height?: number;
 }
@@ -29,12 +32,17 @@ const BOTTOM = 26;
 const EDGE = 5;
 const NONE: Line[] = [];
 
-export function LineChart({ title, description, x: xAxis, y: yAxis, lines, limits = [], frame = NONE, format, height = 230 }: Props) {
+export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every, limits = [], frame = NONE, finer, onZoom, format, height = 230 }: Props) {
   const [measure, width] = useWidth<HTMLDivElement>();
   const [cursor, setCursor] = useState<number | null>(null);
-  const [zoom, setZoom] = useState<Extent | null>(null);
+  const [zoom, zoomTo] = useState<Extent | null>(null);
+  const setZoom = (to: Extent | null) => {
+    zoomTo(to);
+    onZoom?.(to);
+  };
   const id = useId();
-  const whole = useMemo(() => extentOf([...lines, ...frame], xAxis.log, limits), [lines, frame, xAxis.log, limits]);
+  const lines = zoom && finer ? finer : every;
+  const whole = useMemo(() => extentOf([...every, ...frame], xAxis.log, limits), [every, frame, xAxis.log, limits]);
   const domain = zoom ?? whole;
   const x = useMemo(() => domain && scaleBetween(domain, [LEFT, width - RIGHT], xAxis.log), [domain, width, xAxis.log]);
   const seen = useMemo(() => (domain && x ? lines.map((line) => reduced(line, x, domain, yAxis.log)) : NONE), [lines, domain, x, yAxis.log]);
@@ -53,7 +61,7 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines, limit
     onBrush: (a, b) => x && setZoom(xAxis.log || x.invert(b) > x.invert(a) ? [x.invert(a), x.invert(b)] : null),
   });
   const drawn = useMemo(
-    () => x && y && seen.map((line) => ({ line, path: pathOf(line, x, y), band: bandOf(line, x, y), dots: lone(line) })),
+    () => x && y && seen.map((line) => ({ line, path: pathOf(line, x, y), band: bandOf(line, x, y), dots: line.thin ? [] : lone(line) })),
     [seen, x, y],
   );
   if (!x || !y || !drawn || !domain || last < 0) {
@@ -72,7 +80,7 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines, limit
     else return;
     event.preventDefault();
   };
-  const said = lines.slice(0, 8).map((line) => `${line.label} ${format(line.y[indexAt(line, here)])}`);
+  const said = lines.filter((line) => !line.thin).slice(0, 8).map((line) => `${line.label} ${format(line.y[indexAt(line, here)])}`);
   const seenWidth = Math.max(1, width - LEFT - RIGHT + 2 * EDGE);
   const named = xAxis.unit ? `${xAxis.name} (${xAxis.unit})` : xAxis.name;
   const yTicks = labelled(y, Math.max(2, Math.round(height / 56)));
@@ -130,12 +138,12 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines, limit
           {lines.map((line) => {
             const point = indexAt(line, here);
             const value = line.y[point];
-            if (line.x[point] !== here || !shows(value, yAxis.log)) return null;
+            if (line.thin || line.x[point] !== here || !shows(value, yAxis.log)) return null;
             return <circle key={line.key} className="dot" cx={x(here)} cy={y(value)} r="3.2" fill={line.color} />;
           })}
         </svg>
       </div>
-      <ChartTable caption={title} heads={[named, ...lines.map((line) => line.label)]} rows={() => tableOf(lines, format)} />
+      <ChartTable caption={title} heads={[named, ...lines.map((line) => line.name ?? line.label)]} rows={() => tableOf(lines, format)} />
     </figure>
   );
 }

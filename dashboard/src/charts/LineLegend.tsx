@@ -1,4 +1,4 @@
-/** The legend of lines: the place of the cursor, and what each line says there, or at its end. Repetitions of a line have one entry. */
+/** The legend of lines: the place of the cursor, and what each line says there, or at its end. Of repetitions their median has an entry. */
 import type { Axis } from "../api/types";
 import { number } from "../lib/format";
 import { extent } from "../lib/scale";
@@ -15,7 +15,7 @@ interface Props {
 
 export function LineLegend({ axis, at, lines, format, onReset }: Props) {
   const groups = new Map<string, Line[]>();
-  for (const line of lines) groups.set(line.label, [...(groups.get(line.label) ?? []), line]);
+  for (const line of lines) if (!line.thin) groups.set(line.label, [...(groups.get(line.label) ?? []), line]);
   return (
     <figcaption className="legend">
       <span className="legend-at">
@@ -27,7 +27,7 @@ export function LineLegend({ axis, at, lines, format, onReset }: Props) {
             <svg width="16" height="8" aria-hidden="true">
               <path d="M0 4h16" stroke={first.color} strokeWidth="2.5" strokeDasharray={first.dash} />
             </svg>
-            {label} {rest.length > 0 && <span className="quiet">({rest.length + 1} seeds)</span>}
+            {label} {first.seeds ? <span className="quiet">(median of {first.seeds} seeds)</span> : rest.length > 0 && <span className="quiet">({rest.length + 1} lines)</span>}
             <b>{told([first, ...rest], at, format)}</b>
           </span>
         ) : null,

@@ -8,8 +8,12 @@ export interface Line extends Points {
   label: string;
   color: string;
   dash?: string;
-  /** One of several repetitions, drawn thin. */
+  /** The name in the table, if several lines have one label. */
+  name?: string;
+  /** One of several repetitions, drawn faintly beneath their median. */
   thin?: boolean;
+  /** The number of repetitions that the line is the median of. */
+  seeds?: number;
   step?: boolean;
 }
 

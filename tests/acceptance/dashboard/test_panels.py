@@ -15,7 +15,7 @@ from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.panels import tables
 from testing.panels import EVERY
-from testing.toy import shown_kind, toy_kind, toy_runs
+from testing.toy import long_kind, shown_kind, toy_kind, toy_runs
 from testing.worlds import cognate_runs, dashboard_world
 from testing.worlds.dashboard_world import Site
 from tests.acceptance.dashboard.test_pages import accept, shoot
@@ -23,8 +23,8 @@ from tests.golden.record_cognate import texts
 from worker import append
 from worker.commands import accounts, submit, validate
 
-#: A run with every panel, two toy runs that go on, a real cognate run.
-SHOWN, LIVE, PAUSED, TRAINED = "shown", "counting", "asked", "trained"
+#: A run with every panel, two toy runs that go on, a real cognate run, one with 100,000 points.
+SHOWN, LIVE, PAUSED, TRAINED, LONG = "shown", "counting", "asked", "trained", "long"
 #: Little text and few tokens: the machinery is real, the models learn little.
 QUICK = {"base_tokens": 4000, "specialist_tokens": 4000, "batch": 4}
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -33,7 +33,7 @@ WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWi
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     """A server whose log has these runs."""
-    kinds = f"{toy_kind.KNOWN},{shown_kind.KNOWN}"
+    kinds = f"{toy_kind.KNOWN},{shown_kind.KNOWN},{long_kind.KNOWN}"
     ours = {"FORGE_KINDS": kinds, "FORGE_LEASE_SECONDS": "3600"}
     before = {name: os.environ.get(name) for name in (*ours, "FORGE_HOME")}
     folder = dashboard_world.memory()
@@ -41,9 +41,11 @@ def site() -> Iterator[Site]:
     home = Home(folder / "home")
     with closing(home.open_store()) as store:
         submit.submit(store, validate.plan(Asked("shown", {"steps": 2})), SHOWN)
+        submit.submit(store, validate.plan(Asked("long", {})), LONG)
         accounts.add(store, "ada", "admin")
         tokens = {"ada": accounts.issue(store, "ada", "laptop")[1]}
     toy_runs.finish(home, SHOWN)
+    toy_runs.finish(home, LONG)
     for run in (LIVE, PAUSED):
         toy_runs.submit(home, run, steps=3)
         toy_runs.carry_until(home, lambda state: len(state.steps) == 1, run)
@@ -73,7 +75,7 @@ def test_a_kind_that_the_page_does_not_know_is_shown_whole_by_its_panels(
     """Head, every panel with its title and its sentence, every telling part of each."""
     page = visit(f"/runs/{SHOWN}")
     told = {
-        "lines": ("(2 seeds)", "1.0000 … 1.2500", "good enough", "As a table"),
+        "lines": ("median of 2 seeds", "1.1250 (1.0000 … 1.2500)", "good enough", "As a table"),
         "front": ("2 points on the front, 1 dominated", "size (bytes), lower is better"),
         "matrix": ("0.7500", "0.7000 … 0.8000", "50.0 % better than other", "▾"),
         "arms": ("✓ better", "≈ level", "+0.2500", "limit 0.1250", "baseline, to beat"),
@@ -158,6 +160,55 @@ def test_lines_of_100_000_points_are_drawn_by_few_and_keep_their_extremes(
     page.get_by_text("As a table").click()
     page.get_by_text("the last 500 of 100,000 rows").wait_for()
     page.unroute_all(behavior="ignoreErrors")
+
+
+@pytest.mark.slow
+def test_zooming_into_100_000_points_asks_the_server_for_those_in_between(
+    visit: Callable[..., Any],
+) -> None:
+    """All points of the part are drawn; zooming out and 0 show all again."""
+    seen: list[str] = []
+    page = visit(f"/runs/{LONG}")
+    page.on("request", lambda one: seen.append(one.url))
+    panel = page.locator("[data-panel=long]")
+    panel.get_by_text(f"This is a part of {long_kind.POINTS:,}").wait_for()
+    chart, line = panel.locator(".chart-focus"), panel.locator("path.line")
+    count = "(path) => path.getAttribute('d').split(/[ML]/).length"
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 50)
+    chart.focus()
+    with page.expect_response(lambda one: "long.json?from=" in one.url) as coming:
+        for _ in range(8):
+            chart.press("+")
+        coarse = line.evaluate(count)
+    told = coming.value.json()["series"][0]["x"]
+    assert told == list(range(int(told[0]), int(told[-1]) + 1)), "every step in between"
+    assert 300 < len(told) < 500
+    page.wait_for_function(
+        "([n]) => document.querySelector('[data-panel=long] path.line')"
+        ".getAttribute('d').split(/[ML]/).length > 5 * n",
+        arg=[coarse],
+    )
+    chart.press("0")
+    panel.get_by_role("button", name="Reset zoom").wait_for(state="detached")
+    assert line.evaluate(count) > 500
+    assert sum("from=" in url for url in seen) == 1, "asked once, after the last key"
+
+
+def test_seeds_are_a_band_around_their_median(visit: Callable[..., Any]) -> None:
+    """Two arms of five seeds: two lines and bands, ten faint lines, two entries of the legend."""
+    page = visit(f"/runs/{LONG}")
+    panel = page.locator("[data-panel=seeds]")
+    panel.get_by_text("(median of 5 seeds)").first.wait_for()
+    assert panel.get_by_text("(median of 5 seeds)").count() == 2
+    assert panel.locator("path.line-band").count() == 2
+    assert panel.locator("path.line[data-thin=true]").count() == 10
+    assert panel.locator("path.line").count() == 12
+    panel.get_by_text("As a table").click()
+    heads = panel.locator("th").all_inner_texts()
+    assert "muon, seed 4" in heads
+    assert "muon, median" in heads
+    accept(page, "seeds")
 
 
 def test_an_axis_is_logarithmic_where_the_panel_says_so_and_can_be_changed(

@@ -31,6 +31,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/runs/{run}"): "viewer",
     ("GET", "/runs/{run}/head"): "viewer",
     ("GET", "/runs/{run}/panels"): "viewer",
+    ("GET", "/runs/{run}/panels.md"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.csv"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.json"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.png"): "viewer",

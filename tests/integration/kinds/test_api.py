@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,12 @@ from api.schemas.runs import Components
 from evomerge.fitness import composite
 from runs import kinds
 from runs.home import Home
+from runs.kinds.asked import Asked
 from runs.panels.panels import Panel
-from testing.toy import toy_runs
+from testing.toy import long_kind, toy_kind, toy_runs
 from testing.toy.toy_state import digest_of
 from testing.waiting import wait_until
-from worker.commands import accounts
+from worker.commands import accounts, submit, validate
 from worker.exports import panel_picture
 
 
@@ -240,6 +241,40 @@ def test_one_panel_is_given_whole_as_json_and_as_csv(client: TestClient) -> None
     assert answer.text == f"step,total\r\n0,{totals[0]}\r\n1,{totals[1]}\r\n"
     said = got(client, "/runs/r/panels/nothing.csv", 404)["detail"]
     assert "totals, steps, tasks" in said
+
+
+def test_the_panels_are_given_as_markdown(client: TestClient) -> None:
+    """As `forge show RUN --report` prints them."""
+    answer = client.get("/runs/r/panels.md")
+    assert answer.headers["content-type"] == "text/markdown; charset=utf-8"
+    totals = got(client, "/runs/r")["totals"]
+    lines = answer.text.splitlines()
+    assert lines[0] == "# Run r"
+    assert "## Steps" in lines
+    assert f"| 1 | {totals[1]} |" in lines
+    assert "Done: 0 of 2 (step)." in client.get("/runs/r/panels.md?at=4").text
+
+
+def test_a_part_of_long_lines_is_given_with_all_of_its_points(
+    ended: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of panels has 2,000 of 100,000; a hundred steps are there when they are asked for."""
+    monkeypatch.setenv(kinds.FURTHER, f"{toy_kind.KNOWN},{long_kind.KNOWN}")
+    with closing(ended.open_store()) as store:
+        submit.submit(store, validate.plan(Asked("long", {})), "l")
+    toy_runs.finish(ended, "l")
+    with served(ended, tmp_path / "models") as client:
+        coarse = got(client, "/runs/l/panels")["panels"][0]
+        assert coarse["total"] == long_kind.POINTS
+        assert len(coarse["series"][0]["x"]) <= 2000
+        part = got(client, "/runs/l/panels/long.json?from=70000&to=70100")
+        assert part["series"][0]["x"] == list(range(69_999, 70_102))
+        assert part["series"][0]["y"][2] == 5
+        assert len(got(client, "/runs/l/panels/long.json?to=50000.5")["series"][0]["x"]) <= 2000
+        assert len(got(client, "/runs/l/panels/long.json")["series"][0]["x"]) == long_kind.POINTS
+        got(client, "/runs/l/panels/long.json?from=nan", 422)
+        said = got(client, "/runs/r/panels/steps.json?from=1", 422)["detail"]
+        assert "panel steps has no lines" in said
 
 
 def test_one_panel_is_drawn_as_on_the_command_line(client: TestClient) -> None:

@@ -90,6 +90,23 @@ def test_a_run_of_any_kind_is_started_carried_and_announced(
     assert call(home, "verify", str(out)).stdout.splitlines()[-1] == "verified."
 
 
+def test_a_run_of_any_kind_is_printed_as_markdown(ended: Home) -> None:
+    """Head and every panel; one panel is another matter."""
+    total = toy_runs.state(ended).total
+    lines = call(ended, "show", "r", "--report").stdout.splitlines()
+    assert lines[0] == "# Run r"
+    assert [line for line in lines if line.startswith("## ")] == [
+        "## Totals",
+        "## Steps",
+        "## Tasks",
+    ]
+    assert f"| 1 | {total} |" in lines
+    assert told(ended, "show", "r", "--report")["report"].splitlines() == lines
+    assert (
+        "leave --panel out" in call(ended, "show", "r", "--report", "--panel", "x", code=2).output
+    )
+
+
 def every(home: Home) -> list[tuple[str, ToyState]]:
     """Return every run's name and state."""
     with closing(home.open_store()) as store:

@@ -234,7 +234,7 @@ def test_its_panels_show_arms_and_curves(made) -> None:
     _, state, _ = made
     shown = Bitnet().overview(state)
     names = [panel.name for panel in shown.panels]
-    assert names == ["arms", "quality", "loss", "norm", "rate", "rounding", "models"]
+    assert names == ["arms", "quality", "loss", "speed", "norm", "rate", "rounding", "models"]
     arms = shown.panels[0]
     assert isinstance(arms, Arms)
     assert tuple(arm.name for arm in arms.arms) == ARMS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import shutil
 from contextlib import closing
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
+from cli import kind_views
 from evaluation.data.builtin import corpus
 from phases.cognate import findings, plan, report
 from phases.cognate.config import KNOWN
@@ -33,6 +36,7 @@ from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.panels.panels import Lines, Matrix
 from runs.record.events import Failed
+from runs.system.durations import duration
 from testing.worlds import cognate_runs
 from testing.worlds.finished_run import FinishedTraining
 from tests.integration.cli.test_forge import call, fails
@@ -42,6 +46,7 @@ from weights.making.events import Advanced
 from weights.storage import made_again, model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
+from worker.queue.active_tasks import Hand
 
 ROLES = ("base", "code", "math", "data")
 
@@ -206,7 +211,7 @@ def test_its_panels_show_what_its_log_has(made) -> None:
     kind = Cognate()
     shown = kind.overview(state)
     assert [panel.name for panel in shown.panels] == [
-        *("loss", "norm", "rate", "quality"),
+        *("loss", "speed", "norm", "rate", "quality"),
         *("lead-code", "lead-math", "lead-data", "line", "models", "lineage"),
     ]
     found = {panel.name: panel for panel in shown.panels}
@@ -289,6 +294,28 @@ def at_steps(state: CognateState, steps: dict[str, int]) -> CognateState:
         for role, upto in steps.items()
     }
     return found
+
+
+def test_a_terminal_shows_speed_and_time_left_while_it_trains(made) -> None:
+    """Eighty columns: tokens a second and the time left, of the base half of the way."""
+    state = in_two_segments(made[1])
+    base = plan.trainings(state)["base"]
+    half = min(state.advanced[base.stem])
+    state = at_steps(state, {"base": half})
+    state.completed, state.made, state.answers = None, {}, {}
+    left = Cognate().outlook(state, None).eta_s or 0.0
+    event = state.advanced[base.stem][half]
+    ahead = sum(r.upto for r in plan.trainings(state).values()) - half
+    assert left == pytest.approx(ahead * event.seconds / half)
+    view, time = kind_views.of("cognate"), "2026-01-01T00:00:00+00:00"
+    console = Console(record=True, width=80, height=24, file=io.StringIO())
+    frame = view.frame(state, time, time, [Hand("here", "make/x")], ())
+    console.print(view.draw(frame, 80, 23, False))
+    text = console.export_text()
+    assert f"training at {event.tokens / event.seconds:.0f} tokens/s" in text
+    assert f"left   {duration(left)} at most" in text
+    row = next(r for r in cognate_runs.rows(made[0]) if r.type == "advanced")
+    assert f"about {duration(left)} left in all" in (view.unit(state, row) or "")
 
 
 def test_a_tracker_gets_every_point_once_in_ascending_steps(made) -> None:

@@ -148,7 +148,15 @@ def test_a_student_is_found_by_name_and_tells_where_it_came_from(made) -> None:
 def test_its_panels_and_its_terminal_show_both_students(made) -> None:
     home, state, out = made
     shown = Student().overview(state)
-    assert [p.name for p in shown.panels] == ["arms", "quality", "loss", "norm", "rate", "models"]
+    assert [p.name for p in shown.panels] == [
+        "arms",
+        "quality",
+        "loss",
+        "speed",
+        "norm",
+        "rate",
+        "models",
+    ]
     assert shown.head.result is not None
     assert shown.head.result.value == state.completed.figures["bits_per_byte"].value
     view = kind_views.of("student")

@@ -1,0 +1,126 @@
+"""Speed of trainings and the time that they have left, by the seconds that the log has. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from evaluation.observing import Observe, Observed
+from runs.kinds.view import Outlook
+from weights.making.events import Advanced, Making
+from weights.making.making import MakingState
+from weights.recipes import Train
+
+
+def segments(state: MakingState, recipe: Train) -> list[Advanced]:
+    """Return the recorded segments of a training, the earliest first."""
+    return [event for _, event in sorted(state.advanced.get(recipe.stem, {}).items())]
+
+
+def speed(segment: Advanced) -> float | None:
+    """Return the tokens a second of a segment; None if it took no time that was measured."""
+    return segment.tokens / segment.seconds if segment.seconds > 0 else None
+
+
+def newest(state: MakingState, recipes: Iterable[Making]) -> float | None:
+    """Return the tokens a second of the newest segments of trainings that are begun and unfinished.
+
+    It is their mean: what a device does. None without any.
+    """
+    begun = [
+        segments(state, recipe)[-1]
+        for recipe in recipes
+        if isinstance(recipe, Train) and 0 < state.steps(recipe) < recipe.upto
+    ]
+    known = [found for end in begun if (found := speed(end)) is not None]
+    return fmean(known) if known else None
+
+
+def outlook(
+    state: MakingState,
+    trainings: Sequence[Train],
+    observations: Sequence[Observe],
+    under_way: Sequence[tuple[str, float]],
+    unit: str,
+) -> Outlook:
+    """Return how far a started run is: its steps, and the seconds that steps and measuring have left.
+
+    A step costs what the training's own steps took on average; one of a training that has not begun
+    costs what those of its objective took, or any, for windows of the same size. Measuring that was
+    never done has no price, and is left out. `under_way` has the tasks of devices, each with its
+    seconds: devices share what is left, and no training ends sooner than its own steps.
+    """
+    done, of = sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
+    if state.completed:
+        return Outlook(done, of, 1.0, 0.0, unit)
+    ahead = _trainings(state, trainings)
+    asked = [task for task in observations if task.key not in state.answers]
+    measuring = _measuring(state, asked)
+    if ahead is None or (not ahead and measuring is None):
+        return Outlook(done, of, done / of if of else None, None, unit)
+    whole = math.fsum([*ahead, measuring or 0.0])
+    begun = math.fsum(
+        min(seconds, _longest(state)) for key, seconds in under_way if key.startswith("make/")
+    )
+    left = max(0.0, whole - begun)
+    spent = math.fsum(e.seconds for recipe in trainings for e in segments(state, recipe))
+    spent += math.fsum(e.seconds for e in state.answers.values() if isinstance(e, Observed))
+    share = 1 - left / (spent + whole) if spent + whole else 1.0
+    hands = max(1, len(under_way))
+    alone = max(ahead, default=0.0) - begun if hands > 1 else 0.0
+    return Outlook(done, of, share, max(left / hands, alone), unit)
+
+
+def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | None:
+    """Return the seconds that each unfinished training has left; None if no step has a price."""
+    known = {recipe.stem: _price(state, [recipe]) for recipe in trainings}
+    every = _price(state, trainings)
+    left = []
+    for recipe in trainings:
+        steps = recipe.upto - max(state.steps(recipe), recipe.first)
+        if not steps:
+            continue
+        alike = [other for other in trainings if other.objective == recipe.objective]
+        price = next(
+            (p for p in (known[recipe.stem], _price(state, alike), every) if p is not None),
+            None,
+        )
+        if price is None:
+            return None
+        left.append(price * steps * recipe.batch * recipe.context)
+    return left
+
+
+def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
+    """Return the mean seconds of a place of a window by the log; None if no step was done."""
+    found = [
+        (event.seconds, (event.step - event.begin) * recipe.batch * recipe.context)
+        for recipe in trainings
+        for event in segments(state, recipe)
+    ]
+    places = sum(count for _, count in found)
+    return math.fsum(seconds for seconds, _ in found) / places if places else None
+
+
+def _measuring(state: MakingState, asked: Sequence[Observe]) -> float | None:
+    """Return the seconds of measurements that are left, by those of their measure or of any.
+
+    None if something is left and nothing was measured yet.
+    """
+    prices: dict[str, list[float]] = {}
+    for event in state.answers.values():
+        if isinstance(event, Observed):
+            prices.setdefault(event.measure, []).append(event.seconds)
+    if not asked:
+        return 0.0
+    if not prices:
+        return None
+    every: Mapping[str, float] = {measure: fmean(seconds) for measure, seconds in prices.items()}
+    mean = fmean(seconds for found in prices.values() for seconds in found)
+    return math.fsum(every.get(task.measure, mean) for task in asked)
+
+
+def _longest(state: MakingState) -> float:
+    """Return the seconds of the longest segment: a task under way has spent no more of the rest."""
+    return max((e.seconds for one in state.advanced.values() for e in one.values()), default=0.0)
