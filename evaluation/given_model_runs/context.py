@@ -124,11 +124,20 @@ class GivenContext(TrainingContext[S]):
         for on in (CHOOSING, TEST):
             made.held_out(started.context, on)  # raises if there is nothing to measure on
         self._cache.supply.share_model(self.donor)
-        found, seconds = self.canary(started, self.initial(started))
+        started, found, seconds = self._fitting(started)
         steps = segment_seconds() * STEPS / seconds
         segment = min(training_plan.steps(config, started.context), max(1, round(steps)))
-        notes = (*made.notes, *training_plan.readings(submitted, started))
+        parts = getattr(started, "accumulation", None) or config.accumulation
+        divided = training_defaults.divided(config.batch, config.accumulation, parts)
+        notes = (*made.notes, *divided, *training_plan.readings(submitted, started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
+
+    def _fitting(self, started: Any) -> tuple[Any, str, float]:
+        """Return `started`, canary and seconds; if `started` has `accumulation`, it is found here."""
+        config, start = self.state.submitted.config, self.initial(started)
+        if hasattr(started, "accumulation"):
+            return self.fitted(started, start, config.batch, config.accumulation)
+        return (started, *self.canary(started, start))
 
 
 def _check_finite(name: str, weights: Weights) -> None:

@@ -68,13 +68,15 @@ def training(
     params: dict[str, Any],
     peak: float,
     inputs: dict[str, str] | None = None,
+    divergence: float | None = None,
 ) -> Train:
     """Return the recipe of a training from the recipe `first`; all of a purpose read the same windows.
 
-    `peak` is the highest learning rate, `inputs` are further models that the objective reads.
+    `peak` is the highest learning rate, `inputs` are further models that the objective reads. A kind
+    whose `started` has `accumulation` may divide a step further than its settings say.
     """
     config, shares = submitted.config, mix(submitted, started)
-    count = steps(config, started.context)
+    count, divided = steps(config, started.context), getattr(started, "accumulation", None)
     schedule = {"peak": peak, "warmup": WARMUP, "floor": FLOOR}
     return Train(
         objective=objective,
@@ -85,12 +87,13 @@ def training(
         data_digests={domain: started.streams[domain] for domain in shares},
         batch=config.batch,
         context=started.context,
-        accumulation=config.accumulation,
+        accumulation=divided or config.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
         schedule=Algorithm(name="cosine@1", params=schedule),
         precision=config.precision,
         checkpointing=config.checkpointing,
         clip=CLIP,
+        divergence=divergence,
         seed=config.seed,
         purpose=purpose,
         steps=count,
