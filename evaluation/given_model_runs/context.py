@@ -149,11 +149,20 @@ class GivenContext(TrainingContext[S]):
         started = self.pinned(common)
         self.check_text(started)
         self._cache.supply.share_model(self.donor)
-        found, seconds = self.canary(started, self.initial(started))
+        started, found, seconds = self._fitting(started)
         steps = segment_seconds() * STEPS / seconds
         segment = min(config.steps_of(started.context), max(1, round(steps)))
-        notes = (*made.notes, *self.notes(started))
+        parts = getattr(started, "accumulation", None) or config.accumulation
+        divided = training_defaults.divided(config.batch, config.accumulation, parts)
+        notes = (*made.notes, *divided, *self.notes(started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
+
+    def _fitting(self, started: Any) -> tuple[Any, str, float]:
+        """Return `started`, canary and seconds; if `started` has `accumulation`, it is found here."""
+        config, start = self.state.submitted.config, self.initial(started)
+        if hasattr(started, "accumulation"):
+            return self.fitted(started, start, config.batch, config.accumulation)
+        return (started, *self.canary(started, start))
 
 
 def _check_finite(name: str, weights: Weights) -> None:

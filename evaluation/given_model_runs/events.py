@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from runs.event_types import ModelReference, Part
 from runs.record import events as common
 from runs.system.digests import Digest
@@ -24,6 +26,16 @@ class Result(Part):
     recipe_id: Digest
     #: BLAKE3 of its weights.
     digest: Digest
+
+
+def without_watch(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the setting `divergence`: it ended no earlier training."""
+    return {**data, "config": {**data["config"], "divergence": None}}
+
+
+def not_divided(data: dict[str, Any]) -> dict[str, Any]:
+    """Return `started` with `accumulation`: in earlier runs the settings alone said the parts."""
+    return {**data, "accumulation": None}
 
 
 class GivenSubmitted(common.Submitted):

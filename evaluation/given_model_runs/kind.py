@@ -73,16 +73,6 @@ class GivenKind(TrainingKind[S]):
         """Return the fields of `completed` that follow from what was made and measured."""
         raise NotImplementedError
 
-    def agrees(self, state: S, recorded: Event, found: Event) -> bool:
-        """Return True if a second result does not contradict the recorded one.
-
-        The length of segments is settled by the first `started`.
-        """
-        first: Any = recorded
-        if recorded.type == found.type == "started":
-            found = found.model_copy(update={"segment": first.segment})
-        return super().agrees(state, recorded, found)
-
     def wrong_result(self, state: S) -> Iterator[str]:
         """Yield what `completed` says that the events before it contradict."""
         for name, value in self.conclusions(state).items():

@@ -71,14 +71,17 @@ def training(
     params: dict[str, Any],
     peak: float,
     inputs: dict[str, str] | None = None,
+    divergence: float | None = None,
 ) -> Train:
     """Return the recipe of a training from the recipe `first`; all of a purpose read the same windows.
 
-    `peak` is the highest learning rate, `inputs` are further models that the objective reads.
+    `peak` is the highest learning rate, `inputs` are further models that the objective reads. A kind
+    whose `started` has `accumulation` may divide a step further than its settings say.
     """
     shares = mix(submitted, started)
     made = reading(submitted, started, shares, purpose, first, objective, peak)
-    return made.model_copy(update={"params": params, "inputs": inputs or {}})
+    own = {"params": params, "inputs": inputs or {}, "divergence": divergence}
+    return made.model_copy(update=own)
 
 
 def reading(
@@ -95,6 +98,7 @@ def reading(
     `submitted` needs settings of `StepsConfig`, and `seed`.
     """
     config, count = submitted.config, submitted.config.steps_of(started.context)
+    divided = getattr(started, "accumulation", None)
     schedule = {"peak": peak, "warmup": WARMUP, "floor": FLOOR}
     return Train(
         objective=objective,
@@ -103,7 +107,7 @@ def reading(
         data_digests={name: started.streams[name] for name in shares},
         batch=config.batch,
         context=started.context,
-        accumulation=config.accumulation,
+        accumulation=divided or config.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
         schedule=Algorithm(name="cosine@1", params=schedule),
         precision=config.precision,

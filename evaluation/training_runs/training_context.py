@@ -22,6 +22,7 @@ from weights.making.making import Make, MakingState
 from weights.model import Model
 from weights.recipes import Train
 from weights.tensors import Weights
+from weights.training.room import OutOfMemoryError
 from weights.training.snapshots import Snapshots
 
 S = TypeVar("S", bound=MakingState)
@@ -84,6 +85,24 @@ class TrainingContext(TaskContext[S]):
     def settings(self) -> dict[str, Any]:
         """The config.json of all models."""
         return json.loads((self.text.folder / companions.CONFIG).read_text("utf-8"))
+
+    def fitted(self, started: Any, start: Model, rows: int, parts: int) -> tuple[Any, str, float]:
+        """Return `started` with as few parts of a step as fit in memory, and canary and seconds.
+
+        A step has `rows` windows in each process, and at least `parts` parts. Raises OutOfMemoryError
+        if not even one window fits.
+        """
+        last: OutOfMemoryError | None = None
+        for count in (n for n in range(parts, rows + 1) if rows % n == 0):
+            divided = started.model_copy(update={"accumulation": count})
+            try:
+                return (divided, *self.canary(divided, start))
+            except OutOfMemoryError as error:
+                last = error
+        raise OutOfMemoryError(
+            f"not even one window of {started.context} tokens fits in memory ({last}). Set a smaller "
+            "context, or train on a machine with more memory."
+        ) from last
 
     @property
     def kept(self) -> Snapshots:

@@ -34,6 +34,16 @@ OPTIMISERS = {
 }
 
 
+def divided(windows: int, asked: int, parts: int) -> list[str]:
+    """Return a note if a step's windows are computed in more parts than the settings ask for."""
+    if parts <= asked:
+        return []
+    whole = "at once" if asked == 1 else f"in {asked} parts"
+    return [
+        f"a step's {windows} windows do not fit in memory {whole}: they are computed in {parts} parts."
+    ]
+
+
 def check_lengths(started: Any) -> None:
     """Raise DataError if the text of a domain is too short for one window."""
     needed = started.context + 2

@@ -30,6 +30,22 @@ class TrainingKind(MakingKind[S]):
         """Return True: without one of its models or figures the run has no result."""
         return True
 
+    def agrees(self, state: S, recorded: Event, found: Event) -> bool:
+        """Return True if a second result does not contradict the recorded one.
+
+        How long segments are, and in how many parts a step is computed where there is less memory, is
+        settled by the first `started`.
+        """
+        first: Any = recorded
+        if recorded.type == found.type == "started":
+            settled = {"segment": first.segment}
+            parts = getattr(first, "accumulation", None)
+            if getattr(found, "accumulation", None) != parts:
+                names = ("accumulation", "canary", "warnings")
+                settled |= {name: getattr(first, name) for name in names}
+            found = found.model_copy(update=settled)
+        return super().agrees(state, recorded, found)
+
     def unasked(self, state: S, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
         if isinstance(task, Make) and isinstance(event, Made | Advanced):

@@ -69,7 +69,7 @@ def panels(state: BakeState, curves: Curves) -> list[Panel]:
         title, leads = "Ordinary text", findings.leads(state)
         found.append(panels_of.arms(title, words, seen, leads, groups, best, plan.PARENT))
         found.append(panels_of.domains(words, seen, best))
-    found += training_panels.curves(curves, [])
+    found += training_panels.curves(curves, [], state, plan.recipes(state))
     return [*found, training_panels.models(state, plan.recipes(state))]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observed
+from evaluation.observing import Observe
 from events import Envelope, Event
 from phases.bake import findings, origins, panels, plan, report
 from phases.bake.events import BakeState, Completed
@@ -26,6 +27,10 @@ class BakeView(GivenView[BakeState]):
     def recipes(self, state: BakeState) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes, as far as it is known."""
         return plan.recipes(state)
+
+    def observations(self, state: BakeState) -> Sequence[Observe]:
+        """Return all that the run measures, as far as it is known yet."""
+        return findings.observations(state) if plan.sampled(state) else ()
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""

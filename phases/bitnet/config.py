@@ -5,9 +5,10 @@ from __future__ import annotations
 from pydantic import Field
 
 from evaluation.given_model_runs.settings import Positive, TrainingConfig
+from evaluation.training_runs.training_settings import Watched
 
 
-class BitnetConfig(TrainingConfig):
+class BitnetConfig(TrainingConfig, Watched):
     """Settings: how long is trained, how weights are rounded, what is compared."""
 
     rate: Positive = Field(

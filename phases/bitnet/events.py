@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
+from evaluation.given_model_runs.events import (
+    GivenCompleted,
+    GivenSubmitted,
+    not_divided,
+    without_watch,
+)
 from evaluation.observing import Observed
 from events import Registry
 from phases.bitnet.config import BitnetConfig
@@ -21,17 +26,23 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(GivenSubmitted):
     """A bitnet run was asked for."""
 
+    schema_version = 2
+
     config: BitnetConfig
 
 
 class Forked(common.Forked):
     """A bitnet run was branched from another."""
 
+    schema_version = 2
+
     config: BitnetConfig
 
 
 class Started(common.Started):
     """Model, text and profile were pinned."""
+
+    schema_version = 2
 
     model: SourceRecord
     #: Weights in matrices that become ternary, of all parameters of the model.
@@ -52,6 +63,9 @@ class Started(common.Started):
     canary: Digest
     #: Tokens of a window.
     context: Count
+    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
+    #: the settings.
+    accumulation: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
 
@@ -70,7 +84,12 @@ class Completed(GivenCompleted):
 
 
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed)
+    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
+    {
+        (Submitted.type, 1): without_watch,
+        (Forked.type, 1): without_watch,
+        (Started.type, 1): not_divided,
+    },
 )
 
 

@@ -29,8 +29,8 @@ CALIBRATION = 32_768
 def full(submitted: Submitted, started: Started) -> Train:
     """Return the recipe of the continued training in full precision."""
     recipe = as_float32(started).id
-    rate = submitted.config.full_rate
-    return training(submitted, started, PURPOSE, recipe, "lm@1", {}, rate)
+    rate, watch = submitted.config.full_rate, submitted.config.divergence
+    return training(submitted, started, PURPOSE, recipe, "lm@1", {}, rate, divergence=watch)
 
 
 def master(submitted: Submitted, started: Started, first: str, teacher: str | None) -> Train:
@@ -43,8 +43,8 @@ def master(submitted: Submitted, started: Started, first: str, teacher: str | No
         "distillation": config.distillation if teacher else 0.0,
     }
     inputs = {"teacher": teacher} if teacher and config.distillation else {}
-    rate = config.rate
-    return training(submitted, started, PURPOSE, first, "ternary@1", params, rate, inputs)
+    rate, watch = config.rate, config.divergence
+    return training(submitted, started, PURPOSE, first, "ternary@1", params, rate, inputs, watch)
 
 
 def packed(submitted: Submitted, of: str, method: str = "absmean") -> Transform:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from evaluation.training_runs.training_settings import Watched
 from phases.cognate.presets import PRESETS, Preset
 
 #: Domains of the built-in text (`evaluation.data.builtin.corpus.KNOWN`; a test compares them).
@@ -19,7 +20,7 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 Domain = Annotated[str, Field(pattern=NAME)]
 
 
-class CognateConfig(BaseModel):
+class CognateConfig(Watched):
     """Settings: what is trained, and for how long."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -42,6 +43,9 @@ class CognateConfig(BaseModel):
         "muon",
         description="Muon on hidden matrices with AdamW on the rest; AdamW alone; Muon behind "
         "Grokfast, with QK-Clip.",
+    )
+    checkpointing: bool = Field(
+        False, description="Compute activations again in the backward pass, to need less memory."
     )
     base_rate: Positive | None = Field(
         None, description="Peak learning rate of the base's training; none: the preset's."

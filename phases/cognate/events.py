@@ -20,7 +20,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -32,7 +32,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A cognate run was branched from another."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: CognateConfig
 
@@ -108,6 +108,12 @@ def _with_more_presets(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _without_watch(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 4: no leap of the loss ended earlier trainings."""
+    settings = {"divergence": None, "checkpointing": False}
+    return {**data, "config": {**data["config"], **settings}}
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
     {
@@ -115,6 +121,8 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 1): _with_sharded,
         (Submitted.type, 2): _with_more_presets,
         (Forked.type, 2): _with_more_presets,
+        (Submitted.type, 3): _without_watch,
+        (Forked.type, 3): _without_watch,
     },
 )
 

@@ -71,20 +71,6 @@ class Cognate(CognateView, TrainingKind[CognateState]):
         )
         return Decision(facts=[New(done, f"{state.run}/completed")])
 
-    def agrees(self, state: CognateState, recorded: Event, found: Event) -> bool:
-        """Return True if a second result does not contradict the recorded one.
-
-        How long segments are, and in how many parts a step is computed where there is less memory, is
-        settled by the first `started`.
-        """
-        if isinstance(recorded, Started) and isinstance(found, Started):
-            settled: dict[str, Any] = {"segment": recorded.segment}
-            if found.accumulation != recorded.accumulation:
-                for name in ("accumulation", "canary", "warnings"):
-                    settled[name] = getattr(recorded, name)
-            found = found.model_copy(update=settled)
-        return super().agrees(state, recorded, found)
-
     def wrong_result(self, state: CognateState) -> Iterator[str]:
         """Yield what `completed` says that the events before it contradict."""
         if not alike(state.completed.models, findings.results(state)):

@@ -92,7 +92,8 @@ def panels(state: CurriculumState, curves: Curves) -> list[Panel]:
     for arm in state.submitted.config.arms:
         if some := findings.course(state, arm):
             found.append(_matrix(arm, seen.get(arm), some[-1]))
-    found += training_panels.curves(curves, [arm for arm in curves if arm != "adaptive"])
+    others = [arm for arm in curves if arm != "adaptive"]
+    found += training_panels.curves(curves, others, state, {})
     return [*found, training_panels.models(state, plan.last(state))]
 
 

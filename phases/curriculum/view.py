@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from phases.curriculum import findings, origins, panels, plan, report
 from phases.curriculum.events import Completed, CurriculumState, MixChosen
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
+from runs.kinds.view import Outlook
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 from weights.making.events import Advanced, Making
@@ -66,6 +68,26 @@ class CurriculumView(GivenView[CurriculumState]):
             event.step - event.begin for some in state.advanced.values() for event in some.values()
         )
         return done, len(config.arms) * plan.bounds(config, state.started.context)[-1]
+
+    def outlook(
+        self, state: CurriculumState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+    ) -> Outlook:
+        """Return the run's progress in steps, and the time left.
+
+        The next mixes are not known: a step is taken to cost what those before cost, with what was
+        measured between them.
+        """
+        done, of = self.progress(state)
+        unit = f"{self.unit}s"
+        if state.completed:
+            return Outlook(done, of, 1.0, 0.0, unit)
+        if not done or of is None:
+            return Outlook(done, of, 0.0 if of else None, None, unit)
+        segments = [event for some in state.advanced.values() for event in some.values()]
+        measured = [event for event in state.answers.values() if isinstance(event, Observed)]
+        spent = math.fsum(event.seconds for event in (*segments, *measured))
+        left = spent * (of - done) / done / max(1, len(under_way))
+        return Outlook(done, of, done / of, left, unit)
 
     def curves(self, state: CurriculumState) -> dict[str, list[dict[str, float]]]:
         """Return arm → points of its training: step, loss, norm of the gradient, rate."""

@@ -7,12 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from evaluation.given_model_runs.settings import Positive, TrainingConfig
+from evaluation.training_runs.training_settings import Watched
 
 #: Share of the given model's size.
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class StudentConfig(TrainingConfig):
+class StudentConfig(TrainingConfig, Watched):
     """Settings: how large the student is, how long and how it is trained."""
 
     width: Share = Field(

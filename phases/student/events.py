@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
+from evaluation.given_model_runs.events import (
+    GivenCompleted,
+    GivenSubmitted,
+    not_divided,
+    without_watch,
+)
 from evaluation.observing import Observed
 from events import Registry
 from phases.student.config import StudentConfig
@@ -21,17 +26,23 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(GivenSubmitted):
     """A student run was asked for."""
 
+    schema_version = 2
+
     config: StudentConfig
 
 
 class Forked(common.Forked):
     """A student run was branched from another."""
 
+    schema_version = 2
+
     config: StudentConfig
 
 
 class Started(common.Started):
     """Model, text, sizes and profile were pinned."""
+
+    schema_version = 2
 
     model: SourceRecord
     #: Settings of config.json in which the student differs from the given model.
@@ -51,6 +62,9 @@ class Started(common.Started):
     canary: Digest
     #: Tokens of a window.
     context: Count
+    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
+    #: the settings.
+    accumulation: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
 
@@ -69,7 +83,12 @@ class Completed(GivenCompleted):
 
 
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed)
+    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
+    {
+        (Submitted.type, 1): without_watch,
+        (Forked.type, 1): without_watch,
+        (Started.type, 1): not_divided,
+    },
 )
 
 

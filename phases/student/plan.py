@@ -31,14 +31,16 @@ def distilled(submitted: Submitted, started: Started) -> Train:
     config = submitted.config
     params = {"weight": config.distillation, "temperature": config.temperature}
     teacher = {"teacher": started.model.recipe_id}
-    first, rate = fresh(submitted, started).id, config.rate
-    return training(submitted, started, PURPOSE, first, "distil@1", params, rate, teacher)
+    first, rate, watch = fresh(submitted, started).id, config.rate, config.divergence
+    return training(submitted, started, PURPOSE, first, "distil@1", params, rate, teacher, watch)
 
 
 def alone(submitted: Submitted, started: Started) -> Train:
     """Return the recipe of the same student without a teacher."""
-    first, rate = fresh(submitted, started).id, submitted.config.rate
-    return training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
+    config, first = submitted.config, fresh(submitted, started).id
+    return training(
+        submitted, started, PURPOSE, first, "lm@1", {}, config.rate, divergence=config.divergence
+    )
 
 
 def students(state: StudentState) -> dict[str, Train]:

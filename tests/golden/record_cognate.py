@@ -36,7 +36,7 @@ def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequ
 
 
 def main() -> None:
-    """Write a run from scratch with Muon, one over a given base, and a sharded one.
+    """Write a run from scratch with Muon, one over a given base, a sharded one, a checkpointed one.
 
     The first two were recorded with schema 1 of `submitted`; those that are there stay.
     """
@@ -47,6 +47,7 @@ def main() -> None:
             ("scratch", None, {"base_tokens": 20_000, "optimiser": "mugrokfast"}),
             ("own", base, {}),
             ("sharded", base, {"processes": 2, "sharded": True}),
+            ("checkpointed", base, {"checkpointing": True}),
         )
         for number, (name, given, settings) in enumerate(runs, start=1):
             path = FOLDER / f"cognate-{number}.jsonl"

@@ -35,7 +35,7 @@ class DivergenceWatch:
             raise TrainingDivergedError(
                 step,
                 f"the loss {loss:.4f} is above {limit:.4f}, its moving average {self._mean:.4f} and "
-                f"{self._sigmas:g} standard deviations",
+                f"{self._sigmas:g} standard deviations (setting divergence)",
             )
         self._take(loss)
 

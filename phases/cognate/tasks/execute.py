@@ -25,7 +25,7 @@ from weights.recipes import Train
 from weights.storage.inputs import recorded
 from weights.training import modules
 from weights.training.canary import STEPS, canary
-from weights.training.room import OutOfMemoryError, bounded
+from weights.training.room import bounded
 from weights.training.team import Team
 
 
@@ -139,12 +139,15 @@ class Context(TrainingContext[CognateState]):
         else:
             assert self.donor is not None
             self._cache.supply.share_model(self.donor)
-        started, found, seconds = self._fitting(started, start)
+        config = submitted.config
+        rows = size.batch // config.processes
+        started, found, seconds = self.fitted(started, start, rows, started.accumulation)
         tokens = [size.specialist_tokens] + ([] if base else [size.base_tokens])
         longest = max(plan.steps(size, started.context, count) for count in tokens)
         steps = segment_seconds() * STEPS / seconds
         segment = min(longest, max(1, round(steps)))
-        notes = (*self._notes(started), *findings.readings(submitted, started))
+        parts = training_defaults.divided(size.batch, 1, started.accumulation)
+        notes = (*self.text.notes, *parts, *findings.readings(submitted, started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
 
     def _base_record(self) -> SourceRecord | None:
@@ -153,36 +156,6 @@ class Context(TrainingContext[CognateState]):
         if given is None or self.donor is None:
             return None
         return recorded(given, self.donor, open_checkpoint(self.donor, Path(given.path)))
-
-    def _notes(self, started: Started) -> tuple[str, ...]:
-        """Return notes on how the user's files were read, and on a step in parts."""
-        if started.accumulation == 1:
-            return self.text.notes
-        batch = self.state.submitted.config.size.batch
-        return (
-            *self.text.notes,
-            f"a step's {batch} windows do not fit in memory at once: they are computed in "
-            f"{started.accumulation} parts.",
-        )
-
-    def _fitting(self, started: Started, start: Model) -> tuple[Started, str, float]:
-        """Return `started` with as few parts of a step as fit in memory, and canary and seconds.
-
-        Raises OutOfMemoryError if not even one window fits.
-        """
-        config = self.state.submitted.config
-        batch, parts = config.size.batch // config.processes, 1
-        while True:
-            divided = started.model_copy(update={"accumulation": parts})
-            try:
-                return (divided, *self.canary(divided, start))
-            except OutOfMemoryError as error:
-                if parts == batch:
-                    raise OutOfMemoryError(
-                        f"not even one window of {started.context} tokens fits in memory ({error}). "
-                        "Set a smaller context, or train on a machine with more memory."
-                    ) from error
-                parts = next(n for n in range(parts + 1, batch + 1) if batch % n == 0)
 
     def canary(self, started: Started, start: Model) -> tuple[str, float]:
         """Return the digest of a training's first steps here, and the seconds that they took."""
