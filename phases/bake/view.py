@@ -7,8 +7,7 @@ from typing import Any
 
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observed
-from evaluation.observing import Observe
+from evaluation.observing import Observe, Observed
 from events import Envelope, Event
 from phases.bake import findings, origins, panels, plan, report
 from phases.bake.events import BakeState, Completed
