@@ -2,7 +2,7 @@
 
     python -m benchmarks.phases.bake_texts FOLDER
 
-    FOLDER/styles.jsonl    records and reports, in the style that a prefix asks for
+    FOLDER/styles.jsonl    records and reports, in the style that a prefix asks for, and built-in text
     FOLDER/records.jsonl   records alone: contexts to bake on
     FOLDER/*.txt           the prefixes as prompts
 
@@ -15,6 +15,7 @@ import json
 import sys
 from pathlib import Path
 
+from evaluation.data.builtin import corpus
 from runs import keys
 
 FIRST = [
@@ -69,6 +70,16 @@ def report(style: str, name: str, city: str, age: int) -> str:
     return f" {name} of {city} is {age}."
 
 
+def ordinary(count: int) -> list[str]:
+    """Return pieces of built-in training text of 400 characters, of three domains in turn."""
+    documents = corpus.corpus(0, 1_000_000, ("code", "math", "data"))
+    pieces = [
+        [one.text[at : at + 400] for one in split["train"] for at in range(0, len(one.text), 400)]
+        for split in documents.values()
+    ]
+    return [pieces[number % 3][number // 3] for number in range(count)]
+
+
 def main(folder: Path) -> None:
     """Write the files."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,6 +88,9 @@ def main(folder: Path) -> None:
         style = list(PREFIXES)[number % len(PREFIXES)]
         made = record("styles", number)
         styles.append(PREFIXES[style] + context(*made) + report(style, *made))
+    text = ordinary(2_400)
+    for number, piece in enumerate(text):
+        styles.insert(6 * number, piece)
     for number in range(2_000):
         records.append(context(*record("records", number)))
     for name, texts in {"styles": styles, "records": records}.items():
