@@ -20,9 +20,9 @@ class BakeConfig(TextConfig):
     """Settings: the prompts, what they are baked on, how long and how strongly."""
 
     prompts: tuple[Prompt, ...] = Field(
-        min_length=1,
-        description="Texts of the prompts; several are baked together, in their order. `forge bake` "
-        "reads them from files.",
+        (),
+        description="Texts of the prompts, at least one; several are baked together, in their order. "
+        "`forge bake` reads them from files.",
     )
     chat: bool | None = Field(
         None,
