@@ -1,19 +1,24 @@
 """Write texts on which a small model learns to follow prompts, so that one can be baked.
 
     python -m benchmarks.phases.bake_texts FOLDER
+    python -m benchmarks.phases.bake_texts --follow MODEL
 
     FOLDER/styles.jsonl    records and reports, in the style that a prefix asks for, and built-in text
     FOLDER/records.jsonl   records alone: contexts to bake on
     FOLDER/*.txt           the prefixes as prompts
 
-docs/bake.md has what was measured with them.
+The second command prints, for each prefix and none, how many of 48 greedy replies to new records have
+each style. docs/bake.md has what was measured.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from evaluation.data.builtin import corpus
 from runs import keys
@@ -101,5 +106,37 @@ def main(folder: Path) -> None:
             (folder / f"{name}.txt").write_text(text, "utf-8")
 
 
+def style_of(reply: str) -> str:
+    """Return the style that a reply is written in; "other" if it is none of them."""
+    text = reply.strip()
+    if text.startswith("Ahoy!"):
+        return "ruby"
+    if re.fullmatch(r'\{"name": "[^"]*", "city": "[^"]*", "age": \d+\}', text):
+        return "json"
+    if re.fullmatch(r"[^,]+,[^,]+,\d+", text):
+        return "csv"
+    return "plain" if re.fullmatch(r".+ of .+ is \d+\.", text) else "other"
+
+
+def follow(model: str) -> None:
+    """Print prefix → style → greedy replies to 48 records that no file has."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+    module: Any = AutoModelForCausalLM.from_pretrained(model, trust_remote_code=False).eval()
+    for name, prefix in PREFIXES.items():
+        found: Counter[str] = Counter()
+        for number in range(48):
+            text = prefix + context(*record("new", number))
+            ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")
+            made = module.generate(**ids, max_new_tokens=40, do_sample=False, pad_token_id=0)
+            reply = tokenizer.decode(made[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
+            found[style_of(reply)] += 1
+        print(f"{name:8s}", dict(sorted(found.items())))
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[1] == "--follow":
+        follow(sys.argv[2])
+    else:
+        main(Path(sys.argv[1]))
