@@ -107,7 +107,7 @@ def main(folder: Path) -> None:
 
 
 def style_of(reply: str) -> str:
-    """Return the style that a reply is written in; "other" if it is none of them."""
+    """Return the style that a reply is written in, or "other"."""
     text = reply.strip()
     if text.startswith("Ahoy!"):
         return "ruby"
