@@ -1,20 +1,26 @@
 """Write texts on which a small model learns to follow prompts, so that one can be baked.
 
     python -m benchmarks.phases.bake_texts FOLDER
+    python -m benchmarks.phases.bake_texts --follow MODEL
 
-    FOLDER/styles.jsonl    records and reports, in the style that a prefix asks for
+    FOLDER/styles.jsonl    records and reports, in the style that a prefix asks for, and built-in text
     FOLDER/records.jsonl   records alone: contexts to bake on
     FOLDER/*.txt           the prefixes as prompts
 
-docs/bake.md has what was measured with them.
+The second command prints, for each prefix and none, how many of 48 greedy replies to new records have
+each style. docs/bake.md has what was measured.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
+from evaluation.data.builtin import corpus
 from runs import keys
 
 FIRST = [
@@ -69,6 +75,16 @@ def report(style: str, name: str, city: str, age: int) -> str:
     return f" {name} of {city} is {age}."
 
 
+def ordinary(count: int) -> list[str]:
+    """Return pieces of built-in training text of 400 characters, of three domains in turn."""
+    documents = corpus.corpus(0, 1_000_000, ("code", "math", "data"))
+    pieces = [
+        [one.text[at : at + 400] for one in split["train"] for at in range(0, len(one.text), 400)]
+        for split in documents.values()
+    ]
+    return [pieces[number % 3][number // 3] for number in range(count)]
+
+
 def main(folder: Path) -> None:
     """Write the files."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,6 +93,9 @@ def main(folder: Path) -> None:
         style = list(PREFIXES)[number % len(PREFIXES)]
         made = record("styles", number)
         styles.append(PREFIXES[style] + context(*made) + report(style, *made))
+    text = ordinary(2_400)
+    for number, piece in enumerate(text):
+        styles.insert(6 * number, piece)
     for number in range(2_000):
         records.append(context(*record("records", number)))
     for name, texts in {"styles": styles, "records": records}.items():
@@ -87,5 +106,37 @@ def main(folder: Path) -> None:
             (folder / f"{name}.txt").write_text(text, "utf-8")
 
 
+def style_of(reply: str) -> str:
+    """Return the style that a reply is written in, or "other"."""
+    text = reply.strip()
+    if text.startswith("Ahoy!"):
+        return "ruby"
+    if re.fullmatch(r'\{"name": "[^"]*", "city": "[^"]*", "age": \d+\}', text):
+        return "json"
+    if re.fullmatch(r"[^,]+,[^,]+,\d+", text):
+        return "csv"
+    return "plain" if re.fullmatch(r".+ of .+ is \d+\.", text) else "other"
+
+
+def follow(model: str) -> None:
+    """Print prefix → style → greedy replies to 48 records that no file has."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+    module: Any = AutoModelForCausalLM.from_pretrained(model, trust_remote_code=False).eval()
+    for name, prefix in PREFIXES.items():
+        found: Counter[str] = Counter()
+        for number in range(48):
+            text = prefix + context(*record("new", number))
+            ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")
+            made = module.generate(**ids, max_new_tokens=40, do_sample=False, pad_token_id=0)
+            reply = tokenizer.decode(made[0, ids["input_ids"].shape[1] :], skip_special_tokens=True)
+            found[style_of(reply)] += 1
+        print(f"{name:8s}", dict(sorted(found.items())))
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[1] == "--follow":
+        follow(sys.argv[2])
+    else:
+        main(Path(sys.argv[1]))

@@ -16,8 +16,8 @@ def along(
 ) -> list[float]:
     """Return Σ KL(writer ‖ reader) over the reply of each trajectory, nats.
 
-    The writer reads the prompted beginning, the reader the plain one, both in their own order of
-    tokens; every trajectory is read alone. Rounding can make a divergence of zero negative: it is zero.
+    The writer reads the prompted beginning, the reader the plain one; every trajectory is read alone.
+    A divergence that rounding makes negative is 0.
     """
     return [max(0.0, _one(writer, reader, one)) for one in trajectories]
 

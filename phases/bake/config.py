@@ -20,9 +20,9 @@ class BakeConfig(TextConfig):
     """Settings: the prompts, what they are baked on, how long and how strongly."""
 
     prompts: tuple[Prompt, ...] = Field(
-        min_length=1,
-        description="Texts of the prompts; several are baked together, in their order. `forge bake` "
-        "reads them from files.",
+        (),
+        description="Texts of the prompts, at least one; several are baked together, in their order. "
+        "`forge bake` reads them from files.",
     )
     chat: bool | None = Field(
         None,
@@ -70,7 +70,7 @@ class BakeConfig(TextConfig):
         "vocabulary.",
     )
     strengths: tuple[Positive, ...] = Field(
-        (0.1, 0.2, 0.3, 0.5, 0.75, 1.0),
+        (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0),
         min_length=1,
         max_length=32,
         description="Shares of the way from the given to the trained model that are measured; one of "

@@ -81,8 +81,8 @@ def lines(report: Report) -> list[str]:
     return [*out, *(sentence.removeprefix("- ") for sentence in sentences(report))]
 
 
-def _span(figure: Figure, form: str = ".4f") -> str:
-    return f"{figure.value:{form}} ({figure.low:{form}} to {figure.high:{form}})"
+def _span(figure: Figure) -> str:
+    return f"{figure.value:.3g} ({figure.low:.3g} to {figure.high:.3g})"
 
 
 def sentences(report: Report) -> list[str]:

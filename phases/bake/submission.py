@@ -24,6 +24,10 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
     found = submission.plan(kind, asked, lookup, prompts.built_in)
     config: Any = found.config
+    if not config.prompts:
+        raise ConfigError(
+            "a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts."
+        )
     data, own = found.fields["data"], tuple[str, ...]()
     trained: Sequence[str] = tuple(MIX)
     if data:

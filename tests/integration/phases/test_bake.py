@@ -377,7 +377,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
             kind.check(kind.plan(asked, Lookup()))
 
     refused(ConfigError, "a bake is of one model: --model model=MODEL", {"model": []})
-    refused(ConfigError, "prompts", prompts=[])
+    refused(ConfigError, "a bake needs a prompt", prompts=[])
     refused(ConfigError, "a prompt has no text", prompts=[" \n"])
     refused(ConfigError, "a prompt has no text", others=[" \n"])
     refused(ConfigError, r"the prompts take 101 tokens, context and reply 14", prompts=["~" * 101])
@@ -406,6 +406,16 @@ def test_contexts_of_its_own_stand_beside_built_in_text(toys: Toys, tmp_path: Pa
     assert config.contexts == ("code",)
     assert Bake().asked_for({"prompts": ("x",)}, config)
     assert not Bake().asked_for({"prompts": ("y",)}, config)
+
+
+def test_its_settings_are_listed_and_it_can_be_asked_for_again(made, model: Path) -> None:
+    home, state, _ = made
+    told = call(home.folder, "settings", "bake")
+    assert told.exit_code == 0, told.output
+    assert "prompts" in told.stdout
+    again = Bake().again(state.submitted)
+    assert again.models["model"] == [str(model)]
+    assert again.config["prompts"] == [PROMPT]
 
 
 def test_too_few_contexts_are_said_at_the_start(model: Path, tmp_path: Path) -> None:

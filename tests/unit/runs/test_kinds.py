@@ -295,6 +295,14 @@ def test_the_table_has_the_kinds_of_this_program_and_of_the_environment(
         kinds.of("toy")
 
 
+@pytest.mark.parametrize("name", sorted(kinds.KINDS))
+def test_settings_of_every_kind_are_listed_with_defaults(name: str) -> None:
+    """The terminal, the API and a run that is asked for again read them: none may be required."""
+    kind = kinds.of(name)
+    assert kind.settings()["defaults"]
+    assert kind.options("")
+
+
 def test_settings_are_parsed_with_what_is_wrong_by_name() -> None:
     kind = kinds.of("toy")
     assert kind.parse({"steps": 5}).steps == 5
