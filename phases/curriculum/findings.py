@@ -122,10 +122,10 @@ def drawn(seen: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
     return {arm: accuracy(event) for arm, event in seen.items()}
 
 
-def lead(seen: Mapping[str, Observed], ours: str, theirs: str, seed: int) -> Figure:
+def lead(
+    seen: Mapping[str, Observed], resampled: Mapping[str, Counts], ours: str, theirs: str
+) -> Figure:
     """Return the accuracy of the arm `ours` minus that of `theirs`, with the interval."""
-    pair = {ours: seen[ours], theirs: seen[theirs]}
-    resampled = drawn(pair, seed)
     return figure(
         mean(seen[ours]) - mean(seen[theirs]),
         resampled[ours] - resampled[theirs],
@@ -146,7 +146,8 @@ def chosen(state: CurriculumState) -> str | None:
     best = max(config.arms, key=lambda arm: mean(ends[arm]))
     if best == ADAPTIVE or ADAPTIVE not in ends:
         return best
-    low = lead(ends, best, ADAPTIVE, config.seed).low
+    pair = {arm: ends[arm] for arm in (best, ADAPTIVE)}
+    low = lead(pair, drawn(pair, config.seed), best, ADAPTIVE).low
     return best if low is not None and low > 0 else ADAPTIVE
 
 
@@ -178,18 +179,17 @@ def arms(state: CurriculumState) -> dict[str, Compared]:
 
 def figures(state: CurriculumState) -> dict[str, Figure]:
     """Return the figures of a run whose arms are all measured."""
-    seen, best, seed = found(state), chosen(state), state.submitted.config.seed
+    seen, best = found(state), chosen(state)
     assert best is not None
+    resampled = drawn(seen, state.submitted.config.seed)
     told = {
-        "accuracy": figure(
-            mean(seen[best]), drawn({best: seen[best]}, seed)[best], comparison.windows(seen[best])
-        ),
-        "gain": lead(seen, best, plan.START, seed),
+        "accuracy": figure(mean(seen[best]), resampled[best], comparison.windows(seen[best])),
+        "gain": lead(seen, resampled, best, plan.START),
         "forgetting": Figure(value=forgetting(state, best)),
     }
     for arm in seen:
         if f"lead_over_{arm}" in FIGURES and ADAPTIVE in seen:
-            told[f"lead_over_{arm}"] = lead(seen, ADAPTIVE, arm, seed)
+            told[f"lead_over_{arm}"] = lead(seen, resampled, ADAPTIVE, arm)
     share = tokens_to_equal(state)
     return told | ({} if share is None else {"tokens_to_equal": Figure(value=share)})
 
@@ -199,8 +199,9 @@ def leads(state: CurriculumState) -> dict[str, Figure]:
     best, seen = known(state), found(state)
     if best not in seen:
         return {}
-    seed = state.submitted.config.seed
-    others = [arm for arm in seen if arm != best]
-    return state.remembered(
-        ("leads",), lambda: {arm: lead(seen, best, arm, seed) for arm in others}
-    )
+    return state.remembered(("leads",), lambda: _leads(seen, best, state.submitted.config.seed))
+
+
+def _leads(seen: Mapping[str, Observed], ours: str, seed: int) -> dict[str, Figure]:
+    resampled = drawn(seen, seed)
+    return {arm: lead(seen, resampled, ours, arm) for arm in seen if arm != ours}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ from weights.recipes import Train
 from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
 
 ARMS = ("adaptive", "uniform", "easy_to_hard")
 
@@ -369,6 +373,30 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     refused(ConfigError, "are 2 steps of 4 windows of 60: too few for 3 segments", tokens=500)
     refused(ConfigError, "replay and trickle together must be below 1", replay=0.95)
     refused(ConfigError, "context is 999999, the model takes", context=999_999)
+
+
+@pytest.mark.slow
+def test_a_phase_of_a_pipeline_goes_on_with_its_input_if_nothing_is_gained(
+    toys: Toys, tmp_path: Path
+) -> None:
+    """The toys solve nothing, before and after: a gain above zero is not reached."""
+    home = Home(tmp_path)
+    phase = {
+        "name": "tasks",
+        "kind": "curriculum",
+        "models": {"model": str(toys.base)},
+        "settings": {**curriculum_runs.QUICK, "arms": ["adaptive"], "segments": 1},
+        "gates": [{"metric": "gain", "at_least": 0.01, "otherwise": "pass unchanged"}],
+    }
+    settings = {"phases": [phase], "test": [str(toys.data)]}
+    plan_ = validate.plan(Asked("pipeline", settings))
+    with closing(home.open_store()) as store:
+        commands_submit.submit(store, replace(plan_, fields={**plan_.fields, "reuse": False}), "p")
+    with closing(home.open_store()) as store:
+        state = runner.finish(runner.Worker(store, Artifacts.of(home)), "p")
+    assert state.status == "completed"
+    verdicts = {gate.gate.metric: gate.verdict for gate in state.gates[1]}
+    assert verdicts["gain"] == "pass unchanged"
 
 
 def test_a_tokenizer_that_cannot_write_a_task_is_named() -> None:
