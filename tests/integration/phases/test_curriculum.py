@@ -337,6 +337,16 @@ def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
     assert audit.audit(curriculum_runs.rows(home)) == []
 
 
+def test_an_optimiser_is_carried_on_from_a_training_alone(made) -> None:
+    """The start is no training: a recipe that carries on from it is refused, not begun without."""
+    home, state, _ = made
+    context = Context.opened(state, Artifacts.of(home))
+    first = plan.segments(state, "adaptive")[0]
+    wrong = first.model_copy(update={"carries": True})
+    with pytest.raises(ConfigError, match="is no training: it has no optimiser to carry"):
+        context.maker.weights(wrong)
+
+
 def test_snapshots_of_earlier_segments_are_removed(made) -> None:
     """Optimiser and weights of each segment would fill a disk; the results are kept as weights."""
     home, state, _ = made
