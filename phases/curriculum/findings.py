@@ -134,21 +134,15 @@ def lead(
 
 
 def chosen(state: CurriculumState) -> str | None:
-    """Return the arm that is the result: adaptive, unless another is better by its interval.
+    """Return the arm that is the result: the most accurate at its end, on the selection slice.
 
-    Arms are compared on the selection slice at their ends. None before all are measured.
+    Of equal arms it is adaptive. None before all are measured.
     """
     config = state.submitted.config
     seen = {arm: course(state, arm) for arm in config.arms}
     if any(len(some) <= config.segments for some in seen.values()):
         return None
-    ends = {arm: some[-1] for arm, some in seen.items()}
-    best = max(config.arms, key=lambda arm: mean(ends[arm]))
-    if best == ADAPTIVE or ADAPTIVE not in ends:
-        return best
-    pair = {arm: ends[arm] for arm in (best, ADAPTIVE)}
-    low = lead(pair, drawn(pair, config.seed), best, ADAPTIVE).low
-    return best if low is not None and low > 0 else ADAPTIVE
+    return max(config.arms, key=lambda arm: (mean(seen[arm][-1]), arm == ADAPTIVE))
 
 
 def results(state: CurriculumState) -> dict[str, Result]:

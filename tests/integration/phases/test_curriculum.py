@@ -139,8 +139,8 @@ def test_success_promotes_and_the_next_mix_is_another(made) -> None:
     )
 
 
-def test_the_result_is_adaptive_unless_another_arm_is_better(made) -> None:
-    """By the interval of the difference on the selection slice."""
+def test_the_result_is_the_best_arm_and_of_equals_adaptive(made) -> None:
+    """At their ends, on the selection slice."""
     _, state, _ = made
     assert state.completed.chosen == "adaptive"
     last = {arm: findings.assessed(plan.last(state)[arm]) for arm in ARMS}
