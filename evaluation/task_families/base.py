@@ -1,7 +1,6 @@
 """Base of task families: items, random draws by key, verification of replies.
 
-Symbols of a prompt and of an answer are separated by blanks, so that most tokenizers have one token
-for each.
+Symbols of a prompt and of an answer are separated by blanks, so that no token covers several of them.
 """
 
 from __future__ import annotations

@@ -122,10 +122,10 @@ def drawn(seen: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
     return {arm: accuracy(event) for arm, event in seen.items()}
 
 
-def lead(seen: Mapping[str, Observed], ours: str, theirs: str, seed: int) -> Figure:
+def lead(
+    seen: Mapping[str, Observed], resampled: Mapping[str, Counts], ours: str, theirs: str
+) -> Figure:
     """Return the accuracy of the arm `ours` minus that of `theirs`, with the interval."""
-    pair = {ours: seen[ours], theirs: seen[theirs]}
-    resampled = drawn(pair, seed)
     return figure(
         mean(seen[ours]) - mean(seen[theirs]),
         resampled[ours] - resampled[theirs],
@@ -134,20 +134,15 @@ def lead(seen: Mapping[str, Observed], ours: str, theirs: str, seed: int) -> Fig
 
 
 def chosen(state: CurriculumState) -> str | None:
-    """Return the arm that is the result: adaptive, unless another is better by its interval.
+    """Return the arm that is the result: the most accurate at its end, on the selection slice.
 
-    Arms are compared on the selection slice at their ends. None before all are measured.
+    Of equal arms it is adaptive. None before all are measured.
     """
     config = state.submitted.config
     seen = {arm: course(state, arm) for arm in config.arms}
     if any(len(some) <= config.segments for some in seen.values()):
         return None
-    ends = {arm: some[-1] for arm, some in seen.items()}
-    best = max(config.arms, key=lambda arm: mean(ends[arm]))
-    if best == ADAPTIVE or ADAPTIVE not in ends:
-        return best
-    low = lead(ends, best, ADAPTIVE, config.seed).low
-    return best if low is not None and low > 0 else ADAPTIVE
+    return max(config.arms, key=lambda arm: (mean(seen[arm][-1]), arm == ADAPTIVE))
 
 
 def results(state: CurriculumState) -> dict[str, Result]:
@@ -178,18 +173,17 @@ def arms(state: CurriculumState) -> dict[str, Compared]:
 
 def figures(state: CurriculumState) -> dict[str, Figure]:
     """Return the figures of a run whose arms are all measured."""
-    seen, best, seed = found(state), chosen(state), state.submitted.config.seed
+    seen, best = found(state), chosen(state)
     assert best is not None
+    resampled = drawn(seen, state.submitted.config.seed)
     told = {
-        "accuracy": figure(
-            mean(seen[best]), drawn({best: seen[best]}, seed)[best], comparison.windows(seen[best])
-        ),
-        "gain": lead(seen, best, plan.START, seed),
+        "accuracy": figure(mean(seen[best]), resampled[best], comparison.windows(seen[best])),
+        "gain": lead(seen, resampled, best, plan.START),
         "forgetting": Figure(value=forgetting(state, best)),
     }
     for arm in seen:
         if f"lead_over_{arm}" in FIGURES and ADAPTIVE in seen:
-            told[f"lead_over_{arm}"] = lead(seen, ADAPTIVE, arm, seed)
+            told[f"lead_over_{arm}"] = lead(seen, resampled, ADAPTIVE, arm)
     share = tokens_to_equal(state)
     return told | ({} if share is None else {"tokens_to_equal": Figure(value=share)})
 
@@ -199,8 +193,9 @@ def leads(state: CurriculumState) -> dict[str, Figure]:
     best, seen = known(state), found(state)
     if best not in seen:
         return {}
-    seed = state.submitted.config.seed
-    others = [arm for arm in seen if arm != best]
-    return state.remembered(
-        ("leads",), lambda: {arm: lead(seen, best, arm, seed) for arm in others}
-    )
+    return state.remembered(("leads",), lambda: _leads(seen, best, state.submitted.config.seed))
+
+
+def _leads(seen: Mapping[str, Observed], ours: str, seed: int) -> dict[str, Figure]:
+    resampled = drawn(seen, seed)
+    return {arm: lead(seen, resampled, ours, arm) for arm in seen if arm != ours}

@@ -38,6 +38,8 @@ class Curriculum(CurriculumView, GivenKind[CurriculumState]):
     forked = Forked
     state = CurriculumState
     completed = Completed
+    #: Its items are problems; a gate of a pipeline measures texts.
+    gives_items = False
     listed = GIVEN_LISTED | {MixChosen.type}
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES

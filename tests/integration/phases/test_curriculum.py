@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ from weights.recipes import Train
 from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
 
 ARMS = ("adaptive", "uniform", "easy_to_hard")
 
@@ -135,8 +139,8 @@ def test_success_promotes_and_the_next_mix_is_another(made) -> None:
     )
 
 
-def test_the_result_is_adaptive_unless_another_arm_is_better(made) -> None:
-    """By the interval of the difference on the selection slice."""
+def test_the_result_is_the_best_arm_and_of_equals_adaptive(made) -> None:
+    """At their ends, on the selection slice."""
     _, state, _ = made
     assert state.completed.chosen == "adaptive"
     last = {arm: findings.assessed(plan.last(state)[arm]) for arm in ARMS}
@@ -333,6 +337,16 @@ def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
     assert audit.audit(curriculum_runs.rows(home)) == []
 
 
+def test_an_optimiser_is_carried_on_from_a_training_alone(made) -> None:
+    """The start is no training: a recipe that carries on from it is refused, not begun without."""
+    home, state, _ = made
+    context = Context.opened(state, Artifacts.of(home))
+    first = plan.segments(state, "adaptive")[0]
+    wrong = first.model_copy(update={"carries": True})
+    with pytest.raises(ConfigError, match="is no training: it has no optimiser to carry"):
+        context.maker.weights(wrong)
+
+
 def test_snapshots_of_earlier_segments_are_removed(made) -> None:
     """Optimiser and weights of each segment would fill a disk; the results are kept as weights."""
     home, state, _ = made
@@ -369,6 +383,30 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     refused(ConfigError, "are 2 steps of 4 windows of 60: too few for 3 segments", tokens=500)
     refused(ConfigError, "replay and trickle together must be below 1", replay=0.95)
     refused(ConfigError, "context is 999999, the model takes", context=999_999)
+
+
+@pytest.mark.slow
+def test_a_phase_of_a_pipeline_goes_on_with_its_input_if_nothing_is_gained(
+    toys: Toys, tmp_path: Path
+) -> None:
+    """The toys solve nothing, before and after: a gain above zero is not reached."""
+    home = Home(tmp_path)
+    phase = {
+        "name": "tasks",
+        "kind": "curriculum",
+        "models": {"model": str(toys.base)},
+        "settings": {**curriculum_runs.QUICK, "arms": ["adaptive"], "segments": 1},
+        "gates": [{"metric": "gain", "at_least": 0.01, "otherwise": "pass unchanged"}],
+    }
+    settings = {"phases": [phase], "test": [str(toys.data)]}
+    plan_ = validate.plan(Asked("pipeline", settings))
+    with closing(home.open_store()) as store:
+        commands_submit.submit(store, replace(plan_, fields={**plan_.fields, "reuse": False}), "p")
+    with closing(home.open_store()) as store:
+        state = runner.finish(runner.Worker(store, Artifacts.of(home)), "p")
+    assert state.status == "completed"
+    verdicts = {gate.gate.metric: gate.verdict for gate in state.gates[1]}
+    assert verdicts["gain"] == "pass unchanged"
 
 
 def test_a_tokenizer_that_cannot_write_a_task_is_named() -> None:
