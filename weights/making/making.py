@@ -39,6 +39,16 @@ class MakingState(State):
         """Return the number of steps of a training that are done."""
         return max((s for s in self.advanced.get(recipe.stem, ()) if s <= recipe.upto), default=0)
 
+    def spent(self, digest: str) -> float:
+        """Return the recorded seconds that it took to make weights from their inputs; 0: not known."""
+        for made in self.made.values():
+            if made.digest != digest:
+                continue
+            if isinstance(made, Made):
+                return made.seconds
+            return sum(one.seconds for one in self.advanced.get(made.recipe.stem, {}).values())
+        return 0.0
+
 
 def _on_advanced(state: MakingState, event: Advanced) -> None:
     # A new dictionary: `evolve` copies a state's own dictionaries, and not those within.
