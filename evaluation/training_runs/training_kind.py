@@ -105,9 +105,9 @@ class TrainingKind(MakingKind[S]):
         """Return name → recipe of every model that a started run trains."""
         raise NotImplementedError
 
-    def spent(self, state: S, digest: str) -> float:
+    def making_seconds(self, state: S, digest: str) -> float:
         """Return the seconds that it took to make weights of the run; 0: not known."""
-        return state.spent(digest)
+        return state.making_seconds(digest)
 
     def items_address(self, state: S) -> str:
         """Return the content address of the run's text."""

@@ -274,7 +274,7 @@ class Kind(View[S], Outcome[S]):
         """Return sentences on where work that is under way goes on, with this cache's folder."""
         return []
 
-    def spent(self, state: S, digest: str) -> float:
+    def making_seconds(self, state: S, digest: str) -> float:
         """Return the seconds that it took to make weights of the run; 0: not known."""
         return 0.0
 

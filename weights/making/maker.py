@@ -81,7 +81,7 @@ class Maker:
         weights = self._trained(recipe) if isinstance(recipe, Train) else self._applied(recipe)
         if made is not None:
             _compare(made.digest, weights, recipe.id)
-            self._cache.keep(made.digest, weights, self._state.spent(made.digest))
+            self._cache.keep(made.digest, weights, self._state.making_seconds(made.digest))
         return weights
 
     def _applied(self, recipe: Transform) -> Weights:

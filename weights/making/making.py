@@ -39,7 +39,7 @@ class MakingState(State):
         """Return the number of steps of a training that are done."""
         return max((s for s in self.advanced.get(recipe.stem, ()) if s <= recipe.upto), default=0)
 
-    def spent(self, digest: str) -> float:
+    def making_seconds(self, digest: str) -> float:
         """Return the recorded seconds that it took to make weights from their inputs; 0: not known."""
         for made in self.made.values():
             if made.digest != digest:

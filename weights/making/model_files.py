@@ -52,16 +52,16 @@ def settled(
 def files(
     cache: Artifacts,
     models: Mapping[str, Callable[[], Weights]],
-    spent: Callable[[str], float] = lambda digest: 0.0,
+    seconds: Callable[[str], float] = lambda digest: 0.0,
 ) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of weights; `models`: digest → what makes them again.
 
-    `spent` says of a digest how many seconds that takes.
+    `seconds` says how many seconds that takes, by digest.
     """
     found = []
     for digest_, weights in models.items():
         if not cache.files(digest_):
-            cache.keep(digest_, weights(), spent(digest_))
+            cache.keep(digest_, weights(), seconds(digest_))
         found += [(f"{digest_}/{file.name}", file) for file in cache.files(digest_)]
     return found
 
