@@ -15,6 +15,7 @@ from runs import imported_pasts
 from runs.record import user_events as events
 from worker.commands.accounts import User
 from worker.commands.control import act, control
+from worker.tasks import leftovers
 
 router = APIRouter(tags=["asking"])
 
@@ -32,6 +33,8 @@ def ask(desk: Desk, run: str, user: User, event: Event, key: str | None = None) 
     name = desk.name(run)
     owned(desk, name, user)
     before = control(desk.store, name, event, user.name, key)
+    if isinstance(event, events.Cancelled):
+        leftovers.sweep(desk.store, desk.home.artifacts)
     return {"run": name, "before": before.status, "asked": event.type}
 
 

@@ -15,11 +15,16 @@ reason_option = click.option("--reason", help="Why; it is recorded.")
 def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
     """Record an event and report it."""
     from runs.home import Home
+    from runs.record.user_events import Cancelled
     from worker.commands.control import control
+    from worker.tasks import leftovers
 
     store = Home.default().open_store()
     try:
-        before = control(store, run, make())
+        event = make()
+        before = control(store, run, event)
+        if isinstance(event, Cancelled):
+            leftovers.sweep(store, Home.default().artifacts)
     finally:
         store.close()
     told = {"run": before.run, "before": before.status, "asked": said}

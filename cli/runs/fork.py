@@ -44,6 +44,8 @@ def fork_command(
       forge fork 20261121-3fa9c1 --at 57 --set seed=1 --record-only
       forge fork 20261121-3fa9c1 --at 57 --set search.mutation_rate=0.05
     """
+    from runs import kinds
+    from runs.history import repository
     from runs.home import Home
     from weights.storage.output_folder import check_target
     from worker.commands import fork
@@ -55,9 +57,13 @@ def fork_command(
     try:
         branch = fork.plan(store, run, place, generation, changes)
         name = fork.fork(store, branch, out, reason=reason)
+        state = repository.load(store, name, showing=True)
+        notes = kinds.of(state.kind).resumes(state, home.artifacts)
     finally:
         store.close()
     told = {"run": name, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
     if record_only:
         emit(told) if as_json else click.echo(
             f"run {name}: carry it on with forge start --resume {name}"

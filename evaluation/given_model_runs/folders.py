@@ -110,4 +110,4 @@ def files(
     """Return (name in an archive, file) of the models, made again if the cache lacks them."""
     made = [context.recipes[role] for role in roles]
     models = {context.state.made[one.id].digest: partial(context.weights, one) for one in made}
-    return model_files.files(cache, models)
+    return model_files.files(cache, models, context.state.making_seconds)

@@ -12,7 +12,7 @@ from evaluation.observing import unasked as wrong_observation
 from events import Event
 from runs.event_types import MadeModel, Measurement
 from runs.kinds.tasks import Task
-from weights.making import making
+from weights.making import making, snapshot_notes
 from weights.making.events import Advanced, Made
 from weights.making.making import Make, MakingState
 from weights.making.making_kind import MakingKind
@@ -93,6 +93,24 @@ class TrainingKind(MakingKind[S]):
             for role, one in state.completed.models.items()
         }
 
+    def resumes(self, state: S, artifacts: Path) -> list[str]:
+        """Return a sentence for each training under way: the step that it goes on from."""
+        if state.started is None:
+            return []
+        return [
+            _resumes(name, done, snapshot_notes.newest(artifacts, state, recipe))
+            for name, recipe in self.trainings(state).items()
+            if 0 < (done := state.steps(recipe)) < recipe.upto
+        ]
+
+    def trainings(self, state: S) -> Mapping[str, Train]:
+        """Return name → recipe of every model that a started run trains."""
+        raise NotImplementedError
+
+    def making_seconds(self, state: S, digest: str) -> float:
+        """Return the seconds that it took to make weights of the run; 0: not known."""
+        return state.making_seconds(digest)
+
     def items_address(self, state: S) -> str:
         """Return the content address of the run's text."""
         from evaluation.training_text import kept_text
@@ -110,3 +128,15 @@ class TrainingKind(MakingKind[S]):
         """Remove the snapshots of trainings that have ended: their results are on disk."""
         if state.started is not None and state.made:
             self._file("tasks.execute").Context(state, cache).tidy()
+
+
+def _resumes(name: str, done: int, kept: int) -> str:
+    """Return the sentence on a training of which `done` steps are recorded and `kept` are on disk."""
+    said = f"the training of {name} goes on from step {done}"
+    if kept == done:
+        return f"{said}."
+    since = f"from step {kept} on" if kept else "from its first step on"
+    return (
+        f"{said}: its snapshot there is not kept on this machine, so it is trained again {since} and "
+        "compared with the log."
+    )

@@ -270,6 +270,14 @@ class Kind(View[S], Outcome[S]):
     def keep(self, state: S, cache: Any) -> None:
         """Write to disk what a restart would need most and is in memory only."""
 
+    def resumes(self, state: S, artifacts: Path) -> list[str]:
+        """Return sentences on where work that is under way goes on, with this cache's folder."""
+        return []
+
+    def making_seconds(self, state: S, digest: str) -> float:
+        """Return the seconds that it took to make weights of the run; 0: not known."""
+        return 0.0
+
     def result_files(self, state: S, cache: Any) -> list[tuple[str, Path]]:
         """Return (name in an archive, file) of the result's weights. Raises ForgeError."""
         return []

@@ -18,14 +18,15 @@ from events import failpoints
 from runs.errors import ConfigError, SourceChangedError
 from weights import operations
 from weights.folders.checkpoint import digest
+from weights.making import snapshot_notes
 from weights.making.events import Advanced, Made, Making, Point
 from weights.making.making import Make, MakingState
 from weights.model import Model
 from weights.recipes import Train, Transform
-from weights.storage.weight_cache import Artifacts
+from weights.storage.weight_cache import SNAPSHOTS, Artifacts
 from weights.tensors import Weights
 from weights.training.loop import Snapshot, Step
-from weights.training.snapshots import Snapshots
+from weights.training.snapshots import Facts, Snapshots
 from weights.training.team import Team, segment
 from weights.training.windows import Ids
 
@@ -37,7 +38,7 @@ POINTS = 100
 
 def snapshots(cache: Artifacts, profile: str) -> Snapshots:
     """Return the snapshots of trainings under a profile (and canary), as one string."""
-    return Snapshots(cache.folder / "snapshots" / hashlib.sha256(profile.encode()).hexdigest()[:16])
+    return Snapshots(cache.folder / SNAPSHOTS / hashlib.sha256(profile.encode()).hexdigest()[:16])
 
 
 class Maker:
@@ -80,7 +81,7 @@ class Maker:
         weights = self._trained(recipe) if isinstance(recipe, Train) else self._applied(recipe)
         if made is not None:
             _compare(made.digest, weights, recipe.id)
-            self._cache.keep(made.digest, weights, self._seconds(recipe))
+            self._cache.keep(made.digest, weights, self._state.making_seconds(made.digest))
         return weights
 
     def _applied(self, recipe: Transform) -> Weights:
@@ -95,13 +96,6 @@ class Maker:
     def _trained(self, recipe: Train) -> Weights:
         return self._snapshot(recipe).weights
 
-    def _seconds(self, recipe: Making) -> float:
-        """Return the recorded seconds that it took to make a recipe from its inputs."""
-        if isinstance(recipe, Train):
-            return sum(event.seconds for event in self._state.advanced[recipe.stem].values())
-        made = self._state.made[recipe.id]
-        return made.seconds if isinstance(made, Made) else 0.0
-
     # ---- trainings ---------------------------------------------------------------------------
 
     def _snapshot(self, recipe: Train) -> Snapshot:
@@ -115,7 +109,7 @@ class Maker:
             found = self._carried(recipe.to(stop), found)
             if stop in recorded:
                 _check(recorded[stop], found, before)
-            self._kept.write(recipe, found)
+            self._write(recipe, found)
         assert found is not None, "a training has at least one step"
         return found
 
@@ -123,9 +117,10 @@ class Maker:
         """Return the nearest kept snapshot that is not another than the log says."""
         while (found := self._kept.nearest(recipe)) is not None:
             event = recorded.get(found.step)
-            if event is None or event.digest == digest(found.weights):
-                return found
             wrong = recipe.to(found.step).id
+            if event is None or event.digest == digest(found.weights):
+                snapshot_notes.note(self._kept.folder / wrong, self._state.run)
+                return found
             log.warning("snapshot %s is not the recorded one: it is removed", wrong[:12])
             shutil.rmtree(self._kept.folder / wrong, ignore_errors=True)
         return None
@@ -184,12 +179,12 @@ class Maker:
         if after is None:
             before = self._snapshot(recipe.to(done)) if done > recipe.first else None
             after = self._carried(recipe, before)
-        facts = self._kept.write(recipe, after)
+        facts = self._write(recipe, after)
         failpoints.hit("snapshot-kept")
         self._kept.keep_newest(recipe, {recipe.to(done).id})
         if recipe.upto == recipe.steps:  # a result
-            seconds = sum(e.seconds for e in self._state.advanced.get(recipe.stem, {}).values())
-            self._cache.keep(facts.weights, after.weights, seconds + after.seconds)
+            self._cache.keep(facts.weights, after.weights, self._spent(recipe) + after.seconds)
+        self._cache.shrink()
         failpoints.hit("advanced-kept")
         return Advanced(
             recipe_id=recipe.id,
@@ -202,6 +197,18 @@ class Maker:
             tokens=after.tokens,
             seconds=after.seconds,
         )
+
+    def _write(self, recipe: Train, made: Snapshot) -> Facts:
+        """Write a snapshot, with notes of the run and of what it took to make it; return its facts."""
+        facts = self._kept.write(recipe, made)
+        place, seconds = self._kept.folder / facts.recipe, self._spent(recipe) + made.seconds
+        snapshot_notes.note(place, self._state.run, seconds)
+        return facts
+
+    def _spent(self, recipe: Train) -> float:
+        """Return the recorded seconds of a training so far."""
+        events = self._state.advanced.get(recipe.stem, {}).values()
+        return sum(event.seconds for event in events if event.step < recipe.upto)
 
     def _written(self, recipe: Train, done: int) -> Snapshot | None:
         """Return the snapshot that the task makes, if a process wrote it and then was killed."""

@@ -40,6 +40,16 @@ class MakingState(State):
         done = (step for step in self.advanced.get(recipe.stem, ()) if step <= recipe.upto)
         return max(done, default=recipe.first)
 
+    def making_seconds(self, digest: str) -> float:
+        """Return the recorded seconds that it took to make weights from their inputs; 0: not known."""
+        for made in self.made.values():
+            if made.digest != digest:
+                continue
+            if isinstance(made, Made):
+                return made.seconds
+            return sum(one.seconds for one in self.advanced.get(made.recipe.stem, {}).values())
+        return 0.0
+
 
 def _on_advanced(state: MakingState, event: Advanced) -> None:
     # A new dictionary: `evolve` copies a state's own dictionaries, and not those within.

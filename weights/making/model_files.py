@@ -49,12 +49,19 @@ def settled(
     return str(kept)
 
 
-def files(cache: Artifacts, models: Mapping[str, Callable[[], Weights]]) -> list[tuple[str, Path]]:
-    """Return (name in an archive, file) of weights; `models`: digest → what makes them again."""
+def files(
+    cache: Artifacts,
+    models: Mapping[str, Callable[[], Weights]],
+    seconds: Callable[[str], float] = lambda digest: 0.0,
+) -> list[tuple[str, Path]]:
+    """Return (name in an archive, file) of weights; `models`: digest → what makes them again.
+
+    `seconds` says how many seconds that takes, by digest.
+    """
     found = []
     for digest_, weights in models.items():
         if not cache.files(digest_):
-            cache.keep(digest_, weights())
+            cache.keep(digest_, weights(), seconds(digest_))
         found += [(f"{digest_}/{file.name}", file) for file in cache.files(digest_)]
     return found
 

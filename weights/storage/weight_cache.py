@@ -1,9 +1,9 @@
 """Weight cache: the weights of candidates by digest, in memory and on disk.
 
-Memory holds weights within a budget; the disk holds only the kept ones (champion and elites),
-within another budget. Missing weights are rebuilt from their recipe, so every failure here only
-costs time. Weights read from disk are checked against their digest; a damaged file is removed and
-counts as missing. torch is loaded by the first weights, not by the cache.
+Memory holds weights within a budget; the disk holds only the kept ones (champion and elites), and
+the snapshots of trainings, within another budget. Missing weights are rebuilt from their recipe, so
+every failure here only costs time. Weights read from disk are checked against their digest; a damaged
+file is removed and counts as missing. torch is loaded by the first weights, not by the cache.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import shutil
+import time
 from collections import OrderedDict
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +33,12 @@ MEMORY_BYTES = 700_000_000
 DISK_BYTES = 20_000_000_000
 #: File with the seconds that it took to make the weights beside it.
 COST = "seconds.txt"
+#: Folder of the snapshots of trainings, by profile, then by recipe.
+SNAPSHOTS = "snapshots"
+#: File in a snapshot's folder if no run goes on with it.
+ENDED = "ended"
+#: Seconds after which a snapshot counts as one that no process works on.
+LATELY = 3600
 
 
 def size(weights: Weights) -> int:
@@ -127,7 +134,7 @@ class Artifacts:
                 self._vault.put_folder(digest_, place)
         except (UnavailableError, ConfigError) as error:
             log.warning("the weights cache is not written: %s", error)
-        self._shrink(place)
+        self.shrink(place)
 
     def _fetched(self, digest_: str) -> bool:
         """Fetch weights from the shared store to disk; return True if the store had them.
@@ -157,17 +164,17 @@ class Artifacts:
         """Return the weight files on disk under this digest."""
         return sorted(self._place(digest_).glob("*.safetensors"))
 
-    def adopt(self, folder: Path) -> bool:
+    def adopt(self, folder: Path, seconds: float = 0.0) -> bool:
         """Take in a folder of weights that is named by their digest.
 
-        Return False if the weights do not have this digest. Raises UnavailableError if the cache
-        cannot be written.
+        `seconds` is what it takes to make them again, if the folder does not say that. Return False if
+        the weights do not have this digest. Raises UnavailableError if the cache cannot be written.
         """
         weights = read_weights(folder, folder.name)
         if weights is None:
             log.warning("weights %s are not what their name says: left out", folder.name[:12])
             return False
-        self.keep(folder.name, weights)
+        self.keep(folder.name, weights, _seconds(folder) or seconds)
         if not self._place(folder.name).exists():
             raise UnavailableError(
                 f"the weights cannot be kept in {self.folder}. Nothing was imported; free space, or "
@@ -187,16 +194,22 @@ class Artifacts:
             shutil.rmtree(place, ignore_errors=True)
         return None
 
-    def _shrink(self, spared: Path) -> None:
-        """Remove folders until the disk budget holds: the cheapest to make again for their bytes, and
-        of those that cost alike the longest unused.
+    def shrink(self, spared: Path | None = None) -> None:
+        """Remove folders until the disk budget holds, but for `spared`.
+
+        Snapshots of runs that do not go on come first, then what is cheapest to make again for its
+        bytes, and of what costs alike the longest unused. Snapshots that were written or read lately
+        stay.
         """
-        found = sorted(filter(None, map(_measured, self.folder.glob("??/*"))))
+        places = [*self.folder.glob("??/*"), *self.folder.glob(f"{SNAPSHOTS}/*/*")]
+        found = sorted(filter(None, map(_measured, places)))
         total = sum(bytes_ for *_, bytes_ in found)
-        for *_, place, bytes_ in found:
+        lately = time.time() - LATELY
+        for needed, _, used, place, bytes_ in found:
             if total <= self._disk_bytes:
                 return
-            if place != spared:
+            living = place.parents[1].name == SNAPSHOTS and needed and used > lately
+            if place != spared and not living:
                 shutil.rmtree(place, ignore_errors=True)
                 total -= bytes_
 
@@ -220,8 +233,8 @@ def read_weights(place: Path, digest_: str) -> Weights | None:
     return {name: weights[name] for name in sorted(weights)}
 
 
-def _measured(place: Path) -> tuple[float, float, Path, int] | None:
-    """Return (seconds to make again a byte, last use, folder, bytes) of cached weights.
+def _measured(place: Path) -> tuple[bool, float, float, Path, int] | None:
+    """Return (True unless no run needs it, seconds to make again a byte, last use, folder, bytes).
 
     Return None for a hidden folder, or if another process just removed the folder.
     """
@@ -229,7 +242,8 @@ def _measured(place: Path) -> tuple[float, float, Path, int] | None:
         if place.name.startswith(".") or not place.is_dir():
             return None
         size_ = sum(f.stat().st_size for f in place.glob("*.safetensors"))
-        return _seconds(place) / max(1, size_), place.stat().st_mtime, place, size_
+        needed, used = not (place / ENDED).exists(), place.stat().st_mtime
+        return needed, _seconds(place) / max(1, size_), used, place, size_
     except OSError:
         return None
 

@@ -50,6 +50,7 @@ class Child:
         from weights.storage.weight_cache import Artifacts
         from weights.threads import set_threads
         from worker.queue.leases import Leases
+        from worker.tasks import leftovers
         from worker.tasks.recorder import Hands
 
         set_threads()
@@ -57,6 +58,7 @@ class Child:
         self._store = home.open_store()
         self._leases = Leases(self._store.database)
         self._cache = Artifacts.of(home)
+        leftovers.sweep(self._store, home.artifacts)
         self._runs = RunCache(self._store, WARM)
         actor = os.environ.get("FORGE_WORKER", "worker")
         self._hands = Hands(self._store, self._cache, Context(actor=actor), self._refresh, WARM)

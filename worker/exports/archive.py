@@ -102,7 +102,7 @@ def load(
         fresh = _each(found, store.fits)
         places = _folders(Path(folder), found.blobs)
         for place in places:
-            cache.adopt(place)
+            cache.adopt(place, kinds.of(states[0].kind).making_seconds(states[0], place.name))
         context = Context(actor=who)
         whole = {state.stream for state in states}
         for name, rows in found.streams.items():

@@ -16,11 +16,13 @@ from runs.kinds.decide import open_tasks
 from runs.kinds.retries import failure
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate, Start, Task
-from runs.record.events import DivergenceDetected, TaskFailed
+from runs.record.events import DivergenceDetected, Failed, TaskFailed
+from runs.record.user_events import Cancelled
 from runs.system.plain_text import visible
 from weights.devices import out_of_memory
 from weights.storage.weight_cache import Artifacts
 from worker.commands import delegation
+from worker.tasks import leftovers
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +169,12 @@ class Hands:
         self._store.append(state.stream, None, [New(differs, key)], self._context)
 
     def keep(self, state: State, rows: Sequence[Envelope]) -> None:
-        """Write to disk what a restart would need most, if new events closed a unit of the run."""
+        """Write to disk what a restart would need most, if new events closed a unit of the run.
+
+        Remove what no restart needs any more, if the run has ended.
+        """
         kind = kinds.of(state.kind)
         if any(row.type in kind.listed for row in rows):
             kind.keep(state, self._artifacts)
+        if any(row.type in (Cancelled.type, Failed.type) for row in rows):
+            leftovers.sweep(self._store, self._artifacts.folder)

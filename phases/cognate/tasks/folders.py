@@ -119,4 +119,4 @@ def files(state: CognateState, cache: Artifacts) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of all models' weights, made again if the cache lacks them."""
     context, recipes = Context.opened(state, cache), plan.models(state).values()
     models = {state.made[one.id].digest: partial(context.weights, one) for one in recipes}
-    return model_files.files(cache, models)
+    return model_files.files(cache, models, state.making_seconds)

@@ -40,6 +40,14 @@ class Leap(next_token.NextToken):
         return super().loss(part) * (50 if self.step >= LEAPS else 1)
 
 
+class Gone(next_token.NextToken):
+    """Next tokens, whose loss is no number."""
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return NaN."""
+        return super().loss(part) * float("nan")
+
+
 def cognate(home: Home, base: Path, **settings: Any) -> Any:
     """Carry a cognate run of a given base on until a training has advanced."""
     data = bitnet_runs.texts(home.folder / "texts")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from evaluation import autotune
 from evaluation.data.items import Text
@@ -221,6 +224,64 @@ def test_disk_holds_the_newest_within_its_budget(tmp_path: Path) -> None:
     assert torch.equal(found["w"], kept[2]["w"])
     Artifacts(tmp_path, disk_bytes=0).keep("0" * 64, kept[0])
     assert [p.name for p in tmp_path.glob("??/*")] == ["0" * 64]
+
+
+def test_the_disk_drops_first_what_is_cheap_to_make_again_for_its_bytes(tmp_path: Path) -> None:
+    """Ten times the bytes for five times the seconds go before a small one that is older."""
+    small, large, last = _weights(1.0), {"w": torch.full((10_000,), 2.0)}, _weights(3.0)
+    cache = Artifacts(tmp_path, disk_bytes=45_000)
+    cache.keep(digest(small), small, 10.0)
+    cache.keep(digest(large), large, 50.0)
+    cache.keep(digest(last), last, 1.0)
+    assert {p.name for p in tmp_path.glob("??/*")} == {digest(small), digest(last)}
+
+
+def test_weights_that_are_adopted_cost_what_their_maker_noted(tmp_path: Path) -> None:
+    """Imported trainings went first: their seconds were lost on the way."""
+    weights = _weights(1.0)
+    Artifacts(tmp_path / "a").keep(digest(weights), weights, 12.5)
+    (folder,) = (tmp_path / "a").glob("??/*")
+    mine = Artifacts(tmp_path / "b")
+    assert mine.adopt(folder)
+    assert mine.adopt(folder)
+    assert [f.read_text() for f in (tmp_path / "b").glob("??/*/seconds.txt")] == ["12.5\n"]
+    bare = tmp_path / digest(weights)
+    bare.mkdir()
+    (bare / "model.safetensors").write_bytes(next(folder.glob("*.safetensors")).read_bytes())
+    other = Artifacts(tmp_path / "c")
+    assert other.adopt(bare, 7.0)
+    assert [f.read_text() for f in (tmp_path / "c").glob("??/*/seconds.txt")] == ["7.0\n"]
+
+
+def _snapshot(cache: Artifacts, name: str, ended: bool = False, seconds: float = 0.0) -> Path:
+    """Write a snapshot's folder of 4,000 bytes of weights that was last used two hours ago."""
+    place = cache.folder / "snapshots" / ("0" * 16) / (name * 64)
+    place.mkdir(parents=True)
+    save_file(_weights(1.0), place / "model.safetensors")
+    (place / "seconds.txt").write_text(f"{seconds}\n")
+    if ended:
+        (place / "ended").touch()
+    used = time.time() - 7200
+    os.utime(place, (used, used))
+    return place
+
+
+def test_snapshots_count_and_those_of_ended_runs_go_first(tmp_path: Path) -> None:
+    """Then the cheapest of all; one that was used lately stays, whatever the budget."""
+    cache = Artifacts(tmp_path)
+    weights = _weights(1.0)
+    cache.keep(digest(weights), weights, 5.0)
+    ended = _snapshot(cache, "a", ended=True, seconds=900.0)
+    cheap, dear = _snapshot(cache, "b", seconds=1.0), _snapshot(cache, "c", seconds=50.0)
+    new = _snapshot(cache, "d")
+    os.utime(new)
+    Artifacts(tmp_path, disk_bytes=17_500).shrink()
+    assert [p.exists() for p in (ended, cheap, dear, new)] == [False, True, True, True]
+    Artifacts(tmp_path, disk_bytes=13_000).shrink()
+    assert [p.exists() for p in (cheap, dear, new)] == [False, True, True]
+    Artifacts(tmp_path, disk_bytes=0).shrink()
+    assert [p.exists() for p in (dear, new)] == [False, True]
+    assert list(tmp_path.glob("??/*")) == []
 
 
 def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, monkeypatch, caplog) -> None:

@@ -1,0 +1,140 @@
+"""Snapshots that a training leaves behind when its run is cancelled or fails, and forks of it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phases.cognate import plan
+from phases.cognate.kind import Cognate
+from runs.errors import RunFailedError
+from runs.home import Home
+from runs.record.user_events import Retried
+from testing.models.toys import Toys
+from testing.worlds import bitnet_runs, cognate_runs
+from tests.integration.cli.test_forge import call
+from weights.making import snapshot_notes
+from weights.training.objectives import OBJECTIVES
+from worker.commands import fork
+from worker.commands.control import control
+from worker.tasks import leftovers
+
+
+@pytest.fixture
+def begun(toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A run `r` in segments of some steps that is stopped in the middle of its training."""
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.1")
+    home = Home(tmp_path)
+    data = bitnet_runs.texts(tmp_path / "texts")
+    short = {"specialist_tokens": 4_000, "batch": 2, "own_share": 1.0, "domains": ["sums"]}
+    cognate_runs.submit(home, "r", toys.base, data, **short)
+    cognate_runs.carry_until(home, lambda now: bool(advanced(now)))
+    return home
+
+
+def advanced(state: Any) -> list[Any]:
+    """The segments that a run's training has done."""
+    return [event for events in state.advanced.values() for _, event in sorted(events.items())]
+
+
+def kept(home: Home) -> list[Path]:
+    """The folders of snapshots on disk."""
+    return sorted(home.artifacts.glob("snapshots/*/*"))
+
+
+def test_the_snapshots_of_a_cancelled_run_go(begun: Home) -> None:
+    """Two of them stayed for ever, and no disk budget saw them."""
+    state = cognate_runs.state(begun)
+    last = advanced(state)[-1].step
+    told = Cognate().resumes(state, begun.artifacts)
+    assert told == [f"the training of sums goes on from step {last}."]
+    assert [snapshot_notes.runs(folder) for folder in kept(begun)] == [["r"]] * len(kept(begun))
+    assert kept(begun)
+    told = call(begun.folder, "cancel", "r")
+    assert told.exit_code == 0, told.output
+    assert kept(begun) == []
+
+
+def test_they_stay_for_a_fork_that_goes_on(begun: Home) -> None:
+    before = kept(begun)
+    with closing(begun.open_store()) as store:
+        place = len(cognate_runs.rows(begun))
+        name = fork.fork(store, fork.plan(store, "r", place, None, {"max_hours": 9.0}))
+        assert call(begun.folder, "cancel", "r").exit_code == 0
+        assert kept(begun) == before
+        assert call(begun.folder, "cancel", name).exit_code == 0
+    assert kept(begun) == []
+
+
+def test_a_process_that_finds_its_run_cancelled_removes_what_it_wrote(begun: Home) -> None:
+    """The segment that was under way writes a snapshot after the cancellation."""
+    from phases.cognate.tasks.execute import Context
+    from runs.record.user_events import Cancelled
+    from weights.storage.weight_cache import Artifacts
+
+    state = cognate_runs.state(begun)
+    (task,) = plan_of(state)
+    with closing(begun.open_store()) as store:
+        control(store, "r", Cancelled())
+    Context.opened(state, Artifacts.of(begun)).carry_out(task)
+    assert kept(begun)
+    cognate_runs.carry_until(begun, lambda now: False)
+    assert kept(begun) == []
+
+
+def plan_of(state: Any) -> list[Any]:
+    """The open tasks of a run."""
+    from runs import kinds
+
+    return list(kinds.of("cognate").due(state).tasks)
+
+
+def test_those_of_a_failed_run_stay_and_are_marked_until_it_is_tried_again(
+    begun: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A retry goes on from the newest."""
+    from weights.storage.weight_cache import ENDED
+
+    steps = max(event.step for event in advanced(cognate_runs.state(begun)))
+    with monkeypatch.context() as patch:
+        patch.setitem(OBJECTIVES, "lm@1", "tests.integration.phases.test_watched:Gone")
+        with pytest.raises(RunFailedError):
+            cognate_runs.finish(begun)
+    assert kept(begun)
+    assert all((folder / ENDED).exists() for folder in kept(begun))
+    with closing(begun.open_store()) as store:
+        control(store, "r", Retried())
+        leftovers.sweep(store, begun.artifacts)
+    state = cognate_runs.carry_until(begun, lambda now: max(e.step for e in advanced(now)) > steps)
+    assert state.failed is None
+    assert not any((folder / ENDED).exists() for folder in kept(begun))
+
+
+def test_a_fork_in_the_middle_of_a_training_ends_with_the_same_digests(
+    begun: Home, toys: Toys
+) -> None:
+    """From a step that is not kept: earlier steps are trained again, and meet what is recorded."""
+    whole = cognate_runs.finish(begun)
+    events = advanced(whole)
+    assert len(events) > 3
+    rows = cognate_runs.rows(begun)
+    place = [i for i, row in enumerate(rows, 1) if row.type == "advanced"][1]
+    words = ("fork", "r", "--at", str(place), "--set", "max_device_hours=9.0", "--record-only")
+    told = call(begun.folder, *words, "--json")
+    assert told.exit_code == 0, told.output
+    assert f"the training of sums goes on from step {events[1].step}: its snapshot" in told.stderr
+    assert "it is trained again from its first step on" in told.stderr
+    name = json.loads(told.stdout)["run"]
+    assert kept(begun) == []
+    forked = cognate_runs.finish(begun, name)
+    for event, again in zip(events, advanced(forked), strict=False):
+        if event.step == again.step:
+            assert (event.digest, event.optimiser) == (again.digest, again.optimiser)
+    assert advanced(forked)[:2] == events[:2]
+    recipe = plan.models(forked)["sums"]
+    assert forked.made[recipe.id].digest == whole.made[recipe.id].digest
+    assert forked.completed.models == whole.completed.models
