@@ -83,7 +83,13 @@ def test_a_kind_that_the_page_does_not_know_is_shown_whole_by_its_panels(
         "units": ("yes", "level", "0.7500"),
         "samples": ("2 + 2?", "✓ pass", "✗ fail"),
         "gates": ("✓ pass", "overridden by ada: a first try", "1.800 … 2.200", "≤ 2.500"),
-        "strip": ("✓ ended", "growth passes", "0.7500", "◔ running 25 %", "○ waiting"),
+        "strip": (
+            "✓ ended",
+            "growth passes",
+            "0.7500",
+            "◔ running 25 %, 3 min 05 s left",
+            "○ waiting",
+        ),
         "timeline": ("runs", "2 join", "devices", "host/cpu0", "✗ failed"),
     }
     for kind, words in told.items():
