@@ -20,7 +20,7 @@ from api.access.waiting import WaitingRoom
 from api.live import websocket
 from api.live.event_stream import Hub
 from api.options import Options
-from api.routes import commands, control, listings, panels, phases, runs, users
+from api.routes import commands, control, listings, model_files, panels, phases, runs, users
 from api.routes.query_fields import known_fields
 from api.schemas.bodies import Problem
 from api.services import opened
@@ -83,7 +83,17 @@ def create(home: Home, options: Options) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match"],
             expose_headers=["ETag", "Location", "Retry-After"],
         )
-    for module in (commands, control, runs, panels, listings, users, phases, websocket):
+    for module in (
+        commands,
+        control,
+        runs,
+        panels,
+        model_files,
+        listings,
+        users,
+        phases,
+        websocket,
+    ):
         app.include_router(module.router, dependencies=[Depends(known_fields)])
     _site(app)
     return app

@@ -281,7 +281,9 @@ def _strip(panel: Strip, _letters: int, levels: str) -> Picture:
 
 
 def _standing(stage: Stage) -> str:
-    return stage.state if stage.inside is None else f"{stage.state}, {stage.inside:.0%}"
+    done = "" if stage.inside is None else f", {stage.inside:.0%}"
+    left = "" if stage.left_s is None else f", {duration(stage.left_s)} left"
+    return f"{stage.state}{done}{left}"
 
 
 def _figure(stage: Stage) -> str:

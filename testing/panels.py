@@ -203,7 +203,15 @@ _STRIP = Strip(
             figure=Measured(metric=_SUCCESS, value=0.75, low=0.7, high=0.8),
             runs=("r.1-grow",),
         ),
-        Stage(number=2, name="join", what="toy", state="running", inside=0.25, gate="3 gates wait"),
+        Stage(
+            number=2,
+            name="join",
+            what="toy",
+            state="running",
+            inside=0.25,
+            left_s=185,
+            gate="3 gates wait",
+        ),
         Stage(number=3, name="pack", what="toy", state="waiting"),
     ),
 )

@@ -66,6 +66,20 @@ class ModelMeasurements(Answer):
     total: int
 
 
+class ModelFile(Answer):
+    """A file of a model's folder."""
+
+    name: str
+    bytes: int
+
+
+class ModelFiles(Answer):
+    """Files of a model's folder; `folder` is null if this server reads none."""
+
+    folder: str | None
+    files: list[ModelFile]
+
+
 class Ancestor(Answer):
     """A recipe that a model was made from, in words; `given`: the digest of a model that was given."""
 

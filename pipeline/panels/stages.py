@@ -61,6 +61,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
         what=phase.kind,
         state=standing,
         inside=_inside(at_work) if at_work and standing == "running" else None,
+        left_s=_left(at_work) if at_work and standing == "running" else None,
         gate=_gate(state, number),
         figure=_figure(state, number),
         runs=tuple(dict.fromkeys((*taken, *(child.run for child in runs)))),
@@ -106,6 +107,11 @@ def _inside(child: Child) -> float | None:
     """Return the share of a run's units that are done; None if they cannot be counted."""
     done, of = kinds.of(child.state.kind).progress(child.state)
     return min(1.0, done / of) if of else None
+
+
+def _left(child: Child) -> float | None:
+    """Return the seconds that a run has left by its log; None if they cannot be told."""
+    return kinds.of(child.state.kind).outlook(child.state, None).eta_s
 
 
 def _gate(state: PipelineState, number: int) -> str:

@@ -36,7 +36,10 @@ class Measured(Shape):
 
 
 class Stage(Shape):
-    """One stage. `inside` is the share of it that is done, if it is under way and that is known."""
+    """One stage. `inside` is the share of it that is done, if it is under way and that is known.
+
+    `left_s` is the seconds that it then has left by the log of its run, if these can be told.
+    """
 
     #: From 1.
     number: int
@@ -45,6 +48,7 @@ class Stage(Shape):
     what: str
     state: Standing
     inside: float | None = Field(default=None, ge=0, le=1)
+    left_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     #: Its gate in at most four words; empty if it has none.
     gate: str = ""
     figure: Measured | None = None

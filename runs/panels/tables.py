@@ -101,7 +101,7 @@ VALUE = ("value", "low", "high")
 _GATE = ("value", "baseline", "low", "high", "limit", "verdict", "by", "reason")
 _NODE = ("id", "name", "group", "says", "column", "value", "ours", "lane", "run")
 _ENDS = ("source", "target")
-_STAGE = ("number", "name", "what", "state", "inside", "gate")
+_STAGE = ("number", "name", "what", "state", "inside", "left_s", "gate")
 
 
 def _lines(panel: Lines) -> Iterator[Row]:

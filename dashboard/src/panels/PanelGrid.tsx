@@ -54,7 +54,7 @@ export function Framed({ panel, frame, span }: { panel: Panel; frame?: Panel; sp
         <ExportMenu name={panel.name} title={panel.title} />
       </header>
       {drawn(panel, frame)}
-      {panel.total !== null && <p className="quiet small">This is a part of {panel.total.toLocaleString("en-US")}; the exported table has all.</p>}
+      {panel.total !== null && <p className="quiet small">This is a part of {panel.total.toLocaleString("en-US")}; {panel.kind === "lines" ? "zooming in shows more, and the" : "the"} exported table has all.</p>}
     </section>
   );
 }

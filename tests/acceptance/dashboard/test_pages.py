@@ -271,6 +271,25 @@ def test_the_page_of_a_model_has_every_measurement_with_its_interval(
 
 
 @pytest.mark.slow
+def test_the_page_of_a_model_gives_its_files(
+    visit: Callable[..., Any], site: Site, toys: Toys
+) -> None:
+    """To those who may start runs; everybody sees names and sizes."""
+    digest = site.get(f"runs/{REAL}")["base"]["digest"]
+    (model,) = [m for m in site.get("models")["models"] if m["digest"] == digest]
+    page = visit(f"/models/{model['id']}")
+    files = page.get_by_role("region", name="Files of the model")
+    files.get_by_text(str(toys.base)).wait_for()
+    with page.expect_download() as coming:
+        files.get_by_role("button", name="Download config.json").click()
+    given = Path(coming.value.path()).read_bytes()
+    assert given == (toys.base / "config.json").read_bytes()
+    assert coming.value.suggested_filename == "config.json"
+    assert files.locator("tbody tr").count() == len([f for f in toys.base.iterdir() if f.is_file()])
+    accept(page, "files of a model")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["run", "front", "layers", "lineage", "compare"])
 def test_every_chart_has_a_name_and_its_numbers_as_a_table(
     visit: Callable[..., Any], site: Site, name: str

@@ -83,7 +83,13 @@ def test_a_kind_that_the_page_does_not_know_is_shown_whole_by_its_panels(
         "units": ("yes", "level", "0.7500"),
         "samples": ("2 + 2?", "✓ pass", "✗ fail"),
         "gates": ("✓ pass", "overridden by ada: a first try", "1.800 … 2.200", "≤ 2.500"),
-        "strip": ("✓ ended", "growth passes", "0.7500", "◔ running 25 %", "○ waiting"),
+        "strip": (
+            "✓ ended",
+            "growth passes",
+            "0.7500",
+            "◔ running 25 %, 3 min 05 s left",
+            "○ waiting",
+        ),
         "timeline": ("runs", "2 join", "devices", "host/cpu0", "✗ failed"),
     }
     for kind, words in told.items():
@@ -313,7 +319,15 @@ def test_a_model_has_a_page(visit: Callable[..., Any], site: Site) -> None:
     page.get_by_role("row", name="sums").first.wait_for()
     page.get_by_text("steps of lm@1").first.wait_for()
     page.get_by_text("qwen2-init@1, seed 0").wait_for()
+    page.get_by_text("This server has no folder of it that it may read.").wait_for()
     accept(page, "a model's page")
     shoot(page, "model-light")
     again = page.get_by_role("link", name="Train specialists of it").get_attribute("href") or ""
     assert again.startswith("#/new?kind=cognate&base=")
+    for words, kind in (("Train a student of it", "student"), ("Measure it", "measure")):
+        link = page.get_by_role("link", name=words).get_attribute("href") or ""
+        assert link.startswith(f"#/new?kind={kind}&source=")
+    page.get_by_role("link", name="Measure it").click()
+    model = page.get_by_role("combobox", name="Model")
+    model.wait_for()
+    assert model.input_value() == link.rpartition("=")[2]

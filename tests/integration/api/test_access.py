@@ -58,6 +58,8 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/models/list"): "viewer",
     ("GET", "/models/{id}"): "viewer",
     ("GET", "/models/{id}/measurements"): "viewer",
+    ("GET", "/models/{id}/files"): "viewer",
+    ("GET", "/models/{id}/files/{file}"): "submitter",
     ("POST", "/models"): "submitter",
     ("POST", "/models/create"): "submitter",
     ("DELETE", "/models/{id}"): "admin",
@@ -102,6 +104,7 @@ PLACES = {
     "other": RUN,
     "candidate": "champion",
     "id": "0000",
+    "file": "config.json",
     "name": "nobody",
 }
 

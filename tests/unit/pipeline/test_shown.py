@@ -14,6 +14,7 @@ from pipeline.decide import due
 from pipeline.events import GateOverridden, PipelineState
 from pipeline.kind import Pipeline
 from pipeline.panels import stages
+from runs import kinds
 from runs.event_types import Figure
 from runs.history import repository
 from runs.panels.panels import Graph, Lines
@@ -120,6 +121,18 @@ def test_a_phase_under_way_says_how_far_its_run_is(monkeypatch: pytest.MonkeyPat
     paused = only(state, 1, [child("phase/1", "p.1-a", 1, Paused())])
     assert (paused.state, paused.inside) == ("paused", None)
     assert told(state, []) == ["waiting"] * 3
+
+
+def test_a_phase_that_trains_says_the_time_left_by_its_run_s_log() -> None:
+    """As the run itself says it, at the same moment; before its first segment it says nothing."""
+    text = (GOLDEN.parent / "cognate-3.jsonl").read_text("utf-8")
+    rows = [Envelope(**json.loads(line)) for line in text.splitlines()]
+    first = next(n for n, row in enumerate(rows) if row.type == "advanced")
+    for upto, known in ((first, False), (first + 1, True)):
+        run: Any = repository.fold(rows[:upto])
+        one = only(world(PHASES), 1, [Child("phase/1", run, [line(1)])])
+        assert (one.state, one.left_s is not None) == ("running", known)
+        assert one.left_s == kinds.of("cognate").outlook(run, None).eta_s
 
 
 def test_a_run_that_was_given_up_stands_behind_the_one_that_counts(

@@ -71,6 +71,7 @@ def test_there_is_an_example_of_every_kind_of_panel() -> None:
         ("graph", ("nodes", 1, "id"), "a"),
         ("strip", ("stages", 1, "number"), 1),
         ("strip", ("stages", 1, "inside"), 1.5),
+        ("strip", ("stages", 1, "left_s"), -1.0),
         ("strip", ("stages", 1, "state"), "perhaps"),
         ("timeline", ("lanes", 0, "bars", 0, "end"), -1.0),
         ("timeline", ("lanes", 1, "bars", 0, "start"), None),

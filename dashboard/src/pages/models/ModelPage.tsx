@@ -1,5 +1,7 @@
 /** One model: what it measures, how it was made, where it is used from. */
-import type { Model, ModelLineage, ModelMeasurements } from "../../api/types";
+import { useState } from "react";
+import { download, explain } from "../../api/client";
+import type { Model, ModelFiles, ModelLineage, ModelMeasurements } from "../../api/types";
 import { bytes, NONE, number, plural, score, words } from "../../lib/format";
 import { GraphPanel } from "../../panels/graph/GraphPanel";
 import { useMaySubmit } from "../../lib/currentUser";
@@ -19,6 +21,7 @@ export default function ModelPage({ id }: { id: string }) {
 function Told({ model }: { model: Model }) {
   const maySubmit = useMaySubmit();
   const measured = useResource<ModelMeasurements>(`models/${model.id}/measurements`);
+  const files = useResource<ModelFiles>(`models/${model.id}/files`);
   const made = useResource<ModelLineage>(`models/${model.id}/lineage`);
   return (
     <>
@@ -36,8 +39,14 @@ function Told({ model }: { model: Model }) {
             <a className="button" href={href(["new"], { kind: "bitnet", source: model.id })}>
               Make it ternary
             </a>
+            <a className="button" href={href(["new"], { kind: "student", source: model.id })}>
+              Train a student of it
+            </a>
             <a className="button" href={href(["new"], { kind: "compression", source: model.id })}>
               Compress it
+            </a>
+            <a className="button" href={href(["new"], { kind: "measure", source: model.id })}>
+              Measure it
             </a>
           </span>
         )}
@@ -73,6 +82,9 @@ function Told({ model }: { model: Model }) {
             <dd className="mono">{model.id}</dd>
           </dl>
         </Panel>
+        <Panel title="Files">
+          <Loaded of={files}>{(found) => <Files model={model} found={found} mayTake={maySubmit} />}</Loaded>
+        </Panel>
         <Panel title="What it measures">
           <Loaded of={measured}>{(across) => <Measured model={model} across={across} />}</Loaded>
         </Panel>
@@ -81,6 +93,51 @@ function Told({ model }: { model: Model }) {
         </Panel>
       </div>
     </>
+  );
+}
+
+/** The files of its folder on the server; those who may start runs may take them. */
+function Files({ model, found, mayTake }: { model: Model; found: ModelFiles; mayTake: boolean }) {
+  const [said, say] = useState("");
+  if (found.files.length === 0) return <p className="soft">This server has no folder of it that it may read.</p>;
+  const take = async (name: string) => {
+    say(`Fetching ${name} …`);
+    try {
+      await download(`models/${model.id}/files/${encodeURIComponent(name)}`, name);
+      say("");
+    } catch (error) {
+      say(explain(error));
+    }
+  };
+  return (
+    <div className="sheet bare" tabIndex={0} role="region" aria-label="Files of the model">
+      <table className="table">
+        <caption className="mono">{found.folder}</caption>
+        <thead>
+          <tr>
+            <th scope="col">File</th>
+            <th scope="col" className="num">Size</th>
+            {mayTake && <th scope="col">Take</th>}
+          </tr>
+        </thead>
+        <tbody>
+          {found.files.map((file) => (
+            <tr key={file.name}>
+              <th scope="row" className="mono">{file.name}</th>
+              <td className="num">{bytes(file.bytes)}</td>
+              {mayTake && (
+                <td>
+                  <button type="button" className="button plain small" aria-label={`Download ${file.name}`} onClick={() => void take(file.name)}>
+                    Download
+                  </button>
+                </td>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p role="status" className="quiet small">{said}</p>
+    </div>
   );
 }
 

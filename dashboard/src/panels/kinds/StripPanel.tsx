@@ -1,6 +1,6 @@
 /** Stages in a row: how each stands as a mark, a colour and a word, its gate, its figure. */
 import type { Stage, Strip } from "../../api/types";
-import { number } from "../../lib/format";
+import { duration, number } from "../../lib/format";
 import { href } from "../../lib/router";
 import { usePlace } from "../context";
 
@@ -44,6 +44,7 @@ function Cell({ stage }: { stage: Stage }) {
       <span className="strip-state">
         <span aria-hidden="true">{MARKS[stage.state]}</span> {stage.state}
         {share !== null && ` ${share} %`}
+        {stage.left_s !== null && `, ${duration(stage.left_s)} left`}
       </span>
       {share !== null && (
         <span className="strip-bar" aria-hidden="true">

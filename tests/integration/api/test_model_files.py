@@ -1,0 +1,74 @@
+"""Files of a model's folder: what is listed, what is given, and what stays where it is."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.integration.api.conftest import Served
+from worker.commands import model_registry
+
+
+@pytest.fixture
+def folder(served: Served, tmp_path: Path) -> Path:
+    """A registered model's folder below the server's roots, with a link out of them."""
+    made = tmp_path / "models" / "tiny"
+    made.mkdir()
+    (made / "config.json").write_bytes(b"{}")
+    (made / "model.safetensors").write_bytes(bytes(range(200)))
+    (made / ".token").write_bytes(b"secret")
+    (made / "sub").mkdir()
+    (tmp_path / "outside.txt").write_bytes(b"secret")
+    (made / "notes.txt").symlink_to(tmp_path / "outside.txt")
+    record(served, made, "tiny", "1" * 64)
+    return made
+
+
+def record(served: Served, folder: Path, name: str, digest: str) -> None:
+    """Register a folder as a model."""
+    found = model_registry.Measured(str(folder), digest, 202, 50)
+    with closing(served.home.open_store()) as store:
+        model_registry.record(store, found, name, "source", None, ())
+
+
+def test_files_are_listed_and_given(served: Served, folder: Path) -> None:
+    """By name and by id; a range of bytes, too."""
+    told = served.get("/models/tiny/files").json()
+    assert told == {
+        "folder": str(folder),
+        "files": [{"name": "config.json", "bytes": 2}, {"name": "model.safetensors", "bytes": 200}],
+    }
+    id_ = served.get("/models/tiny").json()["id"]
+    answer = served.get(f"/models/{id_}/files/model.safetensors", "submitter")
+    assert answer.content == bytes(range(200))
+    assert answer.headers["content-disposition"] == 'attachment; filename="model.safetensors"'
+    assert answer.headers["content-type"] == "application/octet-stream"
+    part = {"Range": "bytes=10-19"}
+    some = served.get(f"/models/{id_}/files/model.safetensors", headers=part)
+    assert (some.status_code, some.content) == (206, bytes(range(10, 20)))
+
+
+@pytest.mark.parametrize(
+    "name", ["notes.txt", ".token", "sub", "nothing", "..%2Foutside.txt", "%2Fetc%2Fpasswd"]
+)
+def test_what_is_no_file_of_the_folder_is_not_given(
+    served: Served, folder: Path, name: str
+) -> None:
+    answer = served.get(f"/models/tiny/files/{name}")
+    assert answer.status_code == 404, answer.text
+    assert "secret" not in answer.text
+
+
+def test_a_folder_that_the_server_may_not_read_is_not_told(served: Served, tmp_path: Path) -> None:
+    """Nor one that is gone, nor one that is a link out of the roots."""
+    away, gone, link = tmp_path / "away", tmp_path / "models" / "gone", tmp_path / "models" / "link"
+    away.mkdir()
+    (away / "config.json").write_bytes(b"{}")
+    link.symlink_to(away)
+    for number, place in enumerate((away, gone, link)):
+        record(served, place, f"m{number}", str(number + 2) * 64)
+        assert served.get(f"/models/m{number}/files").json() == {"folder": None, "files": []}
+        assert served.get(f"/models/m{number}/files/config.json").status_code == 404
+    assert served.get("/models/nobody/files").status_code == 404
