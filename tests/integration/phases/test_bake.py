@@ -212,8 +212,8 @@ def test_models_are_found_by_name_and_tell_where_they_came_from(made) -> None:
 def test_its_panels_and_its_terminal_show_the_curve(made) -> None:
     home, state, out = made
     shown = Bake().overview(state)
-    names = ["ratio", "drift", "divergences", "arms", "quality", "loss", "norm", "rate", "models"]
-    assert [panel.name for panel in shown.panels] == names
+    names = ["ratio", "drift", "divergences", "arms", "quality", "loss", "speed", "norm", "rate"]
+    assert [panel.name for panel in shown.panels] == [*names, "models"]
     assert shown.head.result is not None
     assert shown.head.result.value == state.completed.figures["ratio"].value
     view = kind_views.of("bake")
