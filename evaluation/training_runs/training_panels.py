@@ -53,7 +53,8 @@ def _speed(
     series = []
     for name, recipe in recipes.items():
         found = training_pace.segments(state, recipe) if isinstance(recipe, Train) else []
-        points = [(e.step, v) for e in found if (v := training_pace.speed(e)) is not None]
+        known = [(e, v) for e in found if (v := training_pace.speed(e)) is not None]
+        points = [(at, v) for e, v in known for at in sorted({e.begin + 1, e.step})]
         if points:
             steps, speeds = zip(*points, strict=True)
             role = "reference" if name in references else "ours"
@@ -64,7 +65,7 @@ def _speed(
         Lines(
             name="speed",
             title="Speed",
-            says="Tokens a second of each training; a point is the segment that ended at the step.",
+            says="Tokens a second of each training, from the first step of a segment to its last.",
             x=STEPS,
             y=Axis(name="speed", unit="tokens/s", better="up"),
             series=tuple(series),

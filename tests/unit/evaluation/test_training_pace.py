@@ -138,14 +138,19 @@ def test_the_speed_is_that_of_the_newest_segments_of_unfinished_trainings() -> N
     assert (fact.value, fact.unit) == (200, "tokens/s")
 
 
-def test_the_panel_of_speed_has_a_point_a_segment() -> None:
-    """A segment without a measured time has none."""
+def test_the_panel_of_speed_has_both_ends_of_each_segment() -> None:
+    """A segment of one step is one point; one without a measured time has none."""
     state, recipe = MakingState(), train("a")
     advance(state, recipe, 10, 2.0)
     advance(state, recipe, 30, 2.0)
+    advance(state, recipe, 31, 0.5)
     advance(state, recipe, 40, 0.0)
     found = {"a": [{"step": 10, "loss": 1.0, "norm": 1.0, "rate": 0.1}]}
     panels = training_panels.curves(found, ["a"], state, {"a": recipe})
     assert [panel.name for panel in panels] == ["loss", "speed", "norm", "rate"]
     (line,) = panels[1].series  # pyright: ignore
-    assert (line.x, line.y, line.role) == ((10, 30), (100.0, 200.0), "reference")
+    assert (line.x, line.y, line.role) == (
+        (1, 10, 11, 30, 31),
+        (100.0, 100.0, 200.0, 200.0, 40.0),
+        "reference",
+    )
