@@ -17,7 +17,7 @@ from cli import live, panels
 from cli.options import say, short
 from runs import kinds
 from runs.panels.head import Panels
-from worker.queue import activity
+from worker.queue.reporting import activity
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {

@@ -25,7 +25,7 @@ import torch
 from evaluation.backends.inductor import NotCompiledError
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evaluation.perplexity import calibration_loss
+from evaluation.measures.perplexity import calibration_loss
 
 #: Most windows in one forward pass.
 MOST = 256

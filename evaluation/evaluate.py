@@ -9,8 +9,8 @@ from typing import Any
 from evaluation.backends.backend import Evaluator
 from evaluation.data.outcomes import DomainOutcomes, Draws, Outcomes, joined
 from evaluation.data.packing import Packed, Posed
-from evaluation.multiple_choice import score_questions
-from evaluation.perplexity import score_windows
+from evaluation.measures.multiple_choice import score_questions
+from evaluation.measures.perplexity import score_windows
 from evaluation.verifiers.base import Verdict
 from evaluation.verifiers.verifier import Verifier
 

@@ -40,7 +40,7 @@ from worker import append
 from worker.commands import fork as forks
 from worker.commands import submit
 from worker.commands.accounts import User
-from worker.queue import wait_reason
+from worker.queue.reporting import wait_reason
 
 router = APIRouter(tags=["asking"])
 

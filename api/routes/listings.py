@@ -27,8 +27,8 @@ from runs.lists import model_registry as reports_model_registry
 from weights.storage import model_origin
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.accounts import User
-from worker.queue import wait_reason
 from worker.queue.device_table import Device
+from worker.queue.reporting import wait_reason
 
 router = APIRouter(tags=["models, queue, workers"])
 

@@ -14,8 +14,8 @@ from runs.kinds.state import State
 from runs.lists import queries
 from runs.panels.head import Live
 from runs.record.budget import elapsed
-from worker.queue import activity
 from worker.queue.active_tasks import Hand, at_work
+from worker.queue.reporting import activity
 
 
 def head(desk: Desk, run: str) -> dict[str, Any]:

@@ -21,7 +21,6 @@ import torch
 
 from benchmarks.common import machine
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.bootstrap import Comparison
 from evaluation.data import domains, outcomes
 from evaluation.data import items as data_items
 from evaluation.data.builtin import phrase_grammar
@@ -29,6 +28,7 @@ from evaluation.data.outcomes import Outcomes
 from evaluation.data.packing import Packed, fitting, pack
 from evaluation.evaluate import Judge, evaluate
 from evaluation.loading import load_tokenizer
+from evaluation.measures.bootstrap import Comparison
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Weighting
 from evomerge.fitness.paired_bootstrap import compare, rounding

@@ -38,7 +38,7 @@ from evaluation.data import outcomes, packing
 from evaluation.data.packing import Packed
 from evaluation.evaluate import Judge, evaluate
 from evaluation.lm_eval import items
-from evaluation.perplexity import score_windows
+from evaluation.measures.perplexity import score_windows
 from evomerge.merging.builder import not_finite
 from phases.cognate.presets import M25, TINY
 from phases.cognate.tasks.model import configuration

@@ -22,7 +22,7 @@ from transformers import AutoTokenizer
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items
 from evaluation.data.packing import pack
-from evaluation.perplexity import score_windows
+from evaluation.measures.perplexity import score_windows
 from evomerge.merging import layer_fitness
 from evomerge.merging.builder import Builder, Weights
 from evomerge.recipes.layer_choice import choose

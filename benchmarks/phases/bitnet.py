@@ -30,7 +30,7 @@ import torch
 
 from benchmarks.common import machine
 from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.perplexity import score_windows
+from evaluation.measures.perplexity import score_windows
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Submitted
 from phases.bitnet.kind import Bitnet

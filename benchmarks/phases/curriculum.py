@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import machine
-from evaluation.paired_bits import mean
+from evaluation.measures.paired_bits import mean
 from phases.curriculum import findings, report
 from runs.home import Home
 from runs.kinds.asked import Asked

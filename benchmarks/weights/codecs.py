@@ -30,14 +30,14 @@ from gguf.quants import QuantError
 from benchmarks.common import machine
 from benchmarks.weights import library_codecs
 from benchmarks.weights.library_codecs import Tried
-from evaluation import rolling
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items as data_items
 from evaluation.data.packing import Packed, pack
 from evaluation.data.slices import Slice
 from evaluation.loading import load_tokenizer, texts_of
+from evaluation.measures import rolling
+from evaluation.measures.paired_bits import draws, figure, mean, resampled
 from evaluation.observing import Observe, Observed, answered
-from evaluation.paired_bits import draws, figure, mean, resampled
 from phases.compression.menu import MENU
 from runs.event_types import Figure
 from weights import codecs

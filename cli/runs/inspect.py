@@ -72,8 +72,8 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
       forge queue
     """
     from runs.lists import queries
-    from worker.queue import wait_reason
     from worker.queue.device_table import Roster
+    from worker.queue.reporting import wait_reason
 
     store = _home().open_store()
     try:

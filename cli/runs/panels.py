@@ -57,10 +57,10 @@ def with_now(state: Any, rows: list[Any]) -> Panels:
 def _now(state: Any) -> Live | None:
     from runs.home import Home
     from runs.lists import queries
-    from worker.queue import activity
     from worker.queue.active_tasks import at_work
     from worker.queue.device_table import Roster
     from worker.queue.leases import Leases
+    from worker.queue.reporting import activity
 
     kind, store = kinds.of(state.kind), Home.default().open_store()
     try:

@@ -1,7 +1,7 @@
 """Comparison of a run's arms: what was observed, and how far each is from the run's model. Pure.
 
 Intervals are the middle 95 % of a paired bootstrap: windows are resampled within each domain, the same
-for all arms (`evaluation/bootstrap.py`).
+for all arms (`evaluation/measures/bootstrap.py`).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.bootstrap import Counts
 from evaluation.given_model_runs.events import Arm
+from evaluation.measures.bootstrap import Counts
+from evaluation.measures.paired_bits import draws, figure, mean, resampled
 from evaluation.observing import Observe, Observed
-from evaluation.paired_bits import draws, figure, mean, resampled
 from runs.event_types import Figure
 
 #: Slices that are measured on: what is chosen by, and what all arms are compared on.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation import paired_bits
+from evaluation.measures import paired_bits
 from evaluation.observing import Observed
 from evaluation.training_runs import training_panels
 from evaluation.training_runs.training_panels import BITS

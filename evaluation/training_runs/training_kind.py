@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation import paired_bits
+from evaluation.measures import paired_bits
 from evaluation.observing import Observe, Observed
 from evaluation.observing import unasked as wrong_observation
 from events import Event

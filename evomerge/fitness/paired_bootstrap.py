@@ -1,7 +1,7 @@
 """Paired bootstrap comparison of two models on the same items (Efron & Tibshirani 1993).
 
-Windows, questions and problems are resampled within each domain (`evaluation.bootstrap`), and fitness
-is computed of every resample. The best sources' values that normalise fitness are held fixed.
+Windows, questions and problems are resampled within each domain (`evaluation.measures.bootstrap`),
+and fitness is computed of every resample. The best sources' values that normalise fitness are held fixed.
 
 A difference is a win or a loss only if its whole interval lies beyond rounding. The same sums in
 another order move every item a little, often in the same direction, and the interval of such a
@@ -16,9 +16,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation import bootstrap
-from evaluation.bootstrap import Comparison, Counts, ratio
 from evaluation.data.outcomes import DomainOutcomes, Outcomes
+from evaluation.measures import bootstrap
+from evaluation.measures.bootstrap import Comparison, Counts, ratio
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Reference, Weighting
 

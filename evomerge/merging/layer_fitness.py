@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from evaluation.backends.backend import batches
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evaluation.perplexity import WINDOWS, calibration_loss
+from evaluation.measures.perplexity import WINDOWS, calibration_loss
 from weights import block_names
 
 MEASURE = "measured-swap@1"

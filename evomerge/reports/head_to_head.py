@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evaluation.bootstrap import Comparison
 from evaluation.data.outcomes import Draws, Outcomes, pick
 from evaluation.data.slices import Slice
+from evaluation.measures.bootstrap import Comparison
 from evomerge.fitness.paired_bootstrap import compare
 from evomerge.fitness.per_item import Contest, Names, contest, itemise
 from evomerge.run.state import EvaluationKey, RunState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from evaluation.bootstrap import Comparison
+from evaluation.measures.bootstrap import Comparison
 from runs.event_types import Part
 
 

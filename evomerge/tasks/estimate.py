@@ -15,7 +15,7 @@ from typing import Any
 
 from evaluation.data.outcomes import Draw, Draws
 from evaluation.evaluate import evaluate
-from evaluation.perplexity import WINDOWS
+from evaluation.measures.perplexity import WINDOWS
 from evomerge.merging.sketch import sketch
 from evomerge.recipes.recipe import Merge
 from evomerge.run import events

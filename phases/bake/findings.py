@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from evaluation import bootstrap
-from evaluation.bootstrap import Counts
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.given_model_runs.events import MODEL, Result
+from evaluation.measures import bootstrap
+from evaluation.measures.bootstrap import Counts
+from evaluation.measures.paired_bits import figure, mean
 from evaluation.observing import Observe, Observed
-from evaluation.paired_bits import figure, mean
 from phases.bake import plan, prompts
 from phases.bake.events import BakeState
 from runs.event_types import Figure

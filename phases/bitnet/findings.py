@@ -1,7 +1,7 @@
 """Measurements of a bitnet run, and the conclusions from them. Pure.
 
 A model's bits per byte are the mean over domains. Intervals are the middle 95 % of a paired bootstrap:
-windows are resampled within each domain, the same for all models (`evaluation/bootstrap.py`).
+windows are resampled within each domain, the same for all models (`evaluation/measures/bootstrap.py`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.given_model_runs.events import MODEL, Result
+from evaluation.measures.paired_bits import figure, mean
 from evaluation.observing import Observe, Observed
-from evaluation.paired_bits import figure, mean
 from phases.bitnet import plan
 from phases.bitnet.events import BitnetState
 from runs.event_types import Figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from evaluation import bootstrap
+from evaluation.measures import bootstrap
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_defaults import READINGS
 from phases.cognate import plan

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from evaluation.measures.paired_bits import draws, figure, mean, resampled
 from evaluation.observing import Observed
-from evaluation.paired_bits import draws, figure, mean, resampled
 from phases.compression import findings
 from phases.compression.events import CompressionState
 from phases.compression.findings import SELECTION, Point

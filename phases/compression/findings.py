@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from evaluation.data.slices import Slice
+from evaluation.measures.paired_bits import draws, figure, mean, resampled
 from evaluation.observing import Observe, Observed, Unmeasurable
-from evaluation.paired_bits import draws, figure, mean, resampled
 from phases.compression import mixtures, plan
 from phases.compression.events import Chosen, CompressionState, Encoded, Packed
 from phases.compression.mixtures import Mixture, Option

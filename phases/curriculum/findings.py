@@ -2,7 +2,7 @@
 
 A model's accuracy is the mean over cells (family and level) of the share of items that it solves.
 Intervals are the middle 95 % of a paired bootstrap: items are resampled within each cell, the same for
-all arms (`evaluation/bootstrap.py`).
+all arms (`evaluation/measures/bootstrap.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from evaluation import bootstrap
-from evaluation.bootstrap import Counts
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.given_model_runs.events import MODEL, Result
+from evaluation.measures import bootstrap
+from evaluation.measures.bootstrap import Counts
+from evaluation.measures.paired_bits import draws, figure, mean
 from evaluation.observing import Observe, Observed
-from evaluation.paired_bits import draws, figure, mean
 from phases.curriculum import plan
 from phases.curriculum.events import Compared, CurriculumState
 from phases.curriculum.mix import Success

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evaluation.given_model_runs import comparison
+from evaluation.measures.paired_bits import mean
 from evaluation.observing import Observed
-from evaluation.paired_bits import mean
 from evaluation.training_runs import training_panels
 from evaluation.training_runs.training_panels import Curves
 from phases.curriculum import findings, plan

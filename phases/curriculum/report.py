@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.paired_bits import mean
+from evaluation.measures.paired_bits import mean
 from phases.curriculum import findings, plan
 from phases.curriculum.events import CurriculumState
 from runs.event_types import Figure

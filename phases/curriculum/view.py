@@ -8,8 +8,8 @@ from typing import Any
 
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
+from evaluation.measures.paired_bits import mean
 from evaluation.observing import Observed
-from evaluation.paired_bits import mean
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.curriculum import findings, origins, panels, plan, report

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation import paired_bits
+from evaluation.measures import paired_bits
 from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.measure import findings

@@ -8,8 +8,8 @@ from __future__ import annotations
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.given_model_runs.events import MODEL, Result
+from evaluation.measures.paired_bits import figure, mean
 from evaluation.observing import Observe, Observed
-from evaluation.paired_bits import figure, mean
 from phases.student import plan
 from phases.student.events import StudentState
 from runs.event_types import Figure

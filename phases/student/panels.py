@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from evaluation import paired_bits
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs import panels as panels_of
+from evaluation.measures import paired_bits
 from evaluation.training_runs import training_panels
 from evaluation.training_runs.training_panels import BITS, Curves
 from phases.student import findings, plan

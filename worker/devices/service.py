@@ -14,7 +14,7 @@ from worker.devices.device import Slot
 from worker.queue.celery_wakeup import Bells, Listener, make_app
 from worker.queue.dispatcher import Dispatcher
 from worker.queue.leases import here, lifetime
-from worker.queue.metrics import Metrics
+from worker.queue.reporting.metrics import Metrics
 from worker.queue.requirements import Placement
 
 log = logging.getLogger(__name__)

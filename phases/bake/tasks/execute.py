@@ -11,8 +11,8 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import training_texts
 from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.context import GivenContext
+from evaluation.measures.perplexity import score_windows
 from evaluation.observing import Observe, Observed, answered
-from evaluation.perplexity import score_windows
 from evaluation.trajectories import divergence, kept
 from evaluation.trajectories.contexts import Beginnings
 from evaluation.trajectories.sampled import Sample

@@ -10,8 +10,8 @@ from typing import Any
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.given_model_runs.context import GivenContext
 from evaluation.given_model_runs.training_plan import as_float32
+from evaluation.measures.perplexity import score_windows
 from evaluation.observing import Observe, Observed, answered
-from evaluation.perplexity import score_windows
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Started
 from weights import operations

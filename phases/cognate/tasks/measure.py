@@ -9,8 +9,8 @@ import torch
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
+from evaluation.measures.perplexity import score_windows
 from evaluation.observing import Observe, Observed, answered
-from evaluation.perplexity import score_windows
 from phases.cognate import findings
 
 Weights = Mapping[str, torch.Tensor]

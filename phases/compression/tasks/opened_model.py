@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from evaluation import rolling
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.documents import documents
 from evaluation.data.items import Text
 from evaluation.loading import load_tokenizer
+from evaluation.measures import rolling
 from phases.compression.config import CompressionConfig
 from phases.compression.plan import Subject
 from runs.errors import SourceChangedError

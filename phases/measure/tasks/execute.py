@@ -8,12 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evaluation import kept_items, measured_again, rolling
+from evaluation import kept_items, measured_again
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items as data_items
 from evaluation.data.items import Item, Text
 from evaluation.loading import load_items, load_tokenizer, texts_of
 from evaluation.machine_profile import machine_profile, unsuited
+from evaluation.measures import rolling
 from evaluation.observing import Observe, Observed, answered
 from evaluation.task_context import TaskContext
 from events import Event

@@ -10,8 +10,8 @@ from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.given_model_runs.context import GivenContext
+from evaluation.measures.perplexity import score_windows
 from evaluation.observing import Observe, Observed, answered
-from evaluation.perplexity import score_windows
 from phases.student import plan, sizes
 from phases.student.events import Started, StudentState
 from phases.student.submission import check_smaller

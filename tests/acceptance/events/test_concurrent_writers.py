@@ -19,7 +19,7 @@ import pytest
 
 from events import EventStore, StoreUnavailableError
 from events.databases.sqlite import open_store
-from testing.store_contract import assert_chained, new
+from testing.stores.contract import assert_chained, new
 
 WRITERS, APPENDS = 8, 200
 

@@ -25,7 +25,7 @@ from events.databases.sqlite import open_store
 from testing.crowd import Crowd
 from testing.services.servers import Postgres
 from testing.services.servers import _runs as runs
-from testing.store_contract import ROOT, Noted, assert_chained, keys, new
+from testing.stores.contract import ROOT, Noted, assert_chained, keys, new
 
 
 class Disk:
@@ -135,7 +135,7 @@ from pathlib import Path
 from events import StoreUnavailableError
 from events.databases.sqlite import open_store
 from testing.crowd import Crowd
-from testing.store_contract import keys
+from testing.stores.contract import keys
 from tests.acceptance.events.test_log_failures import append_until_refused, note
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = open_store(Path(sys.argv[1]))

@@ -20,9 +20,9 @@ from testing.worlds.fake_world import RUN, World, small
 from tests.integration.api.conftest import Served
 from worker import append
 from worker.commands import submit
-from worker.queue import wait_reason
 from worker.queue.device_table import Device, Roster
 from worker.queue.leases import myself
+from worker.queue.reporting import wait_reason
 from worker.queue.scheduler import Offer
 
 HASH = re.compile(r"[0-9a-f]{40}")

@@ -358,7 +358,7 @@ def test_a_url_of_another_database_is_refused(tmp_path: Path, url: str) -> None:
 
 def test_what_a_newer_version_wrote_is_left_out_and_said(place: Place) -> None:
     """Refused for deciding, skipped for showing."""
-    from testing.store_contract import new
+    from testing.stores.contract import new
 
     store = place.home.open_store()
     fake_runs.submit(store, "young")

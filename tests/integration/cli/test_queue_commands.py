@@ -16,7 +16,7 @@ from tests.integration.cli.test_forge import call, fails
 from worker.devices import logging_setup
 from worker.queue.device_table import Roster
 from worker.queue.leases import here, myself
-from worker.queue.metrics import Metrics
+from worker.queue.reporting.metrics import Metrics
 from worker.queue.scheduler import Offer
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import autotune, perplexity
+from evaluation import autotune
 from evaluation.backends import inductor
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
+from evaluation.measures import perplexity
 
 CONTEXT, ROWS = 16, 4
 

@@ -11,9 +11,9 @@ import torch
 from transformers import Qwen2ForCausalLM
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.bootstrap import Comparison
 from evaluation.data.outcomes import DomainOutcomes, Outcomes
-from evaluation.perplexity import score_windows
+from evaluation.measures.bootstrap import Comparison
+from evaluation.measures.perplexity import score_windows
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Weighting
 from evomerge.fitness.paired_bootstrap import compare, rounding

@@ -14,8 +14,8 @@ import torch
 from evaluation.backends.openai_backend import Endpoint
 from evaluation.data import packing
 from evaluation.data.items import Item, from_rows
-from evaluation.multiple_choice import score_questions
-from evaluation.perplexity import score_windows
+from evaluation.measures.multiple_choice import score_questions
+from evaluation.measures.perplexity import score_windows
 from runs.errors import EndpointError
 from testing.models.toy_tensors import question, texts
 from testing.services.endpoint import completions, serving

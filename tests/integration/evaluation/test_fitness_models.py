@@ -25,13 +25,14 @@ from transformers import (
     Qwen2Config,
 )
 
-from evaluation import multiple_choice, perplexity, speed
+from evaluation import speed
 from evaluation.backends import backend, continuations
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import packing
 from evaluation.data.outcomes import Draw
 from evaluation.data.packing import Asked, Packed
 from evaluation.evaluate import Judge, evaluate
+from evaluation.measures import multiple_choice, perplexity
 from evomerge.merging import layer_fitness
 from evomerge.merging.builder import Weights
 from evomerge.recipes import layer_choice

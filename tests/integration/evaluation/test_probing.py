@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import autotune, perplexity
+from evaluation import autotune
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.machine_profile import machine_profile
+from evaluation.measures import perplexity
 from evomerge.config import parse
 from evomerge.tasks import evaluation_mode
 

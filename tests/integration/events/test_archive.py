@@ -13,7 +13,7 @@ import pytest
 
 from events import ArchiveError, ChainError, Envelope, EventStore, New, archive
 from events.databases.sqlite import open_store
-from testing.store_contract import new
+from testing.stores.contract import new
 
 BLOB = b"\x00\xffweights" * 1000
 
@@ -419,7 +419,7 @@ def test_a_zero_byte_is_refused_where_text_of_those_letters_is_not(
 ) -> None:
     """JSON writes a zero byte as letters, which every database takes; a table does not."""
     from events import UnstorableError
-    from testing.store_contract import Noted
+    from testing.stores.contract import Noted
 
     event = New(Noted(value=value), "zero")
     if zero:

@@ -16,7 +16,7 @@ from events import EventStore, StoreUnavailableError
 from events.databases.postgres import Postgres as Database
 from events.databases.postgres import open_store
 from testing.services.servers import Postgres
-from testing.store_contract import ROOT, StoreContract, assert_chained, keys, new
+from testing.stores.contract import ROOT, StoreContract, assert_chained, keys, new
 
 WRITERS = 8
 EVENTS = 60

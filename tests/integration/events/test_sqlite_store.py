@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 
 from events import ConcurrencyError, EventStore, New, StoreUnavailableError
 from events.databases.sqlite import BUSY_TIMEOUT_MS, WAL_SAFE, Sqlite, journal_mode, open_store
-from testing.store_contract import Noted, StoreContract, assert_chained, keys, new
+from testing.stores.contract import Noted, StoreContract, assert_chained, keys, new
 
 #: Two megabytes are SQLite's page cache: twice that must reach the disk before the commit.
 _BIG = """

@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from events import ConcurrencyError, EventStore, New, chain, failpoints
 from events.databases.sqlite import open_store
-from testing.store_contract import Counted
+from testing.stores.contract import Counted
 
 STREAMS = ("a", "b")
 WORKERS = 3

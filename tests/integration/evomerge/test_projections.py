@@ -206,7 +206,7 @@ def test_a_log_that_lost_events_is_said_and_not_papered_over(store: EventStore) 
 
 
 def test_rows_of_other_kinds_of_run_are_passed_over(store: EventStore) -> None:
-    from testing.store_contract import new
+    from testing.stores.contract import new
 
     before = queries.runs(store)
     store.append("training/t1", 0, [new("t1/begun")])
@@ -214,7 +214,7 @@ def test_rows_of_other_kinds_of_run_are_passed_over(store: EventStore) -> None:
 
 
 def test_what_a_newer_version_wrote_does_not_stop_the_list(store: EventStore) -> None:
-    from testing.store_contract import new
+    from testing.stores.contract import new
 
     store.append(stream("evomerge", "new"), None, [new("new/unknown")])
     rows, _ = queries.runs(store)

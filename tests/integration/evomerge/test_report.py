@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.bootstrap import Comparison
+from evaluation.measures.bootstrap import Comparison
 from events.databases.sqlite import open_store
 from evomerge.recipes.recipe import label
 from evomerge.reports import generation_rows, report

@@ -18,10 +18,10 @@ from fastapi.testclient import TestClient
 from api.app import create
 from api.options import Options
 from cli import kind_views
-from evaluation import paired_bits
 from evaluation.data.builtin import corpus
 from evaluation.given_model_runs.settings import KNOWN
 from evaluation.loading import load_tokenizer
+from evaluation.measures import paired_bits
 from phases.bitnet import findings, plan, report
 from phases.bitnet.events import BitnetState, Submitted
 from phases.bitnet.kind import Bitnet

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli import kind_views
-from evaluation import paired_bits
+from evaluation.measures import paired_bits
 from phases.student import findings, plan, report
 from phases.student.events import StudentState
 from phases.student.kind import Student

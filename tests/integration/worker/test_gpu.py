@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from evaluation import autotune, perplexity
+from evaluation import autotune
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
+from evaluation.measures import perplexity
 from evomerge.run import events
 from evomerge.run.tasks import Evaluate
 from evomerge.tasks.context import Bench

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.bootstrap import Comparison
 from evaluation.data import outcomes
 from evaluation.data.outcomes import DomainOutcomes, Draw, Pool, Sizes
+from evaluation.measures.bootstrap import Comparison
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Reference, Weighting
 from evomerge.fitness.paired_bootstrap import ACCURACY_ROUNDING, MEAN_ROUNDING, compare, rounding

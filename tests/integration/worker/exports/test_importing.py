@@ -28,7 +28,7 @@ from worker.commands.control import control
 from worker.commands.fork import fork, plan
 from worker.commands.submit import submit
 from worker.exports.archive import export, inspected, load
-from worker.queue import wait_reason
+from worker.queue.reporting import wait_reason
 from worker.tasks.verify_streams import OTHERS
 
 Rows = list[Envelope]

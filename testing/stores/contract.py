@@ -13,10 +13,10 @@ text, meet at a log that none of them has opened yet, and are killed by SIGKILL.
 
 from __future__ import annotations
 
-from testing.store_appends import Appends
-from testing.store_events import REGISTRY, ROOT, Counted, Noted, assert_chained, keys, new
-from testing.store_processes import Processes
-from testing.store_reads import Reads
+from testing.stores.appends import Appends
+from testing.stores.example_events import REGISTRY, ROOT, Counted, Noted, assert_chained, keys, new
+from testing.stores.processes import Processes
+from testing.stores.reads import Reads
 
 __all__ = ["REGISTRY", "ROOT", "Counted", "Noted", "StoreContract", "assert_chained", "keys", "new"]
 

@@ -21,8 +21,8 @@ from events import (
     canonical_json,
     chain,
 )
-from testing.store_backend import Backend
-from testing.store_events import (
+from testing.stores.backend import Backend
+from testing.stores.example_events import (
     REGISTRY,
     Noted,
     Unwritable,

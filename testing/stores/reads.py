@@ -14,8 +14,8 @@ from events import (
     New,
     chain,
 )
-from testing.store_backend import Backend
-from testing.store_events import (
+from testing.stores.backend import Backend
+from testing.stores.example_events import (
     assert_chained,
     keys,
     new,

@@ -2,7 +2,7 @@
 
 A model's bits per byte are the mean over domains, so that a long domain counts as much as a short one.
 Intervals are the middle 95 % of a paired bootstrap: items are resampled within each domain, the same
-for all models (`evaluation/bootstrap.py`).
+for all models (`evaluation/measures/bootstrap.py`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
-from evaluation import bootstrap
-from evaluation.bootstrap import Counts
+from evaluation.measures import bootstrap
+from evaluation.measures.bootstrap import Counts
 from evaluation.observing import Observed
 from runs.event_types import Figure, Measurement
 

@@ -12,8 +12,8 @@ from runs import kinds
 from runs.kinds import wording
 from runs.kinds.state import State
 from runs.panels.head import Live
-from worker.queue import wait_reason
 from worker.queue.active_tasks import Hand
+from worker.queue.reporting import wait_reason
 
 
 def doing(state: State, hands: Sequence[Hand]) -> str | None:

@@ -12,8 +12,8 @@ import pytest
 from events import (
     Envelope,
 )
-from testing.store_backend import Backend
-from testing.store_events import (
+from testing.stores.backend import Backend
+from testing.stores.example_events import (
     assert_chained,
     keys,
     new,

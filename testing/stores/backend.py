@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from events import EventStore
-from testing.store_events import ROOT
+from testing.stores.example_events import ROOT
 
 #: What a child process runs before its own part: the opener, an event, and a start signal, so that
 #: all children begin together however long their imports took.

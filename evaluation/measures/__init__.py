@@ -1,0 +1,1 @@
+"""Measures of a model's answers and of text, and their intervals."""

@@ -1,0 +1,1 @@
+"""The contract of event stores, as tests that every backend passes."""

@@ -1,0 +1,1 @@
+"""Words and numbers about the queue: activity, reasons to wait, Prometheus metrics."""
