@@ -1,7 +1,8 @@
 """Paired bootstrap comparison of two models on the same items (Efron & Tibshirani 1993).
 
 Windows, questions and problems are resampled within each domain (`evaluation.measures.bootstrap`),
-and fitness is computed of every resample. The best sources' values that normalise fitness are held fixed.
+and fitness is computed of every resample. The best sources' values that normalise fitness are held
+fixed.
 
 A difference is a win or a loss only if its whole interval lies beyond rounding. The same sums in
 another order move every item a little, often in the same direction, and the interval of such a
