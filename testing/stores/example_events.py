@@ -7,7 +7,7 @@ from typing import Any
 
 from events import Envelope, Event, New, Registry, chain
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 REGISTRY = Registry()
 
