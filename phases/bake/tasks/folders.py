@@ -2,7 +2,7 @@
 
 OUT/model          an ordinary Hugging Face folder, with `training.json`: how it was made
 OUT/items          the items to measure on, one file a domain
-OUT/bake.json     the report, written last
+OUT/bake.json      the report, written last
 """
 
 from __future__ import annotations

@@ -1,51 +1,12 @@
-"""The part of an audit that needs weights: make again and compare, check files."""
+"""The part of an audit that needs weights; `evaluation/given_model_runs/verify.py` does it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
-
-from evaluation.training_runs import training_verify
-from evaluation.training_runs.training_verify import Say
+from evaluation.given_model_runs.verify import Verification
 from phases.bitnet import findings, plan
-from phases.bitnet.events import BitnetState
 from phases.bitnet.tasks.execute import Context
-from runs.history.audit import Finding
-from weights.making import model_files
-from weights.storage.output_folder import TERNARY, TRAINED
-from weights.storage.weight_cache import Artifacts
+from weights.storage.output_folder import TERNARY
 
-
-def rebuild(
-    state: BitnetState, cache: Artifacts, ids: Sequence[str], tolerance: float | None, say: Say
-) -> Iterator[Finding]:
-    """Make models again from nothing; yield an error for each with another digest.
-
-    With a tolerance, also measure again, and compare the figures.
-    """
-    recipes = {name: one for name, one in plan.recipes(state).items() if one.id in ids}
-    asked = [task for task in findings.observations(state) if task.recipe_id in ids]
-    return training_verify.rebuild(Context, state, cache, recipes, asked, tolerance, say)
-
-
-def cached(state: BitnetState, cache: Artifacts) -> Iterator[Finding]:
-    """Yield an error for each model whose cached files have another digest."""
-    return model_files.cached((made.digest for made in state.made.values()), cache)
-
-
-def document(folder: Path) -> dict[str, Any] | None:
-    """Return the document of a model's folder, or of the folder of all; None if there is none.
-
-    Raises DataError.
-    """
-    return model_files.document(folder, (TERNARY, TRAINED))
-
-
-def folder(place: Path, document: dict[str, Any], state: BitnetState | None) -> Iterator[Finding]:
-    """Compare the weights in a folder with its document, and with its run if that is known."""
-    made = None if state is None else {}
-    if state is not None and state.started:
-        recipes = plan.recipes(state).items()
-        made = {role: state.made[r.id].digest for role, r in recipes if r.id in state.made}
-    return model_files.folder(place, document, made)
+_runs = Verification(Context, plan.recipes, findings.observations, plan.recipes, TERNARY)
+rebuild, cached = _runs.rebuild, _runs.cached
+document, folder = _runs.document, _runs.folder

@@ -74,7 +74,7 @@ def test_a_run_completes_with_an_honest_history(made) -> None:
 
 
 def test_the_replies_are_of_the_text_and_after_the_prompts(made) -> None:
-    """Of the training slice to train on, of the others to measure on; one other prompt is kept."""
+    """Contexts of the training slice train, the others measure; one other prompt is kept."""
     home, state, _ = made
     event = plan.sampled(state)
     assert event is not None

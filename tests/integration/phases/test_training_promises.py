@@ -56,7 +56,7 @@ def test_a_process_with_another_canary_is_refused_at_resume(
 
 
 def forged(rows: list[Any], type_: str, field: str, **changes: Any) -> list[audit.Finding]:
-    """What the audit finds if a part of the first event of a type is changed, with hashes that fit."""
+    """Return what the audit finds in a log with a changed event, whose hashes fit again."""
     event = json.loads(next(row.data for row in rows if row.type == type_))
     return audit.audit(relinked(edit(type_, 0, **{field: {**event[field], **changes}})(list(rows))))
 

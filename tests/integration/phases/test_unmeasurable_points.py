@@ -58,7 +58,7 @@ def test_a_point_that_gives_nan_is_recorded_with_its_reason_and_never_chosen(hom
 
 @pytest.mark.slow
 def test_a_matrix_whose_errors_give_nan_stays_plain_in_mixtures(home: Home) -> None:
-    """What an error costs there is not known; the embedding is such a matrix here."""
+    """The cost of an error there is not known; the embedding is such a matrix here."""
     done = state(home)
     matrices = [matrix.name for matrix in done.started.matrices]
     (unknown,) = set(matrices) - set(findings.rises(done, done.started))

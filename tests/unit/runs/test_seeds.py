@@ -22,7 +22,7 @@ def series(y: list[float | None], x: list[int] | None = None, seed: int = 0) -> 
 
 
 def test_median_and_band_by_hand() -> None:
-    """Of an even number of seeds the median is the mean of the middle two."""
+    """The median of an even number of seeds is the mean of the middle two."""
     made = seeds.summary([series([1.0, 8.0]), series([3.0, 2.0]), series([2.0, 4.0])])
     assert made is not None
     assert (made.y, made.low, made.high) == ((2.0, 4.0), (1.0, 2.0), (3.0, 8.0))

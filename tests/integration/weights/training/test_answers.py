@@ -84,7 +84,7 @@ def test_rows_are_whole_items_and_their_answers_are_marked() -> None:
 
 
 def test_streams_are_drawn_by_their_shares() -> None:
-    """Of 4,000 items or so a quarter is of the first stream: within five standard deviations."""
+    """A quarter of some 4,000 items is of the first stream, within five standard deviations."""
     found = objective(batch=32, context=60)
     drawn = [i for n in range(20) for r in range(32) for i in items(found.batch(n), r) if any(i)]
     easy = sum(item in KNOWN["easy/1"] for item in drawn)

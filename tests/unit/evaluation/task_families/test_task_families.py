@@ -133,7 +133,7 @@ def test_a_level_that_there_is_not_is_named() -> None:
 
 
 def test_draws_are_even() -> None:
-    """Of 6,000 draws below 6 each value comes about 1,000 times: within five standard deviations."""
+    """Each value of 6,000 draws below 6 comes about 1,000 times, within five standard deviations."""
     draws = Draws("even")
     seen = Counter(draws.below(6) for _ in range(6000))
     assert set(seen) == set(range(6))
