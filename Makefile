@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 # Files of tests side by side: each uses about one core.
 JOBS   ?= 2
+# Tests start hundreds of processes: let Python keep what it compiled, whatever the caller's variable says.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test soak browser oracle lint format docs lock clean
 

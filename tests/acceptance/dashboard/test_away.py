@@ -84,6 +84,7 @@ def test_what_failed_while_the_server_was_away_is_asked_for_again(
     page.get_by_text("The server does not answer").first.wait_for(state="detached")
 
 
+@pytest.mark.slow
 def test_a_token_that_is_revoked_while_one_watches_leads_to_signing_in(
     visit: Callable[..., Any], site: Site
 ) -> None:

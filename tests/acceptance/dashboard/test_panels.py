@@ -201,6 +201,7 @@ def test_zooming_into_100_000_points_asks_the_server_for_those_in_between(
     assert sum("from=" in url for url in seen) == 1, "asked once, after the last key"
 
 
+@pytest.mark.slow
 def test_seeds_are_a_band_around_their_median(visit: Callable[..., Any]) -> None:
     """Two arms of five seeds: two lines and bands, ten faint lines, two entries of the legend."""
     page = visit(f"/runs/{LONG}")

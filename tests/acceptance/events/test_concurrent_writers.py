@@ -108,6 +108,7 @@ def release(process: subprocess.Popen[str]) -> None:
     process.stdin.flush()
 
 
+@pytest.mark.slow
 def test_processes_that_append_as_fast_as_they_can_all_get_through(
     path: Path, store: EventStore
 ) -> None:

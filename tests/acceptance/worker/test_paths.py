@@ -78,6 +78,7 @@ def test_candidates_have_depths_of_their_own(home: Home) -> None:
     assert "+path" in report.markdown(report.report(state, rows(home)))
 
 
+@pytest.mark.slow
 def test_every_depth_is_rebuilt_and_loads(home: Home, toys: Toys, tmp_path: Path) -> None:
     state = runs.state(home)
     for id_, depth in depths(state).items():

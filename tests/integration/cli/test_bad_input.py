@@ -23,7 +23,7 @@ def folder_with_a_diary(tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.parametrize("command", ["export", "fork", "evo"])
+@pytest.mark.parametrize("command", [pytest.param("export", marks=pytest.mark.slow), "fork", "evo"])
 def test_a_folder_with_other_things_is_never_replaced(
     finished, tmp_path: Path, command: str
 ) -> None:
