@@ -6,236 +6,189 @@
     python -m benchmarks.worker.crash_walk --kind pipeline …         that and a merging run in a row
     python -m benchmarks.worker.crash_walk --kind compression …      codecs and mixtures of a toy model
     python -m benchmarks.worker.crash_walk --database postgresql [--server-kills 25] …
+    python -m benchmarks.worker.crash_walk --queued-moments 40 …     also on two workers with a Redis
+    python -m benchmarks.worker.crash_walk --processes 16 [--shard 1/4] [--seconds 500] …
 
-There are two passes. In the first the cache survives. In the second it is emptied at each restart,
-so that everything is built and measured again. Each point is a real SIGKILL of a real process
-during real builds and evaluations. Every process is forked from one that has imported torch but
-never used it, which saves the seconds of the import and changes nothing else. On PostgreSQL a third
-pass kills the server, with everything it started, at random moments, and starts it again.
+Passes: `kept`, the cache survives. `emptied`, it is emptied at each restart, so that everything is
+built and measured again. `queued`, the run is in a queue, and either of its two workers, or one of
+their processes, is killed at random moments, five a run. `server`, on PostgreSQL: the server is killed,
+with everything it started, at random moments, and started again.
+
+Each point is a real SIGKILL of a real process during real builds and evaluations. Processes that carry
+a run without a queue are forked from one that has imported torch but never used it, which saves the
+seconds of the import and changes nothing else. Each run has a folder, a log and a cache of its own;
+`--processes` of them go on side by side. A shard takes every Nth job of the whole walk.
+
+It prints a line for each kill, a line for each pass and one for all. Exit code 1 if a digest is
+another, an event that was acknowledged is gone, an audit finds an error, or no process was killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
-import random
-import shutil
-import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from events import failpoints
-from runs import kinds
-from runs.home import Home
+from benchmarks.worker import crash_kills, crash_points
+from benchmarks.worker.crash_kills import FORK, Essence, Outcome, Submit
+from benchmarks.worker.crash_points import Job
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.services.servers import Postgres
 from testing.worlds import cognate_runs, compression_runs, pipeline_runs, runs
 
-#: Submits the run to a home.
-Submit = Callable[[Home], object]
-
-_FORK = multiprocessing.get_context("fork")
-
-
-def _child(home: Home, failpoint: str) -> None:
-    os.environ["FORGE_THREADS"] = "1"
-    if failpoint:
-        failpoints.arm(failpoint)
-    runs.finish(home)
-    os._exit(0)
-
-
-def _start(home: Home, failpoint: str = "") -> Any:
-    process = _FORK.Process(target=_child, args=(home, failpoint))
-    process.start()
-    return process
-
-
-def _finish(home: Home) -> Any:
-    """Resume the run in a new process until it has ended."""
-    process = _start(home)
-    process.join()
-    return runs.state(home)
-
-
-def _essence(state: Any) -> tuple[str | None, str]:
-    """Return the digest of the result's weights, and of what luck must not change."""
-    result = kinds.of(state.kind).result(state) if state.completed else None
-    return result, state.lineage_digest()
-
-
-def _home(where: Path, number: object, server: Postgres | None) -> Home:
-    """Return a new home, with a database of its own."""
-    folder = where / f"home-{os.getpid()}-{number}"
-    return Home(folder, server.new_database() if server else None)
-
-
-def _kill_server(
-    where: Path, submit: Submit, moments: list[float], server: Postgres
-) -> list[tuple[bool, list]]:
-    """Kill the server at each moment and start it again; the run continues or is resumed.
-
-    Return for each moment whether the run was still alive, and the result of the resumed run.
-    """
-    results = []
-    for number, moment in enumerate(moments):
-        home = _home(where, f"server-{number}", server)
-        submit(home)
-        process = _start(home)
-        process.join(moment)
-        alive = process.exitcode is None
-        server.kill()
-        server.start()
-        process.join()
-        results.append((alive, list(_essence(_finish(home)))))
-        shutil.rmtree(home.folder)
-    return results
-
-
-def _walk(
-    where: Path,
-    submit: Submit,
-    points: list[str | float],
-    empty: bool,
-    server: Postgres | None,
-) -> list[tuple[bool, list]]:
-    """Kill at each point; return whether the kill happened, and the result of the resumed run."""
-    results = []
-    for number, point in enumerate(points):
-        home = _home(where, number, server)
-        submit(home)
-        process = _start(home, f"kill:{point}" if isinstance(point, str) else "")
-        if isinstance(point, float):
-            process.join(point)
-            process.kill()
-        process.join()
-        killed = process.exitcode == -signal.SIGKILL
-        if empty:
-            for cache in (home.artifacts, home.folder / "models"):
-                shutil.rmtree(cache, ignore_errors=True)
-        results.append((killed, list(_essence(_finish(home)))))
-        shutil.rmtree(home.folder)
-    return results
-
-
-def _walk_all(
-    where: Path,
-    submit: Submit,
-    points: list[str | float],
-    empty: bool,
-    server: Postgres | None,
-    processes: int,
-) -> list[tuple[bool, list]]:
-    """Run `_walk` with the points divided among processes."""
-    workers = []
-    for share in range(processes):
-        mine, out = points[share::processes], where / f"share-{empty}-{share}.json"
-
-        def work(mine: list = mine, out: Path = out) -> None:
-            out.write_text(json.dumps(_walk(where, submit, mine, empty, server)))
-
-        workers.append((_FORK.Process(target=work), out))
-    for process, _ in workers:
-        process.start()
-    for process, _ in workers:
-        process.join()
-    return [row for _, out in workers for row in json.loads(out.read_text())]
-
-
-def _spread(trace: list[str], count: int) -> list[str]:
-    """Choose `count` hits as "name:k": every failpoint's first, middle, last, then evenly more."""
-    hits = {name: trace.count(name) for name in sorted(set(trace))}
-    chosen = {f"{name}:{k}" for name, n in hits.items() for k in (1, (n + 1) // 2, n)}
-    seen: dict[str, int] = {}
-    everything = []
-    for name in trace:
-        seen[name] = seen.get(name, 0) + 1
-        everything.append(f"{name}:{seen[name]}")
-    left = [point for point in everything if point not in chosen]
-    step = max(1, len(left) // max(1, count - len(chosen)))
-    return sorted(chosen | set(left[step // 2 :: step][: max(0, count - len(chosen))]))
+PASSES = ("kept", "emptied", "queued", "server")
 
 
 def main() -> None:
-    """Run all passes and print a line for each; exit code 1 on any mismatch."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--points", type=int, default=60)
-    parser.add_argument("--moments", type=int, default=40)
-    parser.add_argument(
-        "--at", help="these failpoints instead, as name:k,name:k; first: the first hit of each"
-    )
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument(
-        "--kind", choices=["evomerge", "cognate", "pipeline", "compression"], default="evomerge"
-    )
-    parser.add_argument("--generations", type=int, default=8)
-    parser.add_argument("--strategy", default="elite-loser")
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
-    parser.add_argument("--server-kills", type=int, default=25)
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    """Run all passes; exit code 1 on any mismatch."""
+    given = _parser().parse_args()
+    if given.database != "postgresql" and "server" in given.passes:
+        given.passes.remove("server")
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         where = Path(folder)
         server = Postgres(where / "server") if given.database == "postgresql" else None
-        bad = _all_passes(where, given, server)
-        if server:
-            server.stop()
-    raise SystemExit(int(bad))
+        try:
+            good = _walk(where, given, server)
+        finally:
+            if server:
+                server.stop()
+    raise SystemExit(int(not good))
 
 
-def _all_passes(where: Path, given: argparse.Namespace, server: Postgres | None) -> bool:
-    """Run undisturbed, then every pass; return True if anything was wrong."""
-    submit = _submitter(where, given)
-    home = _home(where, "undisturbed", server)
-    submit(home)
-    began = time.monotonic()
-    process = _start(home, f"trace:{where / 'trace'}")
-    process.join()
-    seconds = time.monotonic() - began
-    expected = _essence(runs.state(home))
-    trace = (where / "trace").read_text().split()
-    first = [f"{name}:1" for name in sorted(set(trace))]
-    at = first if given.at == "first" else (given.at or "").split(",")
-    points = at if given.at else _spread(trace, given.points)
-    rng = random.Random(0)
-    moments = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.moments)]
-    print(
-        f"{given.kind}, {given.strategy}, {given.database}, undisturbed: {seconds:.1f} s, {len(trace)} "
-        f"failpoint hits of {len(set(trace))} kinds, result {str(expected[0])[:12]}"
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    bad = False
-    for empty in (False, True):
-        began = time.monotonic()
-        both = [*points, *moments]
-        done = _walk_all(where, submit, both, empty, server, given.processes)
-        what = (
-            f"cache {'emptied' if empty else 'kept'} at restart: {len(points)} failpoints and "
-            f"{len(moments)} moments"
-        )
-        bad |= _told(what, done, expected, began)
-    if server:
-        began = time.monotonic()
-        kills = [rng.uniform(0.05, 0.95) * seconds for _ in range(given.server_kills)]
+    add = parser.add_argument
+    add("--kind", choices=["evomerge", "cognate", "pipeline", "compression"], default="evomerge")
+    add("--points", type=int, default=60, help="hits of failpoints, embedded; 0: none")
+    add(
+        "--at",
+        help="instead of --points: name:k,name:k; or `first`, `ends` (first and last) of each",
+    )
+    add("--moments", type=int, default=40, help="random moments, embedded, of each pass")
+    add("--queued-moments", type=int, default=0, help="random moments, with two queued workers")
+    add("--passes", nargs="+", choices=PASSES, default=list(PASSES))
+    add("--processes", type=int, default=os.cpu_count() or 1, help="runs side by side")
+    add(
+        "--shard", type=crash_points.shard, default=(1, 1), metavar="K/N", help="a part of the walk"
+    )
+    add("--seconds", type=float, default=float("inf"), help="begin no run after this time")
+    add("--folder", help="where runs have their folders, instead of the system's temporary folder")
+    add("--generations", type=int, default=8)
+    add("--strategy", default="elite-loser")
+    add("--database", choices=["sqlite", "postgresql"], default="sqlite")
+    add("--server-kills", type=int, default=25)
+    return parser
+
+
+def _walk(where: Path, given: argparse.Namespace, server: Postgres | None) -> bool:
+    """Run undisturbed, then every job of the shard; return True if nothing was wrong."""
+    began, submit = time.monotonic(), _submitter(where, given)
+    home = crash_kills.new_home(where, 0, server)
+    submit(home)
+    first = time.monotonic()
+    crash_kills.start(home, f"trace:{where / 'trace'}").join()
+    seconds, expected = time.monotonic() - first, crash_kills.essence(runs.state(home))
+    trace = (where / "trace").read_text().split()
+    whole = crash_points.jobs(given, trace, seconds)
+    jobs = crash_points.mine(whole, given.shard)
+    print(
+        f"{given.kind}, {given.database}, undisturbed: {seconds:.1f} s, {len(trace)} failpoint hits of "
+        f"{len(set(trace))} kinds, result {str(expected[0])[:12]}; {len(jobs)} of {len(whole)} jobs, "
+        f"{given.processes} at a time",
+        flush=True,
+    )
+    if expected[0] is None:
+        print("the undisturbed run has no result")
+        return False
+    deadline = began + given.seconds
+    done, whole = _side_by_side(where, jobs, submit, expected, server, given.processes, deadline)
+    asked = sum(len(job.points) for job in jobs)
+    return _told(given.kind, done, asked, time.monotonic() - began) and whole
+
+
+def _side_by_side(
+    where: Path,
+    jobs: Sequence[Job],
+    submit: Submit,
+    expected: Essence,
+    server: Postgres | None,
+    processes: int,
+    deadline: float,
+) -> tuple[list[Outcome], bool]:
+    """Do the jobs; return their outcomes, and False if a process of this walk has failed.
+
+    Each process takes the next job when it has done one. Kills of the server are apart, on a server of
+    their own, after the others.
+    """
+    mine = [job for job in jobs if job.of != "server"]
+    of_server = [job for job in jobs if job.of == "server"]
+    taken = FORK.Value("i", 0)
+
+    def work(out: Path) -> None:
+        while time.monotonic() < deadline:
+            with taken.get_lock():
+                place, taken.value = taken.value, taken.value + 1
+            if place >= len(mine):
+                return
+            do = crash_kills.queued if mine[place].of == "queued" else crash_kills.embedded
+            _note(out, do(where, mine[place], submit, expected, server))
+
+    files = [where / f"outcomes-{place}.jsonl" for place in range(processes)]
+    workers = [FORK.Process(target=work, args=(file,)) for file in files]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if of_server:
+        files.append(where / "outcomes-server.jsonl")
         other = Postgres(where / "killed")  # it has few databases, so it restarts quickly
-        done = _kill_server(where, submit, kills, other)
+        for job in of_server:
+            if time.monotonic() < deadline:
+                _note(files[-1], crash_kills.of_server(where, job, submit, expected, other))
         other.stop()
-        bad |= _told(f"{len(kills)} moments, the server killed", done, expected, began)
-    return bad
+    lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
+    return [Outcome(**json.loads(line)) for line in lines], not any(w.exitcode for w in workers)
+
+
+def _note(out: Path, done: Sequence[Outcome]) -> None:
+    """Print outcomes and keep them in a file of this process."""
+    with out.open("a") as file:
+        for outcome in done:
+            print(outcome.line, flush=True)
+            file.write(json.dumps(outcome.plain()) + "\n")
+
+
+def _told(kind: str, done: Sequence[Outcome], asked: int, took: float) -> bool:
+    """Print the sums of each pass and of all; return True if nothing was wrong."""
+    for of in PASSES:
+        if some := [one for one in done if one.of == of]:
+            print(f"{of}: {_sums(some)}")
+    print(f"{kind}, in all: {_sums(done)}, {asked - len(done)} left out, {took:.0f} s")
+    return any(one.killed for one in done) and not any(one.other or one.lost for one in done)
+
+
+def _sums(done: Sequence[Outcome]) -> str:
+    kills = sum(one.killed for one in done)
+    other, lost = sum(one.other for one in done), sum(one.lost for one in done)
+    return f"{kills} kills, {len(done) - kills} missed, {other} other digests, {lost} lost"
 
 
 def _submitter(where: Path, given: argparse.Namespace) -> Submit:
     """Return what submits the run; the toys that a merging run needs are made."""
-    if given.kind == "cognate":
+    if given.kind in ("cognate", "pipeline"):
         os.environ.setdefault("FORGE_SEGMENT_SECONDS", "0.5")  # several segments a training
+    if given.kind == "cognate":
         return cognate_runs.submit
     if given.kind == "pipeline":
         return lambda home: pipeline_runs.submit(home, run="r")
-    process = _FORK.Process(target=_make, args=(where,))
+    process = FORK.Process(target=_make, args=(where,))
     process.start()
     process.join()
     toys = Toys(where / "models/base", _sources(where), where / "data")
@@ -244,15 +197,6 @@ def _submitter(where: Path, given: argparse.Namespace) -> Submit:
         return lambda home: compression_runs.submit(home, toys.sources[0], items, "r")
     settings = {"generations": given.generations, "strategy": given.strategy}
     return lambda home: runs.submit(home, toys, **settings)
-
-
-def _told(what: str, done: list[tuple[bool, list]], expected: tuple, began: float) -> bool:
-    """Print a pass; return True if anything was wrong with it."""
-    kills = sum(killed for killed, _ in done)
-    wrong = sum(tuple(found) != expected for _, found in done)
-    took = time.monotonic() - began
-    print(f"{what}, {kills} SIGKILLs, {wrong} other results, {took:.0f} s", flush=True)
-    return wrong > 0 or kills < len(done)
 
 
 def _make(where: Path) -> None:
