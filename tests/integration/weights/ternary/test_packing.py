@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers.integrations.bitnet import pack_weights
 
 from runs.errors import ConfigError, SourceError
 from weights.ternary import packing, quantiser
@@ -33,6 +32,8 @@ def test_unpacked_trits_are_those_that_were_packed(rows: int, columns: int, seed
 
 
 def test_strided_bytes_are_those_of_transformers() -> None:
+    from transformers.integrations.bitnet import pack_weights  # imports torch's compiler: seconds
+
     trits = drawn(12, 5, 1)
     assert torch.equal(packing.strided(trits), pack_weights(trits.clone()))
 
