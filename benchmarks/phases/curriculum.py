@@ -1,79 +1,116 @@
-"""A curriculum beside fixed orders of the same tasks, over seeds, with and without replay.
+"""The rule of a curriculum beside fixed orders and other rules: many trainings at once.
 
-    python -m benchmarks.phases.curriculum run --model FOLDER --out RESULTS.jsonl [--seeds 0,1,2]
-        [--set KEY=VALUE …] [--ablations] [--device cpu] [--home FOLDER]
-    python -m benchmarks.phases.curriculum table RESULTS.jsonl
+    python -m benchmarks.phases.curriculum run --out FOLDER [--sizes mini,tiny] [--seeds 3]
+        [--processes 15] [--limit SECONDS] [--what NAME,NAME] [--tokens N] [--model FOLDER]
+        [--set KEY=VALUE …] [--automata]
+    python -m benchmarks.phases.curriculum table FOLDER
 
-`run` carries out a curriculum run for each seed and appends its report as a line; what is there already
-is not done again, and a run that was stopped goes on if `--home` keeps its log. `--ablations` adds the
-arm adaptive without replay and without the cap. `table` prints accuracy on the test slice, leads with
-their intervals, tokens to equal accuracy and forgetting. A model is one of `forge cognate`, such as
-`--preset tiny`, or any other with a fast tokenizer.
+`run` trains each of `VARIANTS` (or those named by `--what`) for every size and seed: each is a
+curriculum run of one arm, in a process of its own with one thread. `--automata` instead trains first on
+elementary cellular automata of one class of rules, then on the task families, on as many tokens
+(`AUTOMATA`). A size is a model with new weights and a token for each symbol, or the model of `--model`.
+A finished training is FOLDER/NAME.json and is not done again; one that was stopped goes on. After
+`--limit` seconds those under way are stopped. `table` prints accuracy on the test slice as means over
+the seeds that all of a size's trainings have; differences with intervals (paired bootstrap over items,
+seed by seed, then the mean over seeds); the share of tokens after which an arm is as accurate as
+uniform mixing at its end, on the selection slice; and forgetting.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-from contextlib import closing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.common import machine
-from evaluation.measures.paired_bits import mean
-from phases.curriculum import findings, report
-from runs.home import Home
-from runs.kinds.asked import Asked
-from weights.storage.weight_cache import Artifacts
-from worker.commands import submit, validate
-from worker.tasks import runner
+from benchmarks.phases.curriculum_jobs import SETTINGS, SIZES, Job, do
+from evaluation.measures.paired_bits import figure, mean
+from evaluation.observing import Observed
+from phases.curriculum import findings
 
-#: Ablation → the settings in which it differs from the run of all arms.
-ABLATIONS: dict[str, dict[str, Any]] = {
-    "no replay": {"replay": 0.0, "arms": ["adaptive"]},
-    "no cap": {"cap": 1.0, "arms": ["adaptive"]},
+#: Name → the settings in which a training differs from the others.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "uniform": {"arms": ["uniform"]},
+    "easy_to_hard": {"arms": ["easy_to_hard"]},
+    "adaptive": {"arms": ["adaptive"]},
+    "no replay": {"arms": ["adaptive"], "replay": 0.0},
 }
+#: Name → rules of elementary cellular automata of a class (Wolfram 1984; Zhang et al. 2024,
+#: arXiv 2410.02536, table of rules). "none" begins with the task families at once.
+AUTOMATA: dict[str, list[int]] = {
+    "none": [],
+    "class I": [0, 8, 32],
+    "class II": [4, 37, 108],
+    "class III": [30, 45, 90],
+    "class IV": [54, 106, 110],
+}
+BASE = "uniform"
 
 
-def carried_out(home: Home, name: str, model: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Carry a run to its end, from where it is; return its report."""
-    with closing(home.open_store()) as store:
-        if not store.version(f"curriculum/{name}"):
-            plan = validate.plan(Asked("curriculum", settings, {"model": [str(model)]}))
-            validate.check(plan)
-            submit.submit(store, plan, name)
-        state = runner.finish(runner.Worker(store, Artifacts.of(home)), name)
-    told = report.report(state).model_dump()
-    told["parameters"] = state.started.model.parameters
-    told["end"] = {
-        arm: mean(findings.course(state, arm)[-1]) for arm in state.submitted.config.arms
-    }
-    return told
+def jobs(asked: argparse.Namespace) -> Iterator[Job]:
+    """Yield what is asked for: seed after seed, the largest models first."""
+    own = {key: _value(text) for key, _, text in (one.partition("=") for one in asked.set)}
+    names = asked.what.split(",") if asked.what else list(AUTOMATA if asked.automata else VARIANTS)
+    for seed in range(asked.seeds):
+        for size in reversed(asked.sizes.split(",")):
+            tokens = asked.tokens or SIZES[size][1]
+            settings = {**SETTINGS, "tokens": tokens, "seed": seed, **own}
+            for name in names:
+                if asked.automata:
+                    yield _automata(size, seed, name, settings, asked.model)
+                else:
+                    yield Job(
+                        size, seed, name, {**settings, **VARIANTS[name]}, model=asked.model or None
+                    )
+
+
+def _automata(size: str, seed: int, name: str, settings: dict[str, Any], model: str | None) -> Job:
+    """Return a training on the families, after one on the automata of a class."""
+    then = {**settings, "arms": ["uniform"]}
+    if not AUTOMATA[name]:
+        return Job(size, seed, name, then, model=model or None)
+    families = [f"automaton-{rule}" for rule in AUTOMATA[name]]
+    return Job(size, seed, name, then, {**then, "families": families}, model or None)
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Do what is not done, and append a line for each."""
-    out = Path(asked.out)
-    rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    own = {key: _value(text) for key, _, text in (one.partition("=") for one in asked.set)}
-    variants: dict[str, dict[str, Any]] = {"all arms": {}}
-    variants |= ABLATIONS if asked.ablations else {}
-    with tempfile.TemporaryDirectory() as place:
-        home = Home(Path(asked.home or place))
-        for seed in map(int, asked.seeds.split(",")):
-            for variant, changes in variants.items():
-                settings = {**own, "seed": seed, "device": asked.device, **changes}
-                key = {"what": variant, "settings": settings, "machine": machine()}
-                if any(row["what"] == variant and row["settings"] == settings for row in rows):
-                    continue
-                name = f"{variant.replace(' ', '-')}-{seed}"
-                row = {**key, **carried_out(home, name, Path(asked.model), settings)}
-                rows.append(row)
-                with out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(f"{variant}, seed {seed}: {row['seconds']:.0f} s", flush=True)
-    table(out)
+    """Do what is not done, `--processes` at once, until the limit; print the table."""
+    place, until = Path(asked.out), time.monotonic() + asked.limit
+    place.mkdir(parents=True, exist_ok=True)
+    waiting = [job for job in jobs(asked) if not (place / f"{job.name}.json").exists()]
+    going: list[tuple[Job, subprocess.Popen[bytes]]] = []
+    threads = {"FORGE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    while (waiting or going) and time.monotonic() < until:
+        while waiting and len(going) < asked.processes:
+            job = waiting.pop(0)
+            command = [
+                sys.executable,
+                "-m",
+                __spec__.name,
+                "job",
+                str(place),
+                json.dumps(asdict(job)),
+            ]
+            going.append((job, subprocess.Popen(command, env={**os.environ, **threads})))
+        time.sleep(0.2)
+        for job, process in going:
+            if process.poll():
+                print(f"{job.name} failed", flush=True)
+        going = [(job, process) for job, process in going if process.poll() is None]
+    for job, process in going:
+        print(f"{job.name}: stopped at the limit", flush=True)
+        process.terminate()
+        process.wait()
+    table(place)
 
 
 def _value(text: str) -> Any:
@@ -84,29 +121,81 @@ def _value(text: str) -> Any:
         return text
 
 
-def table(out: Path) -> None:
-    """Print the results as Markdown."""
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
+# ---- table -------------------------------------------------------------------------------------
+
+Rows = Mapping[int, Mapping[str, dict[str, Any]]]
+
+
+def table(place: Path) -> None:
+    """Print what is finished as Markdown, a table for each size."""
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for file in sorted(place.glob("*.json")):
+        row = json.loads(file.read_text("utf-8"))
+        job = row["job"]
+        found.setdefault(job["size"], {}).setdefault(job["seed"], {})[job["what"]] = row
+    for size, seeds in found.items():
+        names = list(dict.fromkeys(name for rows in seeds.values() for name in rows))
+        whole = {seed: rows for seed, rows in sorted(seeds.items()) if set(rows) == set(names)}
+        if missing := sorted(set(seeds) - set(whole)):
+            print(f"{size}: of the seeds {missing} there are not all trainings; they are left out")
+        if whole:
+            _print(size, whole, _order(names))
+
+
+def _order(names: Sequence[str]) -> list[str]:
+    return [name for name in (*VARIANTS, *AUTOMATA) if name in names]
+
+
+def _print(size: str, seeds: Rows, names: Sequence[str]) -> None:
+    """Print the table of a size."""
+    one = next(iter(seeds.values()))[names[0]]
+    base = BASE if BASE in names else "none"
     print(
-        f"{rows[0]['machine']}; {rows[0]['parameters']:,} parameters, {rows[0]['tokens']:,} tokens"
+        f"\n{size}: {one['parameters']:,} parameters, {one['tokens']:,} tokens, seeds {[*seeds]}; "
+        f"{machine()}\n"
     )
-    print("| run | seed | arm | accuracy | result minus arm | forgetting |")
-    print("|---|---|---|---|---|---|")
-    for row in rows:
-        for arm, cells in row["accuracy"].items():
-            accuracy = 100 * sum(cells.values()) / len(cells)
-            lead = row["leads"].get(arm)
-            span = (
-                f"{100 * lead['value']:+.1f} [{100 * lead['low']:+.1f}, {100 * lead['high']:+.1f}]"
-                if lead
-                else ""
-            )
-            lost = f"{100 * row['forgetting'][arm]:.1f}" if arm in row["forgetting"] else ""
-            print(f"| {row['what']} | {row['seed']} | {arm} | {accuracy:.1f} | {span} | {lost} |")
-    for row in rows:
-        share = row["figures"].get("tokens_to_equal")
-        if share:
-            print(f"seed {row['seed']}: adaptive equals uniform's end after {share['value']:.0%}")
+    families = sorted({cell.partition("/")[0] for cell in one["test"]["values"]})
+    others = [name for name in (base, "easy_to_hard") if name in names]
+    head = ["arm", *families, "mean, %", *(f"minus {other}, points" for other in others)]
+    head += [f"tokens to {base}'s end", "forgetting, points", "seconds"]
+    print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
+    for name in names:
+        rows = [some[name] for some in seeds.values()]
+        tests = [findings.families(Observed.model_validate(row["test"])) for row in rows]
+        accuracy = [f"{100 * np.mean([test[family] for test in tests]):.1f}" for family in families]
+        whole = np.mean([mean(Observed.model_validate(row["test"])) for row in rows])
+        leads = [_lead(seeds, name, other) if name != other else "" for other in others]
+        equal = [
+            _equal(row["course"], some[base]["course"])
+            for row, some in zip(rows, seeds.values(), strict=True)
+        ]
+        told = ", ".join("never" if share is None else f"{share:.2f}" for share in equal)
+        lost = ", ".join(f"{100 * row['forgetting']:.1f}" for row in rows)
+        seconds = f"{np.mean([row['seconds'] for row in rows]):.0f}"
+        print(
+            f"| {' | '.join([name, *accuracy, f'{100 * whole:.1f}', *leads, told, lost, seconds])} |"
+        )
+
+
+def _lead(seeds: Rows, ours: str, theirs: str) -> str:
+    """Return the mean difference in points, with the interval of its bootstrap."""
+    points, drawn, count = [], [], 0
+    for seed, rows in seeds.items():
+        seen = {name: Observed.model_validate(rows[name]["test"]) for name in (ours, theirs)}
+        resampled = findings.drawn(seen, seed)
+        points.append(mean(seen[ours]) - mean(seen[theirs]))
+        drawn.append(resampled[ours] - resampled[theirs])
+        count += sum(map(len, seen[ours].items.values()))
+    one = figure(float(np.mean(points)), np.mean(drawn, axis=0), count)
+    assert one.low is not None
+    assert one.high is not None
+    return f"{100 * one.value:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
+
+
+def _equal(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Return the share of tokens after which a course reaches the other's end; None: it does not."""
+    reached = [number for number, one in enumerate(ours) if one >= theirs[-1]]
+    return reached[0] / (len(ours) - 1) if reached else None
 
 
 def main() -> None:
@@ -114,17 +203,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parts = parser.add_subparsers(dest="part", required=True)
     one = parts.add_parser("run")
-    one.add_argument("--model", required=True)
     one.add_argument("--out", required=True)
-    one.add_argument("--seeds", default="0,1,2")
+    one.add_argument("--sizes", default="mini,tiny")
+    one.add_argument("--seeds", type=int, default=3)
+    one.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    one.add_argument("--limit", type=float, default=float("inf"))
+    one.add_argument("--what", default="")
+    one.add_argument("--tokens", type=int)
+    one.add_argument("--model", default="")
     one.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    one.add_argument("--ablations", action="store_true")
-    one.add_argument("--device", default="cpu")
-    one.add_argument("--home")
-    two = parts.add_parser("table")
+    one.add_argument("--automata", action="store_true")
+    two = parts.add_parser("job")
     two.add_argument("out")
+    two.add_argument("job", type=json.loads)
+    three = parts.add_parser("table")
+    three.add_argument("out")
     asked = parser.parse_args()
-    run(asked) if asked.part == "run" else table(Path(asked.out))
+    match asked.part:
+        case "run":
+            run(asked)
+        case "job":
+            do(Job(**asked.job), Path(asked.out))
+        case _:
+            table(Path(asked.out))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,154 @@
+"""Jobs of the benchmark `curriculum`: models of symbols, one training each, one result file each."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from string import ascii_lowercase, digits
+from typing import Any
+
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import PreTrainedTokenizerFast
+
+from evaluation.measures.paired_bits import mean
+from phases.curriculum import findings, report
+from phases.curriculum.events import CurriculumState
+from runs.home import Home
+from runs.kinds.asked import Asked
+from weights import operations
+from weights.folders.checkpoint import SHARD_BYTES, write_weights
+from weights.recipes import Transform
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit, validate
+from worker.tasks import runner
+
+#: The words that tasks are written in, a token each; the end token has id 0.
+SYMBOLS = (
+    *("<end>", "<unknown>", *ascii_lowercase, *digits, *"()[]{}<>=+-:"),
+    *("add", "subtract", "close", "look", "reverse", "sort", "step"),
+)
+#: Size → shape of the model, and tokens of a training.
+SIZES: dict[str, tuple[dict[str, int], int]] = {
+    "mini": ({"hidden": 96, "layers": 3, "heads": 4, "kv_heads": 4, "intermediate": 192}, 600_000),
+    "tiny": ({"hidden": 160, "layers": 4, "heads": 4, "kv_heads": 4, "intermediate": 320}, 900_000),
+}
+#: Longest sequence of the models.
+POSITIONS = 128
+#: Settings of all jobs, unless the user says otherwise.
+SETTINGS: dict[str, Any] = {
+    "batch": 16,
+    "context": 64,
+    "segments": 12,
+    "families": ["addition", "brackets", "sort-digits"],
+    "levels": 5,
+    "selection_items": 32,
+    "test_items": 100,
+    "rate": 3e-3,
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training of one arm; `first` are the settings of a training before it, if there is one."""
+
+    size: str
+    seed: int
+    #: Name of what is compared.
+    what: str
+    settings: dict[str, Any]
+    first: dict[str, Any] | None = None
+    #: Folder of a model to train; None: new weights of the size.
+    model: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the job's files."""
+        return f"{self.size}-{self.seed}-{self.what.replace(' ', '_')}"
+
+
+@dataclass
+class Row:
+    """Result of a job."""
+
+    job: dict[str, Any]
+    parameters: int
+    tokens: int
+    arm: str
+    #: Accuracy on the selection slice before the first segment and after each.
+    course: list[float]
+    forgetting: float
+    #: The observation on the test slice.
+    test: dict[str, Any]
+    #: Segment → cell → share.
+    mixes: list[dict[str, float]] = field(default_factory=list)
+    frontiers: dict[str, list[int]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def write_model(folder: Path, size: str, seed: int) -> Path:
+    """Write a model with new weights and a tokenizer of `SYMBOLS`; return its folder."""
+    words = {word: number for number, word in enumerate(SYMBOLS)}
+    core: Any = Tokenizer(WordLevel(words, unk_token="<unknown>"))
+    core.pre_tokenizer = WhitespaceSplit()
+    tokenizer: Any = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token="<end>", pad_token="<end>", unk_token="<unknown>"
+    )
+    shape = {**SIZES[size][0], "vocabulary": len(tokenizer), "context": POSITIONS}
+    recipe = operations.complete(Transform(operation="qwen2-init@1", params=shape, seed=seed))
+    model = operations.apply(recipe, {})
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(dict(model.config), indent=1), "utf-8")
+    write_weights(folder, model.weights, SHARD_BYTES)
+    return folder
+
+
+def carried_out(
+    home: Home, name: str, model: str, settings: dict[str, Any], out: Path | None = None
+) -> CurriculumState:
+    """Carry a run to its end, from where it is; return its state."""
+    with closing(home.open_store()) as store:
+        if not store.version(f"curriculum/{name}"):
+            given = str(out) if out else None
+            asked = Asked("curriculum", settings, {"model": [model]}, output_dir=given)
+            plan = validate.plan(asked)
+            validate.check(plan)
+            submit.submit(store, plan, name)
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), name)
+
+
+def do(job: Job, place: Path) -> Row:
+    """Do a job in a folder of its own, from where it is; write and return its result."""
+    began, home = time.monotonic(), Home(place / "homes" / job.name)
+    model = job.model or str(write_model(place / "homes" / job.name / "new", job.size, job.seed))
+    if job.first is not None:
+        carried_out(home, "first", model, job.first)
+        model = "first:model"
+    state = carried_out(home, "main", model, job.settings)
+    told = report.report(state)
+    (arm,) = state.submitted.config.arms
+    row = Row(
+        job=asdict(job),
+        parameters=state.started.model.parameters,
+        tokens=told.tokens,
+        arm=arm,
+        course=told.course[arm],
+        forgetting=told.forgetting[arm],
+        test=findings.found(state)[arm].model_dump(mode="json"),
+        mixes=[event.mix for event in state.mixes[arm]],
+        frontiers=told.frontiers.get(arm, {}),
+        seconds=time.monotonic() - began,
+    )
+    file = place / f"{job.name}.json"
+    partial = file.with_suffix(".part")
+    partial.write_text(json.dumps(asdict(row)), "utf-8")
+    partial.rename(file)
+    accuracy = mean(findings.found(state)[arm])
+    print(f"{job.name}: {100 * accuracy:.1f} %, {row.seconds:.0f} s", flush=True)
+    return row
