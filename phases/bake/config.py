@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TextConfig
+from evaluation.training_runs.training_settings import Watched
 
 #: Text of a prompt.
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
@@ -16,7 +17,7 @@ Weight = Annotated[float, Field(ge=0)]
 LEAST = 8
 
 
-class BakeConfig(TextConfig):
+class BakeConfig(TextConfig, Watched):
     """Settings: the prompts, what they are baked on, how long and how strongly."""
 
     prompts: tuple[Prompt, ...] = Field(

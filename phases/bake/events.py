@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
+from evaluation.given_model_runs.events import (
+    GivenCompleted,
+    GivenSubmitted,
+    not_divided,
+    without_watch,
+)
 from evaluation.observing import Observed
 from evaluation.trajectories.sampled import Sampled
 from events import Registry
@@ -22,17 +27,23 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(GivenSubmitted):
     """A bake was asked for."""
 
+    schema_version = 2
+
     config: BakeConfig
 
 
 class Forked(common.Forked):
     """A bake was branched from another."""
 
+    schema_version = 2
+
     config: BakeConfig
 
 
 class Started(common.Started):
     """Model, text, contexts and profile were pinned."""
+
+    schema_version = 2
 
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -48,6 +59,9 @@ class Started(common.Started):
     canary: Digest
     #: Tokens of a window.
     context: Count
+    #: Parts that a step's rows are computed in, because fewer did not fit in memory; None: those of the
+    #: settings.
+    accumulation: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
     #: Tokens of the prompts, with what stands around messages.
@@ -72,7 +86,12 @@ class Completed(GivenCompleted):
 
 
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, Sampled, Observed, Completed)
+    (Submitted, Forked, Started, *making.EVENTS, Sampled, Observed, Completed),
+    {
+        (Submitted.type, 1): without_watch,
+        (Forked.type, 1): without_watch,
+        (Started.type, 1): not_divided,
+    },
 )
 
 

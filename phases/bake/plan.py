@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from evaluation.given_model_runs import training_plan
@@ -23,10 +24,16 @@ def parent(started: Started) -> Transform:
     return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
 
 
-def canary(submitted: Submitted, started: Started) -> Train:
-    """Return a training on ordinary text, by which a machine is recognised before any sampling."""
+def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -> Train:
+    """Return the training by which a machine is recognised, before any reply is sampled.
+
+    `digests` are those of the streams of trajectories to train on. In runs that settle no division of
+    steps, which are earlier ones, it is a training on ordinary text.
+    """
     first, rate = parent(started).id, submitted.config.rate
-    return training_plan.training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
+    if started.accumulation is None:
+        return training_plan.training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
+    return _baking(submitted, started, digests)
 
 
 def sample(state: BakeState) -> Sample:
@@ -44,25 +51,32 @@ def sampled(state: BakeState) -> Sampled | None:
 
 def full(state: BakeState, written: Sampled) -> Train:
     """Return the recipe of the baked model at full strength."""
-    submitted, started = state.submitted, state.started
-    config = submitted.config
+    digests = {name: one.digest for name, one in written.streams.items()}
+    return _baking(state.submitted, state.started, digests)
+
+
+def _baking(submitted: Submitted, started: Started, digests: Mapping[str, str]) -> Train:
+    """Return the recipe of a training on trajectories; `digests`: stream → its digest."""
+    config, first = submitted.config, parent(started).id
     rehearses = bool(prompts.rehearsed(config))
     params = {
         "neutral": config.neutral_weight,
         "others": config.others_weight if rehearses else 0.0,
         "top": config.top,
     }
-    teacher = {"teacher": parent(started).id}
+    teacher, rate, watch = {"teacher": first}, config.rate, config.divergence
     base = training_plan.training(
-        submitted, started, PURPOSE, parent(started).id, "bake@1", params, config.rate, teacher
+        submitted, started, PURPOSE, first, "bake@1", params, rate, teacher, watch
     )
     own = [BAKED, *([OTHERS] if rehearses else [])]
     ordinary = {name: share for name, share in base.data.items() if name not in config.contexts}
     text = ordinary if config.neutral_weight else {}
-    digests = {name: started.streams[name] for name in text}
     changes = {
         "data": {**text, **dict.fromkeys(own, 1.0)},
-        "data_digests": digests | {name: written.streams[name].digest for name in own},
+        "data_digests": {
+            **{name: started.streams[name] for name in text},
+            **{name: digests[name] for name in own},
+        },
         "context": config.neutral_tokens,
         "optimiser": _undecayed(base.optimiser),
     }

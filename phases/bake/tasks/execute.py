@@ -19,7 +19,7 @@ from evaluation.trajectories.sampled import Sample
 from events import Event, failpoints
 from phases.bake import findings, plan, prompts, submission
 from phases.bake.events import BakeState, Started
-from phases.bake.tasks import replies
+from phases.bake.tasks import rehearsal, replies
 from weights import operations
 from weights.folders.checkpoint import open_checkpoint
 from weights.making.events import Making
@@ -28,7 +28,7 @@ from weights.training import modules
 from weights.training.canary import canary
 from weights.training.room import bounded
 from weights.training.trajectories import Trajectory, unpack
-from weights.training.windows import Ids
+from weights.training.windows import Ids, stream_digest
 
 
 class Context(GivenContext[BakeState]):
@@ -148,10 +148,14 @@ class Context(GivenContext[BakeState]):
         return Started(**common, prompt_tokens=tokens, contexts=counts)
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
-        """Return the digest of three steps on ordinary text here, and the seconds they took."""
-        recipe = plan.canary(self.state.submitted, started)
+        """Return the digest of three steps here before anything is sampled, and their seconds."""
+        config, positions = self.state.submitted.config, open_checkpoint(self.donor).positions
+        made = rehearsal.streams(self.text, self._beginnings, config, positions)
+        digests = {name: stream_digest(ids) for name, ids in made.items()}
+        recipe = plan.canary(self.state.submitted, started, digests)
+        streams, inputs = {**self.text.streams, **made}, dict.fromkeys(recipe.inputs, first)
         with bounded():
-            return canary(recipe, first, self.text.streams, device=self.device)
+            return canary(recipe, first, streams, inputs=inputs, device=self.device)
 
     def initial(self, started: Started) -> Model:
         """Return the given model in float32."""
