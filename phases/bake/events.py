@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from evaluation.given_model_runs.events import (
     GivenCompleted,
@@ -62,6 +62,8 @@ class Started(common.Started):
     #: Parts that a step's rows are computed in, because fewer did not fit in memory; None: those of the
     #: settings.
     accumulation: Count | None = None
+    #: Tokens of ordinary text before a further set of contexts; None: the model takes none so long.
+    beyond: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
     #: Tokens of the prompts, with what stands around messages.
@@ -85,11 +87,17 @@ class Completed(GivenCompleted):
     met: dict[str, bool]
 
 
+def _as_before(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the settings by which earlier runs measured what they did."""
+    told = without_watch(data)
+    return {**told, "config": {**told["config"], "beyond": None, "singly": False}}
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Sampled, Observed, Completed),
     {
-        (Submitted.type, 1): without_watch,
-        (Forked.type, 1): without_watch,
+        (Submitted.type, 1): _as_before,
+        (Forked.type, 1): _as_before,
         (Started.type, 1): not_divided,
     },
 )
