@@ -86,7 +86,7 @@ def losses_along(items: Items, sizes: Sizes) -> dict[str, float]:
 
 
 def solved(items: Items, sizes: Sizes) -> dict[str, float]:
-    """Return cell → share of its items that are solved. Items are 0 or 1, of size 1."""
+    """Return cell → share of its items that are solved. Items are scores from 0 to 1, of size 1."""
     return {cell: math.fsum(items[cell]) / sum(sizes[cell]) for cell in sorted(items)}
 
 
@@ -94,6 +94,7 @@ def solved(items: Items, sizes: Sizes) -> dict[str, float]:
 #: model whose linear layers read their inputs as int8, `prompt-divergence` from the
 #: given model under prompts, whose replies are the items.
 RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
+    "behaviour@1": solved,
     "bits-per-byte@1": bits_per_byte,
     "exact-answers@1": solved,
     "int8-bits-per-byte@1": bits_per_byte,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,15 @@ from cli.options import json_option, queue_options, setting
     required=True,
     type=click.Path(),
     metavar="FILE",
-    help="A file with the prompt; again for several, which are baked together.",
+    help="A file with the prompt; again for several, which are baked together. NAME.check.json "
+    "beside it says how replies are checked.",
+)
+@click.option("--sequence", is_flag=True, help="Bake several prompts one after the other.")
+@click.option(
+    "--pursuit",
+    type=int,
+    metavar="N",
+    help="Further bakes, each with the result before it as the teacher.",
 )
 @click.option(
     "--keep",
@@ -39,6 +48,8 @@ def bake_command(
     model: str,
     prompts: tuple[str, ...],
     others: tuple[str, ...],
+    sequence: bool,
+    pursuit: int | None,
     out: str | None,
     data: tuple[str, ...],
     settings: tuple[str, ...],
@@ -59,6 +70,7 @@ def bake_command(
       forge bake models/base --prompt style.txt --out baked
       forge bake Qwen/Qwen3-0.6B --prompt persona.txt --prompt tools.txt --keep summary.txt --out baked
       forge bake models/base --prompt style.txt --data questions.jsonl --set reply_tokens=64 --out baked
+      forge bake models/base --prompt style.txt --prompt persona.txt --sequence --out baked
     """
     from cli.runs.carry_on import begin
     from cli.runs.start import planned
@@ -66,11 +78,31 @@ def bake_command(
 
     config = dict(map(setting, settings))
     config["prompts"] = [_text(file) for file in prompts]
+    checks = [_check(file) for file in prompts]
+    if any(checks):
+        config["checks"] = checks
+    if sequence:
+        config["sequence"] = True
+    if pursuit is not None:
+        config["pursuit"] = pursuit
     if others:
         config["others"] = [_text(file) for file in others]
     home = Home.default()
     plan = planned(home, "bake", config, (f"model={model}",), data, out, detach)
     begin(home, plan, queued, detach, as_json)
+
+
+def _check(file: str) -> Any:
+    """Return the check beside a prompt's file, or None. Raises ConfigError."""
+    from runs.errors import ConfigError
+
+    place = Path(file).with_suffix(".check.json")
+    if not place.exists():
+        return None
+    try:
+        return json.loads(place.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{place} is no check: {error}") from error
 
 
 def _text(file: str) -> str:

@@ -1,9 +1,17 @@
-"""Folders of the models of a run that trains from a given model: written, found again, made again."""
+"""Folders of the models of a run that trains from a given model: written, found again, made again.
+
+A run with one result writes:
+
+OUT/model       an ordinary Hugging Face folder, with `training.json`: how it was made
+OUT/items       the items to measure on, one file a domain
+OUT/KIND.json   the report, written last
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,3 +119,50 @@ def files(
     made = [context.recipes[role] for role in roles]
     models = {context.state.made[one.id].digest: partial(context.weights, one) for one in made}
     return model_files.files(cache, models, context.state.making_seconds)
+
+
+@dataclass(frozen=True)
+class ResultFolders:
+    """The folders of one kind's runs, each of which has one result."""
+
+    context_of: type[GivenContext[Any]]
+    #: State → name → recipe of all that the run makes.
+    recipes: Callable[[Any], Mapping[str, Making]]
+    #: State → name of the result among the recipes; None before it is known.
+    chosen: Callable[[Any], str | None]
+    #: State → report of a run that has completed.
+    report: Callable[[Any], Any]
+    #: Report → the model's card.
+    card: Callable[[Any], str]
+    #: File of the report.
+    mark: str
+
+    def write(self, home: Home, state: Any, out: Path) -> dict[str, Any]:
+        """Write the model's folder whole or not at all, the items, and last the report; return it.
+
+        Raises the errors of `check_target`.
+        """
+        context, told = self.context_of.opened(state, Artifacts.of(home)), self.report(state)
+        name = self._name(state)
+        return write_result(context, out, name, told, self.card(told), self.mark)
+
+    def settle(
+        self, home: Home, state: Any, head: str, recipe_id: str, folders: Sequence[Path]
+    ) -> str:
+        """Return a folder with a model of the run; write it into the last of `folders` if need be.
+
+        `head` is the head of the run's chain. Raises ForgeError.
+        """
+        recipes = self.recipes(state)
+        return settle(self.context_of, home, state, head, recipes, recipe_id, folders)
+
+    def files(self, state: Any, cache: Artifacts) -> list[tuple[str, Path]]:
+        """Return (name in an archive, file) of the result, made again if the cache lacks it."""
+        context = self.context_of.opened(state, cache)
+        return files(context, cache, [self._name(state)])
+
+    def _name(self, state: Any) -> str:
+        """Return the name of the result, which is known."""
+        found = self.chosen(state)
+        assert found is not None
+        return found

@@ -98,7 +98,7 @@ def models(state: Any, recipes: Mapping[str, Making], says: str = MADE) -> Units
         if isinstance(recipe, Train):
             events = state.advanced.get(recipe.stem, {}).values()
             steps, of = state.steps(recipe), recipe.upto
-            seconds = sum(event.seconds for event in events)
+            seconds = sum(event.seconds for event in events if event.step <= recipe.upto)
         made = state.made.get(recipe.id)
         rows.append((name, steps, of, seconds, made.digest[:12] if made else None))
     return Units(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 
@@ -56,3 +56,23 @@ def streams(event: Sampled, cache: Artifacts, write: Callable[[], Written]) -> d
             )
         cache.keep(event.digest, found, event.seconds)
     return {name: tensor.numpy() for name, tensor in found.items()}
+
+
+class LazyStreams(Mapping[str, Ids]):
+    """Streams by name, each read from its source when it is used."""
+
+    def __init__(self, sources: Mapping[str, Callable[[], Mapping[str, Ids]]]) -> None:
+        """Keep name → what returns the stream among others."""
+        self._sources = sources
+
+    def __getitem__(self, name: str) -> Ids:
+        """Return a stream. Raises KeyError for an unknown name, and the errors of its source."""
+        return self._sources[name]()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        """Return the number of streams."""
+        return len(self._sources)

@@ -1,4 +1,4 @@
-"""Sampled replies at temperature 1: a function of the model, the beginnings and a key.
+"""Replies: sampled at temperature 1, a function of the model, the beginnings and a key; or greedy.
 
 A token is drawn by inverting the cumulative distribution at one random number, whose key holds the
 reply's number and the token's place. So no reply depends on how many are drawn, and beyond the rounding
@@ -8,7 +8,7 @@ profile the bits are, too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from evaluation.backends.backend import LocalModel
 from weights import randomness
 from weights.training.windows import Ids
 
+#: Numbers of replies, and tokens of their beginnings → what chooses their tokens; None: the likeliest.
+Draw = Callable[[Sequence[int], int], "LogitsProcessor | None"]
 #: Beginnings of a forward pass; fewer if they are long or the vocabulary is large.
 ROWS = 32
 
@@ -32,13 +34,36 @@ def sample(
     *key: str | int,
 ) -> list[Ids]:
     """Return a reply to every beginning: 1 to `limit` token ids, the last an end token if it ended."""
+
+    def drawing(numbers: Sequence[int], length: int) -> Drawing:
+        places = np.stack([randomness.uniform(limit, *key, "reply", number) for number in numbers])
+        return Drawing(places, length)
+
+    return _replies(model, beginnings, limit, ends, drawing)
+
+
+def greedy(
+    model: LocalModel, beginnings: Sequence[Ids], limit: int, ends: Collection[int]
+) -> list[Ids]:
+    """Return the reply to every beginning whose tokens are each the likeliest, as `sample` does."""
+    return _replies(model, beginnings, limit, ends, lambda numbers, length: None)
+
+
+def _replies(
+    model: LocalModel,
+    beginnings: Sequence[Ids],
+    limit: int,
+    ends: Collection[int],
+    drawing: Draw,
+) -> list[Ids]:
+    """Return the replies to all beginnings, the short ones first."""
     found: dict[int, Ids] = {}
     order = sorted(range(len(beginnings)), key=lambda number: (len(beginnings[number]), number))
     while order:
         length = len(beginnings[order[min(ROWS, len(order)) - 1]])
         rows = min(ROWS, model.rows(length + limit))
         chosen, order = order[:rows], order[rows:]
-        replies = _batch(model, [beginnings[number] for number in chosen], chosen, limit, ends, key)
+        replies = _batch(model, [beginnings[n] for n in chosen], chosen, limit, ends, drawing)
         found |= dict(zip(chosen, replies, strict=True))
     return [found[number] for number in range(len(beginnings))]
 
@@ -49,7 +74,7 @@ def _batch(
     numbers: Sequence[int],
     limit: int,
     ends: Collection[int],
-    key: tuple[str | int, ...],
+    drawing: Draw,
 ) -> list[Ids]:
     """Return the replies to some beginnings, padded on the left and continued together."""
     length = max(map(len, beginnings))
@@ -58,9 +83,8 @@ def _batch(
     for row, beginning in enumerate(beginnings):
         ids[row, length - len(beginning) :] = beginning
         mask[row, length - len(beginning) :] = 1
-    places = np.stack([randomness.uniform(limit, *key, "reply", number) for number in numbers])
-    drawing, ending = Drawing(places, length), _Ending(frozenset(ends), length)
-    made = model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, ending, drawing)
+    ending, draw = _Ending(frozenset(ends), length), drawing(numbers, length)
+    made = model.continued(torch.from_numpy(ids), torch.from_numpy(mask), limit, ending, draw)
     return [_cut(row, ends) for row in made.numpy().astype(np.int32)]
 
 

@@ -4,25 +4,49 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TextConfig
+from evaluation.training_runs.training_settings import Watched
+from evaluation.verifiers.form import AnyForm
 
 #: Text of a prompt.
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
 #: Weight of a term of the loss.
 Weight = Annotated[float, Field(ge=0)]
+#: Share of the steps at which a training is stopped.
+Stop = Annotated[float, Field(gt=0, lt=1)]
 #: Contexts that are needed to say anything.
 LEAST = 8
 
 
-class BakeConfig(TextConfig):
+class BakeConfig(TextConfig, Watched):
     """Settings: the prompts, what they are baked on, how long and how strongly."""
 
     prompts: tuple[Prompt, ...] = Field(
         (),
         description="Texts of the prompts, at least one; several are baked together, in their order. "
         "`forge bake` reads them from files.",
+    )
+    checks: tuple[AnyForm | None, ...] = Field(
+        (),
+        description="For each prompt, how a reply is checked, or none. The share of replies that pass "
+        "is measured of the given model with and without the prompts, and of the result. `forge bake` "
+        "reads NAME.check.json beside a prompt's file.",
+    )
+    sequence: bool = Field(
+        False,
+        description="Bake several prompts one after the other. The teacher is always the given model, "
+        "under all prompts up to that one.",
+    )
+    pursuit: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="Further bakes of the same prompts, each with the result before it as the teacher.",
+    )
+    singly: bool = Field(
+        True, description="Measure of several prompts how much of each the result has kept."
     )
     chat: bool | None = Field(
         None,
@@ -76,6 +100,18 @@ class BakeConfig(TextConfig):
         description="Shares of the way from the given to the trained model that are measured; one of "
         "them is chosen.",
     )
+    stops: tuple[Stop, ...] = Field(
+        (),
+        max_length=32,
+        description="Shares of the steps at which the training as it is then is measured, too: one of "
+        "these or of the strengths is chosen.",
+    )
+    beyond: int | None = Field(
+        256,
+        ge=1,
+        description="Tokens of ordinary text before a further set of contexts to measure on, if the "
+        "model takes so long a sequence; none: no such set.",
+    )
     steps: int = Field(90, ge=1, description="Steps of the training.")
     rate: Positive = Field(3e-4, description="Peak learning rate.")
 
@@ -100,6 +136,29 @@ class BakeConfig(TextConfig):
         if list(given) != sorted(set(given)):
             raise ValueError("give each strength once, in ascending order")
         return given
+
+    @field_validator("stops")
+    @classmethod
+    def _in_order(cls, given: tuple[float, ...]) -> tuple[float, ...]:
+        if list(given) != sorted(set(given)):
+            raise ValueError("give each stop once, in ascending order")
+        return given
+
+    @model_validator(mode="after")
+    def _fits(self) -> BakeConfig:
+        """Refuse settings that contradict each other."""
+        stops = [round(share * self.steps) for share in self.stops]
+        if stops and (len(set(stops)) < len(stops) or not 0 < stops[0] <= stops[-1] < self.steps):
+            raise ValueError(
+                f"stops are of other steps than 1 to {self.steps - 1}, or of the same ones"
+            )
+        if len(self.checks) > len(self.prompts):
+            raise ValueError(
+                f"{len(self.checks)} checks are given for {len(self.prompts)} prompts: each is of one"
+            )
+        if self.sequence and len(self.prompts) == 1:
+            raise ValueError("a sequence needs at least two prompts")
+        return self
 
     def steps_of(self, context: int) -> int:
         """Return the number of steps: it is a setting."""

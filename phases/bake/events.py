@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
+from evaluation.given_model_runs.events import (
+    GivenCompleted,
+    GivenSubmitted,
+    not_divided,
+    without_watch,
+)
 from evaluation.observing import Observed
 from evaluation.trajectories.sampled import Sampled
 from events import Registry
@@ -22,17 +27,23 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(GivenSubmitted):
     """A bake was asked for."""
 
+    schema_version = 2
+
     config: BakeConfig
 
 
 class Forked(common.Forked):
     """A bake was branched from another."""
 
+    schema_version = 2
+
     config: BakeConfig
 
 
 class Started(common.Started):
     """Model, text, contexts and profile were pinned."""
+
+    schema_version = 2
 
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -48,6 +59,11 @@ class Started(common.Started):
     canary: Digest
     #: Tokens of a window.
     context: Count
+    #: Parts that a step's rows are computed in, because fewer did not fit in memory; None: those of the
+    #: settings.
+    accumulation: Count | None = None
+    #: Tokens of ordinary text before a further set of contexts; None: the model takes none so long.
+    beyond: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
     #: Tokens of the prompts, with what stands around messages.
@@ -71,8 +87,19 @@ class Completed(GivenCompleted):
     met: dict[str, bool]
 
 
+def _as_before(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the settings by which earlier runs measured what they did."""
+    told = without_watch(data)
+    return {**told, "config": {**told["config"], "beyond": None, "singly": False}}
+
+
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, Sampled, Observed, Completed)
+    (Submitted, Forked, Started, *making.EVENTS, Sampled, Observed, Completed),
+    {
+        (Submitted.type, 1): _as_before,
+        (Forked.type, 1): _as_before,
+        (Started.type, 1): not_divided,
+    },
 )
 
 

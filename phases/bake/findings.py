@@ -15,131 +15,115 @@ from evaluation.measures import bootstrap
 from evaluation.measures.bootstrap import Counts
 from evaluation.measures.paired_bits import figure, mean
 from evaluation.observing import Observe, Observed
-from phases.bake import plan, prompts
+from phases.bake import behaviour, plan, prompts, stages
 from phases.bake.events import BakeState
+from phases.bake.stages import BITS, DIVERGENCE, DRIFT, LEAST, PROMPT, drift
 from runs.event_types import Figure
 from weights.making.events import Making
 
-BITS, DIVERGENCE = "bits-per-byte@1", "prompt-divergence@1"
-#: Groups of a divergence: under the run's prompts, and what the names of other prompts begin with.
-PROMPT, OTHER = "prompt", "other-"
-#: Nats a token below which prompts are said to change nothing.
-LEAST = 1e-4
-#: Largest ratio of divergences, and largest relative change of bits per byte, that are good.
-LIMITS = {"ratio": 0.05, "drift": 0.005}
+#: Beginning of the groups under other prompts; group of contexts after ordinary text; beginning of
+#: the groups in which the given model has all prompts but one.
+OTHER, FAR, WITHOUT = "other-", "far", "without-"
+#: Figures that must not be larger, and figures that must not be smaller, to be good.
+LIMITS = {"ratio": 0.05, "drift": DRIFT, "shortfall": 0.02, "far_shortfall": 0.02}
+FLOORS = {"kept": 0.95}
 
 #: Figure → what it is, in words.
 FIGURES = {
     "unprompted": "nats a token by which the given model without the prompt is off itself with it",
     "baked": "nats a token by which the result without the prompt is off the given model with it",
     "ratio": "the latter over the former: 0 is a perfect bake, 1 none",
-    "strength": "share of the way from the given to the trained model",
+    "strength": "share of the way from the given to the trained model, or of its steps",
     "drift": "largest relative change of bits per byte of a domain of ordinary text",
     "retention": "bits per byte of the given model over the result's, on ordinary text",
     "others": "nats a token by which the result is off the given model under other prompts",
     "unheard": "the same under the one prompt that was not rehearsed",
+    "kept": "least share of what one of several prompts changes that the result has",
+    "far_ratio": "ratio of divergences on contexts after ordinary text, beyond the first tokens",
+    **behaviour.FIGURES,
 }
 
 
 # ---- what is asked ---------------------------------------------------------------------------
 
 
-def effect(state: BakeState) -> Observe:
-    """Return the measurement of what the prompts change at all, on the selection slice."""
-    return Observe(plan.parent(state.started).id, DIVERGENCE, CHOOSING)
-
-
 def seen(state: BakeState, name: str, measure: str, on: str) -> Observed | None:
     """Return what was observed of a model of the run; None before."""
-    recipe = plan.recipes(state).get(name)
-    found = state.answers.get(Observe(recipe.id, measure, on).key) if recipe else None
-    return found if isinstance(found, Observed) else None
-
-
-def changes(state: BakeState) -> bool | None:
-    """Return True if the prompts change what the given model says; None before it is measured."""
-    found = state.answers.get(effect(state).key) if state.started else None
-    return found.values[PROMPT] >= LEAST if isinstance(found, Observed) else None
+    recipe = stages.recipes(state).get(name)
+    return stages.observed(state, recipe, measure, on) if recipe else None
 
 
 def choosing(state: BakeState) -> dict[str, Observe]:
-    """Return key → measurement on the selection slice, of the parent's text and of all strengths."""
-    written = plan.sampled(state)
-    asked = [Observe(plan.parent(state.started).id, BITS, CHOOSING)]
-    for recipe in (plan.strengths(state, written) if written else {}).values():
-        asked += [Observe(recipe.id, measure, CHOOSING) for measure in (DIVERGENCE, BITS)]
+    """Return key → measurement on the selection slice, of the parent's text and all candidates."""
+    asked = neutral(state)
+    for one in stages.known(state):
+        asked += choices(one)
     return {task.key: task for task in asked}
 
 
+def neutral(state: BakeState) -> list[Observe]:
+    """Return the measurement of the parent's bits per byte on the selection slice."""
+    return [Observe(plan.parent(state.started).id, BITS, CHOOSING)]
+
+
+def choices(one: stages.Known) -> list[Observe]:
+    """Return the measurements that a stage's result is chosen by."""
+    recipes = [candidate.recipe for candidate in one.candidates.values()]
+    return [Observe(r.id, measure, CHOOSING) for r in recipes for measure in (DIVERGENCE, BITS)]
+
+
 def compared(state: BakeState) -> tuple[str, ...]:
-    """Return the names of the models that are compared on the test slice, once they are known."""
-    best = chosen(state)
-    if best is None:
+    """Return the names of the models that are compared on the test slice, once they are known.
+
+    The given model, the result of every stage, and the model at the end of the last training.
+    """
+    if chosen(state) is None:
         return ()
-    if best == plan.PARENT:
-        return (plan.PARENT,)
-    return (plan.PARENT, best) if best == plan.FULL else (plan.PARENT, best, plan.FULL)
+    results = [one.best for one in stages.known(state) if one.best is not None]
+    ends = list(stages.trainings(state))[-1:]
+    return tuple(dict.fromkeys((plan.PARENT, *results, *ends)))
 
 
 def comparing(state: BakeState) -> dict[str, Observe]:
     """Return key → measurement on the test slice."""
-    recipes = plan.recipes(state)
+    recipes = stages.recipes(state)
     asked = [
         Observe(recipes[name].id, measure, TEST)
         for name in compared(state)
         for measure in (DIVERGENCE, BITS)
     ]
+    if any(state.submitted.config.checks):
+        asked += [Observe(recipes[name].id, behaviour.MEASURE, TEST) for name in shown(state)]
     return {task.key: task for task in asked}
+
+
+def shown(state: BakeState) -> tuple[str, ...]:
+    """Return the names of the models whose behaviour is measured: the given one and the results."""
+    results = [one.best for one in stages.known(state) if one.best is not None]
+    return (plan.PARENT, *results) if chosen(state) is not None else ()
 
 
 def observations(state: BakeState) -> list[Observe]:
     """Return everything that is measured."""
-    every = {effect(state).key: effect(state), **comparing(state)}
-    return list((every | choosing(state) if changes(state) else every).values())
+    effect = stages.effect(state)
+    every = {effect.key: effect, **comparing(state)}
+    return list((every | choosing(state) if stages.changes(state) else every).values())
 
 
 # ---- what follows ----------------------------------------------------------------------------
 
 
-def curve(state: BakeState) -> dict[float, tuple[float, float]]:
-    """Return strength → (ratio, drift) on the selection slice, of those that are measured.
-
-    The line begins at the given model: strength 0, ratio 1, no drift.
-    """
-    base = seen(state, plan.PARENT, DIVERGENCE, CHOOSING)
-    text = seen(state, plan.PARENT, BITS, CHOOSING)
-    if base is None or text is None or not changes(state):
-        return {}
-    found = {0.0: (1.0, 0.0)}
-    for one in state.submitted.config.strengths:
-        off = seen(state, plan.name(one), DIVERGENCE, CHOOSING)
-        bits = seen(state, plan.name(one), BITS, CHOOSING)
-        if off and bits:
-            found[one] = off.values[PROMPT] / base.values[PROMPT], drift(text, bits)
-    return found
-
-
-def drift(text: Observed, bits: Observed) -> float:
-    """Return the largest relative change of bits per byte of a domain, up or down."""
-    return max(abs(bits.values[d] / value - 1) for d, value in text.values.items())
-
-
 def chosen(state: BakeState) -> str | None:
     """Return the name of the result; None before all is measured that decides.
 
-    Of the strengths whose drift is within its limit, the one that is nearest to the prompted model on
-    the selection slice; of all if none is. The given model if the prompts change nothing.
+    It is what the last stage has chosen; the given model if the prompts change nothing.
     """
-    if changes(state) is None:
+    if stages.changes(state) is None:
         return None
-    if not changes(state):
+    wanted, found = stages.active(state), stages.known(state)
+    if not wanted:
         return plan.PARENT
-    found = curve(state)
-    found.pop(0.0, None)
-    if len(found) < len(state.submitted.config.strengths):
-        return None
-    good = [s for s, (_, off) in found.items() if off <= LIMITS["drift"]]
-    return plan.name(min(good or found, key=lambda one: found[one][0]))
+    return found[-1].best if len(found) == len(wanted) else None
 
 
 def found(state: BakeState) -> dict[str, Observed]:
@@ -154,21 +138,22 @@ def apart(state: BakeState) -> dict[str, Observed]:
     return {name: event for name, event in every.items() if event is not None}
 
 
+def behaved(state: BakeState) -> dict[str, Observed]:
+    """Return name → behaviour on the test slice, of the models whose behaviour is measured."""
+    every = {name: seen(state, name, behaviour.MEASURE, TEST) for name in shown(state)}
+    return {name: event for name, event in every.items() if event is not None}
+
+
 def named(state: BakeState) -> dict[str, Making]:
     """Return name → recipe of all that the run makes; the first is its result once it is known."""
-    recipes, best = plan.recipes(state), chosen(state)
+    recipes, best = stages.recipes(state), chosen(state)
     return {**({MODEL: recipes[best]} if best else {}), **recipes}
 
 
 def results(state: BakeState) -> dict[str, Result]:
-    """Return role → model of a run whose result is chosen."""
+    """Return role → the result, with the digest of its weights."""
     id_ = named(state)[MODEL].id
     return {MODEL: Result(recipe_id=id_, digest=state.made[id_].digest)}
-
-
-def strength(state: BakeState, best: str) -> float:
-    """Return the strength of a model by its name; 0 of the given model."""
-    return next((s for s in state.submitted.config.strengths if plan.name(s) == best), 0.0)
 
 
 # ---- figures ---------------------------------------------------------------------------------
@@ -178,22 +163,17 @@ def figures(state: BakeState) -> dict[str, Figure]:
     """Return the figures of a run that is measured; of prompts that change nothing, what that was."""
     best, every = chosen(state), apart(state)
     assert best is not None
-    base = every[plan.PARENT]
-    unprompted = _nats(state, base, [PROMPT])
+    unprompted = _nats(state, every[plan.PARENT], [PROMPT])
     if best == plan.PARENT:
         return {"unprompted": unprompted}
     own, text = every[best], found(state)
-    drawn = comparison.drawn(text, plan.PURPOSE, state.submitted.config.seed)
-    kept = drawn[plan.PARENT] / drawn[best]
     told = {
         "unprompted": unprompted,
         "baked": _nats(state, own, [PROMPT]),
-        "ratio": _ratio(state, base, own),
-        "strength": Figure(value=strength(state, best)),
+        "ratio": ratios(state)[best],
+        "strength": Figure(value=stages.known(state)[-1].candidates[best].share),
         "drift": Figure(value=drift(text[plan.PARENT], text[best])),
-        "retention": figure(
-            mean(text[plan.PARENT]) / mean(text[best]), kept, comparison.windows(text[best])
-        ),
+        "retention": _retention(state, text, best),
     }
     others = [group for group in own.items if group.startswith(OTHER)]
     if others:
@@ -201,12 +181,67 @@ def figures(state: BakeState) -> dict[str, Figure]:
     unheard = f"{OTHER}{len(prompts.measured(state.submitted.config))}"
     if state.submitted.config.generic and unheard in others:
         told["unheard"] = _nats(state, own, [unheard])
-    return told
+    if prompts_kept := kept(state):
+        told["kept"] = min(prompts_kept.values(), key=lambda one: one.value)
+    if best in (beyond := ratios(state, FAR)):
+        told["far_ratio"] = beyond[best]
+    return told | behaviour.figures(state.submitted.config, behaved(state), best)
+
+
+def _retention(state: BakeState, text: Mapping[str, Observed], best: str) -> Figure:
+    """Return bits per byte of the given model over those of the result."""
+    drawn = comparison.drawn(text, plan.PURPOSE, state.submitted.config.seed)
+    kept = drawn[plan.PARENT] / drawn[best]
+    point = mean(text[plan.PARENT]) / mean(text[best])
+    return figure(point, kept, comparison.windows(text[best]))
 
 
 def met(told: Mapping[str, Figure]) -> dict[str, bool]:
     """Return figure → True if it is within its limit."""
-    return {name: told[name].value <= limit for name, limit in LIMITS.items() if name in told}
+    most = {name: told[name].value <= limit for name, limit in LIMITS.items() if name in told}
+    return most | {
+        name: told[name].value >= least for name, least in FLOORS.items() if name in told
+    }
+
+
+def ratios(state: BakeState, group: str = PROMPT) -> dict[str, Figure]:
+    """Return name → ratio of divergences on the test slice, of all but the given model.
+
+    Empty if the group was not measured, or the prompts change nothing in it.
+    """
+    every = apart(state)
+    base = every.pop(plan.PARENT, None)
+    if base is None or base.values.get(group, 0.0) < LEAST:
+        return {}
+    return {
+        name: _ratio(state, base.items[group], own.items[group], group)
+        for name, own in every.items()
+    }
+
+
+def kept(state: BakeState) -> dict[int, Figure]:
+    """Return number of a prompt → share of what it changes beside the others that the result has.
+
+    1 − KL(all prompts ‖ result) / KL(all prompts ‖ all but this one). A prompt that changes less than
+    `LEAST` beside the others has no share.
+    """
+    every, best = apart(state), chosen(state)
+    if best in (None, plan.PARENT) or not {plan.PARENT, best} <= set(every):
+        return {}
+    base, own, told = every[plan.PARENT], every[best], dict[int, Figure]()
+    for number in range(1, len(state.submitted.config.prompts) + 1):
+        group = f"{WITHOUT}{number}"
+        if base.values.get(group, 0.0) >= LEAST:
+            lost = _ratio(state, base.items[group], own.items[PROMPT], PROMPT)
+            told[number] = _rest(lost)
+    return told
+
+
+def _rest(lost: Figure) -> Figure:
+    """Return what a share leaves of 1, with the interval."""
+    assert lost.low is not None
+    assert lost.high is not None
+    return Figure(value=1 - lost.value, low=1 - lost.high, high=1 - lost.low, n=lost.n)
 
 
 def _drawn(state: BakeState, size: int, what: str) -> Counts:
@@ -223,10 +258,11 @@ def _nats(state: BakeState, event: Observed, groups: list[str]) -> Figure:
     return figure(math.fsum(items) / sum(sizes), spread, len(items))
 
 
-def _ratio(state: BakeState, base: Observed, own: Observed) -> Figure:
+def _ratio(
+    state: BakeState, below: tuple[float, ...], above: tuple[float, ...], what: str
+) -> Figure:
     """Return the ratio of two divergences over the same contexts, which are resampled for both."""
-    above, below = own.items[PROMPT], base.items[PROMPT]
-    spread = bootstrap.ratio(_drawn(state, len(above), PROMPT), above, below)
+    spread = bootstrap.ratio(_drawn(state, len(above), what), above, below)
     return figure(math.fsum(above) / math.fsum(below), spread, len(above))
 
 

@@ -11,12 +11,13 @@ from evaluation.given_model_runs.kind import GivenKind, answers, unanswered
 from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
-from phases.bake import findings, origins, plan
+from phases.bake import findings, origins, plan, stages
 from phases.bake.config import BakeConfig
 from phases.bake.events import BakeState, Completed, Forked, Started, Submitted
 from phases.bake.view import BakeView
 from runs.kinds.tasks import Decision, Task
 from weights.making import making
+from weights.recipes import Train
 
 
 class Bake(BakeView, GivenKind[BakeState]):
@@ -37,17 +38,29 @@ class Bake(BakeView, GivenKind[BakeState]):
     # ---- deciding ----------------------------------------------------------------------------
 
     def course(self, state: BakeState) -> Iterator[Decision]:
-        """Yield: the parent, its replies, what the prompts change; training, strengths, test."""
+        """Yield: the parent, its replies, what the prompts change; the stages; the test."""
         segment = state.started.segment
         yield making.next_of(state, [plan.parent(state.started)], segment)
         yield unanswered(state, [plan.sample(state)])
-        yield unanswered(state, [findings.effect(state)])
-        if findings.changes(state):
-            recipes = plan.recipes(state)
-            yield making.next_of(state, [recipes[plan.FULL]], segment)
-            yield making.next_of(state, list(recipes.values()), segment)
-            yield unanswered(state, findings.choosing(state).values())
+        yield unanswered(state, [stages.effect(state)])
+        if stages.changes(state):
+            for one in stages.known(state):
+                yield from self._stage(state, one)
         yield unanswered(state, findings.comparing(state).values())
+
+    def _stage(self, state: BakeState, one: stages.Known) -> Iterator[Decision]:
+        """Yield: the replies of a stage's teacher, the training with its stops, what chooses."""
+        segment = state.started.segment
+        if one.sample is not None:
+            yield unanswered(state, [one.sample])
+        if one.full is None:
+            return
+        recipes = [candidate.recipe for candidate in one.candidates.values()]
+        for early in [recipe for recipe in recipes if isinstance(recipe, Train)]:
+            yield making.next_of(state, [early], segment)
+        yield making.next_of(state, [one.full], segment)
+        yield making.next_of(state, recipes, segment)
+        yield unanswered(state, [*findings.neutral(state), *findings.choices(one)])
 
     def conclusions(self, state: BakeState) -> dict[str, Any]:
         """Return the fields of `completed` that follow from what was made and measured."""
@@ -98,6 +111,6 @@ class Bake(BakeView, GivenKind[BakeState]):
     def chosen(self, state: BakeState, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" (the result), a name or an id means."""
         if which == "all":
-            ids = dict.fromkeys(one.id for one in plan.recipes(state).values())
+            ids = dict.fromkeys(one.id for one in stages.recipes(state).values())
             return [id_ for id_ in ids if id_ in state.made]
         return [self.find(state, MODEL if which == "champion" else which)]

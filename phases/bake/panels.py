@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs import panels as panels_of
+from evaluation.observing import Observed
 from evaluation.training_runs import training_panels
 from evaluation.training_runs.training_panels import Curves
-from phases.bake import findings, plan, prompts, report
+from phases.bake import findings, plan, prompts, report, stages
 from phases.bake.events import BakeState
 from phases.bake.findings import LIMITS
 from runs.panels.head import Fact, Result
@@ -43,13 +44,13 @@ def facts(state: BakeState) -> tuple[Fact, ...]:
         Fact(name="parameters", value=state.started.model.parameters),
         Fact(name="tokens of the prompts", value=state.started.prompt_tokens),
     ]
-    if findings.changes(state) is False:
+    if stages.changes(state) is False:
         told.append(Fact(name="the prompts change", value="nothing: nothing was trained"))
     if state.completed is not None:
         figures = state.completed.figures
-        for name in ("strength", "drift", "others"):
+        for name in ("strength", "drift", "others", "kept", "success", "far_ratio"):
             if name in figures:
-                told.append(Fact(name=name, value=figures[name].value))
+                told.append(Fact(name=name.replace("_", " "), value=figures[name].value))
     return tuple(told)
 
 
@@ -58,10 +59,12 @@ def panels(state: BakeState, curves: Curves) -> list[Panel]:
     if state.started is None:
         return []
     found: list[Panel] = []
-    if len(findings.curve(state)) > 1:
+    if any(one.curve for one in stages.known(state)):
         found += _strengths(state)
     if findings.apart(state):
         found.append(_divergences(state))
+    if behaved := findings.behaved(state):
+        found.append(_behaviour(behaved))
     best, seen = findings.chosen(state), findings.found(state)
     if best in seen:
         words = {name: report.words(name) for name in seen}
@@ -69,16 +72,14 @@ def panels(state: BakeState, curves: Curves) -> list[Panel]:
         title, leads = "Ordinary text", findings.leads(state)
         found.append(panels_of.arms(title, words, seen, leads, groups, best, plan.PARENT))
         found.append(panels_of.domains(words, seen, best))
-    found += training_panels.curves(curves, [], state, plan.recipes(state))
-    return [*found, training_panels.models(state, plan.recipes(state))]
+    found += training_panels.curves(curves, [], state, stages.trainings(state))
+    return [*found, training_panels.models(state, stages.recipes(state))]
 
 
 def _strengths(state: BakeState) -> list[Panel]:
-    """Return ratio and drift along the strength, with their limits."""
-    points = sorted(findings.curve(state).items())
-    at = tuple(strength for strength, _ in points)
+    """Return ratio and drift along the strength, with their limits; a series for each way to it."""
     best = findings.chosen(state)
-    told = f" Chosen: {findings.strength(state, best):g}." if best else ""
+    told = f" Chosen: {report.words(best)}." if best else ""
     x = Axis(name="strength")
     return [
         Lines(
@@ -87,7 +88,15 @@ def _strengths(state: BakeState) -> list[Panel]:
             says=f"{says} On the slice {comparison.CHOOSING}.{told}",
             x=x,
             y=axis,
-            series=(Series(name=name, x=at, y=tuple(pair[index] for _, pair in points)),),
+            series=tuple(
+                Series(
+                    name=title,
+                    role="ours" if title == report.INTERPOLATED else "alternative",
+                    x=tuple(points),
+                    y=tuple(pair[index] for pair in points.values()),
+                )
+                for title, points in report.curves(state).items()
+            ),
             limits=(Limit(at=LIMITS[name], says="limit"),),
         )
         for index, (name, axis, says) in enumerate(
@@ -107,10 +116,26 @@ def _strengths(state: BakeState) -> list[Panel]:
     ]
 
 
+def _behaviour(seen: dict[str, Observed]) -> Matrix:
+    """Return the share of replies that pass the prompts' checks, by check, place and model."""
+    groups = tuple(seen[plan.PARENT].values)
+    return Matrix(
+        name="behaviour",
+        title="Replies that pass",
+        says="Share of greedy replies on the test slice that pass a prompt's check: with and without "
+        "the prompts, at the beginning (near) and after ordinary text (far).",
+        rows=groups,
+        columns=tuple(seen),
+        metrics=(Metric(name="replies that pass", better="up"),),
+        values=tuple(tuple(event.values.get(group) for event in seen.values()) for group in groups),
+    )
+
+
 def _divergences(state: BakeState) -> Matrix:
     """Return the divergences on the test slice by prompt and arm."""
     seen = findings.apart(state)
-    groups = tuple(next(iter(seen.values())).values)
+    own = seen.get(findings.chosen(state) or plan.PARENT, seen[plan.PARENT])
+    groups = tuple(own.values)
     others = prompts.measured(state.submitted.config)
     listed = "; ".join(f"{findings.OTHER}{n}: {p.strip()[:60]}" for n, p in enumerate(others, 1))
     return Matrix(

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from evaluation.given_model_runs import training_plan
 from evaluation.trajectories.sampled import Sample, Sampled
 from phases.bake import prompts
+from phases.bake.config import BakeConfig
 from phases.bake.events import BakeState, Started, Submitted
+from phases.bake.prompts import Stage
 from weights.making.events import Making
 from weights.recipes import Algorithm, Train, Transform
 from weights.training.trajectories import BAKED, OTHERS
 
 #: The given model in float32, and the model at the end of the training.
 PARENT, FULL = "parent", "full"
-#: Key of all random draws.
+#: Key of all random draws; those of later stages have the stage's number.
 PURPOSE = "bake"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model of a stage, one of which is chosen."""
+
+    recipe: Making
+    #: Share of the way to the trained model, or of its steps.
+    share: float
+    #: True if the training was stopped there, false if the weights are interpolated.
+    early: bool = False
 
 
 def parent(started: Started) -> Transform:
@@ -23,15 +38,29 @@ def parent(started: Started) -> Transform:
     return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
 
 
-def canary(submitted: Submitted, started: Started) -> Train:
-    """Return a training on ordinary text, by which a machine is recognised before any sampling."""
+def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -> Train:
+    """Return the training by which a machine is recognised, before any reply is sampled.
+
+    `digests` are those of the streams of trajectories to train on. In runs that settle no division of
+    steps, which are earlier ones, it is a training on ordinary text.
+    """
     first, rate = parent(started).id, submitted.config.rate
-    return training_plan.training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
+    if started.accumulation is None:
+        return training_plan.training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
+    pursued = bool(submitted.config.pursuit)
+    stage = Stage(1, submitted.config.prompts, again=pursued)
+    return full(submitted, started, stage, first, digests)
 
 
 def sample(state: BakeState) -> Sample:
-    """Return the task that lets the given model write all trajectories."""
-    return Sample(parent(state.started).id, prompts.streams(state.submitted.config))
+    """Return the task that lets the given model write all of its trajectories."""
+    wanted = prompts.streams(state.submitted.config, state.started.beyond)
+    return Sample(parent(state.started).id, tuple(wanted))
+
+
+def sample_again(stage: Stage, writer: Making) -> Sample:
+    """Return the task that lets the result of the stage before write what the stage trains on."""
+    return Sample(writer.id, tuple(prompts.pursued(stage)))
 
 
 def sampled(state: BakeState) -> Sampled | None:
@@ -42,27 +71,35 @@ def sampled(state: BakeState) -> Sampled | None:
     return found
 
 
-def full(state: BakeState, written: Sampled) -> Train:
-    """Return the recipe of the baked model at full strength."""
-    submitted, started = state.submitted, state.started
-    config = submitted.config
+def full(
+    submitted: Submitted, started: Started, stage: Stage, before: str, digests: Mapping[str, str]
+) -> Train:
+    """Return the recipe of the model at the end of a stage's training.
+
+    `before` is the id of the model that the training begins with, `digests`: stream → its digest.
+    """
+    config, given = submitted.config, parent(started).id
     rehearses = bool(prompts.rehearsed(config))
     params = {
         "neutral": config.neutral_weight,
         "others": config.others_weight if rehearses else 0.0,
         "top": config.top,
     }
-    teacher = {"teacher": parent(started).id}
+    inputs = {"teacher": before, "guard": given} if stage.again else {"teacher": given}
+    purpose = PURPOSE if stage.number == 1 else f"{PURPOSE}-{stage.number}"
+    rate, watch = config.rate, config.divergence
     base = training_plan.training(
-        submitted, started, PURPOSE, parent(started).id, "bake@1", params, config.rate, teacher
+        submitted, started, purpose, before, "bake@1", params, rate, inputs, watch
     )
-    own = [BAKED, *([OTHERS] if rehearses else [])]
+    own = [stage.named(BAKED), *([OTHERS] if rehearses else [])]
     ordinary = {name: share for name, share in base.data.items() if name not in config.contexts}
     text = ordinary if config.neutral_weight else {}
-    digests = {name: started.streams[name] for name in text}
     changes = {
         "data": {**text, **dict.fromkeys(own, 1.0)},
-        "data_digests": digests | {name: written.streams[name].digest for name in own},
+        "data_digests": {
+            **{name: started.streams[name] for name in text},
+            **{name: digests[name] for name in own},
+        },
         "context": config.neutral_tokens,
         "optimiser": _undecayed(base.optimiser),
     }
@@ -74,26 +111,33 @@ def _undecayed(optimiser: Algorithm) -> Algorithm:
     return Algorithm(name=optimiser.name, params={**optimiser.params, "weight_decay": 0.0})
 
 
-def name(strength: float) -> str:
-    """Return the name of the model of a strength; at 1 it is the trained model itself."""
-    return FULL if strength == 1.0 else f"strength-{strength!r}"
+def name(share: float, number: int = 1, early: bool = False) -> str:
+    """Return the name of a candidate of a stage; at 1 it is the trained model itself."""
+    own = FULL if share == 1.0 else f"{'stop' if early else 'strength'}-{share!r}"
+    return own if number == 1 else f"{PURPOSE}-{number}-{own}"
 
 
-def strengths(state: BakeState, written: Sampled) -> dict[str, Making]:
-    """Return name → recipe for each strength: at 1 the trained model, else one on the line to it."""
-    start, end = parent(state.started), full(state, written)
-    found: dict[str, Making] = {}
-    for strength in state.submitted.config.strengths:
-        inputs, place = {"start": start.id, "end": end.id}, {"place": strength}
-        line = Transform(operation="interpolate@1", inputs=inputs, params=place)
-        found[name(strength)] = end if strength == 1.0 else line
+def candidates(
+    config: BakeConfig, stage: Stage, before: Making, end: Train
+) -> dict[str, Candidate]:
+    """Return name → candidate of a stage, the trained model first, then stops, then interpolations.
+
+    The trained model is one of them if 1 is among the strengths; it is made in any case.
+    """
+    found = {}
+    for share in config.stops:
+        early = end.to(steps(config, share))
+        found[name(share, stage.number, early=True)] = Candidate(early, share, early=True)
+    for share in config.strengths:
+        line = Transform(
+            operation="interpolate@1",
+            inputs={"start": before.id, "end": end.id},
+            params={"place": share},
+        )
+        found[name(share, stage.number)] = Candidate(end if share == 1.0 else line, share)
     return found
 
 
-def recipes(state: BakeState) -> dict[str, Making]:
-    """Return name → recipe of all that the run makes, as far as it is known now."""
-    found: dict[str, Making] = {PARENT: parent(state.started)}
-    written = sampled(state)
-    if written is not None:
-        found |= {FULL: full(state, written), **strengths(state, written)}
-    return found
+def steps(config: BakeConfig, share: float) -> int:
+    """Return the step that is a share of the training."""
+    return round(share * config.steps)

@@ -1,8 +1,9 @@
-"""Prompts of a bake: its own, those that it is to follow as before, and the streams of each. Pure."""
+"""Prompts of a bake, its stages, and the streams of trajectories that each needs. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from evaluation.data.slices import Slice
 from phases.bake.config import BakeConfig
@@ -15,16 +16,60 @@ GENERIC = (
     "Continue the following text.\n",
     "Summarise the following.\n",
 )
-#: Streams to measure on: the slice that chooses, the test slice, and that under other prompts.
+#: Streams to measure on: the slice that chooses, the test slice, that under other prompts, and that
+#: after ordinary text.
 CHOOSING, TEST, TEST_OTHERS = "bake/selection", "bake/test", "bake/test/others"
-#: Stream → the slice that its contexts are from.
-SLICES: dict[str, Slice] = {
-    BAKED: "train",
-    OTHERS: "train",
-    CHOOSING: "selection",
-    TEST: "test",
-    TEST_OTHERS: "test",
-}
+FAR = "bake/test/far"
+#: Beginning of the names of streams that the given model reads after all prompts but one.
+WITHOUT = "bake/test/without-"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One bake of a run: the prompts that the teacher reads, and the model that it is."""
+
+    #: From 1.
+    number: int
+    prompts: tuple[str, ...]
+    #: True if the teacher is the result of the stage before, false if it is the given model.
+    again: bool = False
+
+    def named(self, name: str) -> str:
+        """Return the name of one of the stage's streams; those of the first have the bare name."""
+        return name if self.number == 1 else f"{name}/{self.number}"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of trajectories: replies to the contexts of a slice after prompts."""
+
+    slice: Slice
+    #: What the writer reads: contexts have these in turn.
+    prompts: tuple[tuple[str, ...], ...]
+    #: The prompts that the reader has; None: those of the writer.
+    heard: tuple[str, ...] | None = ()
+    #: Stream whose replies these are; None: replies of its own.
+    like: str | None = None
+    #: Tokens of ordinary text before a context.
+    after: int = 0
+
+
+def stages(config: BakeConfig) -> tuple[Stage, ...]:
+    """Return the stages of a run: all prompts at once or one more in each, then the pursuit."""
+    told = config.prompts
+    ends = range(1, len(told) + 1) if config.sequence else [len(told)]
+    found = [Stage(number, told[:end]) for number, end in enumerate(ends, 1)]
+    rounds = range(len(found) + 1, len(found) + 1 + config.pursuit)
+    return (*found, *(Stage(number, told, again=True) for number in rounds))
+
+
+def target(config: BakeConfig, stage: Stage) -> str:
+    """Return the stream of the selection slice that a stage's models are chosen on.
+
+    It has the replies of the given model under the stage's prompts.
+    """
+    same = next(one for one in stages(config) if one.prompts == stage.prompts and not one.again)
+    return same.named(CHOOSING)
 
 
 def rehearsed(config: BakeConfig) -> tuple[str, ...]:
@@ -39,20 +84,36 @@ def measured(config: BakeConfig) -> tuple[str, ...]:
     return (*config.others, *(GENERIC if config.generic else ()))
 
 
-def streams(config: BakeConfig) -> tuple[str, ...]:
-    """Return the names of the streams of trajectories."""
-    wanted = {OTHERS: rehearsed(config), TEST_OTHERS: measured(config)}
-    return tuple(name for name in SLICES if wanted.get(name, True))
+def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
+    """Return name → stream of all that the given model writes, or reads after other prompts.
+
+    `beyond` are the tokens of ordinary text before the contexts of a further set; None: no such set.
+    """
+    told = config.prompts
+    own = [stage for stage in stages(config) if not stage.again]
+    found = {stage.named(BAKED): Stream("train", (stage.prompts,)) for stage in own}
+    if kept := rehearsed(config):
+        found[OTHERS] = Stream("train", tuple((one,) for one in kept), None)
+    found |= {stage.named(CHOOSING): Stream("selection", (stage.prompts,)) for stage in own}
+    found[TEST] = Stream("test", (told,))
+    if shown := measured(config):
+        found[TEST_OTHERS] = Stream("test", tuple((one,) for one in shown), None)
+    for number in range(len(told)) if config.singly and len(told) > 1 else ():
+        rest = (*told[:number], *told[number + 1 :])
+        found[f"{WITHOUT}{number + 1}"] = Stream("test", (told,), rest, TEST)
+    if beyond:
+        found[FAR] = Stream("test", (told,), after=beyond)
+    return found
 
 
-def others(config: BakeConfig, stream: str) -> tuple[str, ...]:
-    """Return the other prompts of a stream, which its contexts have in turn; none: the run's own."""
-    return {OTHERS: rehearsed(config), TEST_OTHERS: measured(config)}.get(stream, ())
+def pursued(stage: Stage) -> dict[str, Stream]:
+    """Return name → stream of what the teacher of a pursuit's stage writes."""
+    return {stage.named(BAKED): Stream("train", (stage.prompts,))}
 
 
-def count(config: BakeConfig, stream: str) -> int:
+def count(config: BakeConfig, stream: Stream) -> int:
     """Return the number of trajectories that a stream is to have."""
-    return config.trajectories if SLICES[stream] == "train" else config.held_out
+    return config.trajectories if stream.slice == "train" else config.held_out
 
 
 def built_in(config: BakeConfig, own: Sequence[str]) -> tuple[str, ...]:

@@ -105,6 +105,17 @@ def check_room(made: Beginnings, config: BakeConfig, positions: int | None) -> i
     return own
 
 
+def beyond(made: Beginnings, config: BakeConfig, positions: int | None) -> int | None:
+    """Return the tokens of ordinary text before a further set of contexts; None without such a set.
+
+    There is none if the model takes no sequence that long.
+    """
+    rest = made.room(config.prompts) + config.context_tokens + config.reply_tokens
+    if config.beyond is None or (positions is not None and config.beyond + rest > positions):
+        return None
+    return config.beyond
+
+
 def check_contexts(counts: dict[str, int]) -> None:
     """Raise DataError if a slice has too few contexts; `counts`: slice → contexts."""
     for slice_, count in counts.items():

@@ -9,13 +9,14 @@ from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
 from events import Envelope, Event
-from phases.bake import findings, origins, panels, plan, report
+from phases.bake import behaviour, findings, origins, panels, plan, report, stages
 from phases.bake.events import BakeState, Completed
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 from weights.making.events import Making
+from weights.recipes import Train
 
 
 class BakeView(GivenView[BakeState]):
@@ -25,7 +26,11 @@ class BakeView(GivenView[BakeState]):
 
     def recipes(self, state: BakeState) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes, as far as it is known."""
-        return plan.recipes(state)
+        return stages.recipes(state)
+
+    def trainings(self, state: BakeState) -> Mapping[str, Train]:
+        """Return name → recipe of every whole training."""
+        return stages.trainings(state)
 
     def observations(self, state: BakeState) -> Sequence[Observe]:
         """Return all that the run measures, as far as it is known yet."""
@@ -43,9 +48,13 @@ class BakeView(GivenView[BakeState]):
             return (
                 f"{count:,} replies, {sum(o['tokens'] for o in data['streams'].values()):,} tokens"
             )
-        if type_ == "observed" and data["measure"] == findings.DIVERGENCE:
+        if type_ == "observed" and data["measure"] == stages.DIVERGENCE:
             name = names.get(data["recipe_id"], data["recipe_id"][:12])
-            return f"{name}, {data['on']}: {data['values'][findings.PROMPT]:.4f} nats a token"
+            return f"{name}, {data['on']}: {data['values'][stages.PROMPT]:.4f} nats a token"
+        if type_ == "observed" and data["measure"] == behaviour.MEASURE:
+            name, values = names.get(data["recipe_id"], data["recipe_id"][:12]), data["values"]
+            told = ", ".join(f"{group} {value:.0%}" for group, value in values.items())
+            return f"{name}, replies that pass: {told}"
         return super().gist(type_, data, names)
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
@@ -66,9 +75,8 @@ class BakeView(GivenView[BakeState]):
         """Return (steps that are done, steps in all); of prompts that change nothing, none."""
         if state.started is None:
             return 0, None
-        trained = findings.changes(state) is not False
         done, _ = super().progress(state)
-        return done, state.submitted.config.steps if trained else 0
+        return done, state.submitted.config.steps * len(stages.active(state))
 
     def models(self, event: Event, state: BakeState) -> list[dict[str, Any]]:
         """Return the baked model for the model registry, once it is measured."""

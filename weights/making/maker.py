@@ -182,7 +182,7 @@ class Maker:
         facts = self._write(recipe, after)
         failpoints.hit("snapshot-kept")
         self._kept.keep_newest(recipe, {recipe.to(done).id})
-        if recipe.upto == recipe.steps:  # a result
+        if recipe.upto == recipe.steps or recipe.id in self._known:  # a result
             self._cache.keep(facts.weights, after.weights, self._spent(recipe) + after.seconds)
         self._cache.shrink()
         failpoints.hit("advanced-kept")

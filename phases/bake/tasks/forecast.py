@@ -7,7 +7,7 @@ from pathlib import Path
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.folders import write_companions
 from evaluation.training_text.kept_text import ITEMS
-from phases.bake import plan
+from phases.bake import plan, prompts, stages
 from phases.bake.events import BakeState, Submitted
 from phases.bake.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
@@ -35,9 +35,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     opening = timed(lambda: state.take(context.started()))
     first, config = context.initial(state.started), submitted.config
     sampling = timed(lambda: state.take(context.carry_out(plan.sample(state)), key=_key(state)))
-    written = plan.sampled(state)
-    assert written is not None
-    recipe = plan.full(state, written)
+    recipe = stages.trainings(state)[plan.FULL]
     given = dict.fromkeys(recipe.inputs, first)
     _, stepping = canary(recipe, first, context.streams, inputs=given, device=context.device)
     parameters = state.started.model.parameters
@@ -47,12 +45,13 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     write_companions(context, stand_in)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     steps = min(STEPS, config.steps)
-    models = len(plan.recipes(state))
+    bakes = len(prompts.stages(config))
+    models, every = len(stages.recipes(state)) * bakes, config.steps * bakes
     return Forecast(
         Amount(
-            opening + sampling + config.steps * stepping / steps,
+            opening + sampling + every * stepping / steps,
             f"timed here: the start {duration(opening)}, the replies {duration(sampling)}, {steps} "
-            f"steps {duration(stepping)}, and there are {config.steps:,}. Measurements come on top",
+            f"steps {duration(stepping)}, and there are {every:,}. Measurements come on top",
         ),
         Amount(
             models * parameters * STORED + text,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from evaluation.given_model_runs.verify import Verification
-from phases.bake import findings, plan
+from phases.bake import findings, stages
 from phases.bake.tasks.execute import Context
 from weights.storage.output_folder import BAKED
 
-_runs = Verification(Context, plan.recipes, findings.observations, findings.named, BAKED)
+_runs = Verification(Context, stages.recipes, findings.observations, findings.named, BAKED)
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

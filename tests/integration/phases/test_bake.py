@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 from cli import kind_views
 from evaluation.observing import Observed
 from evaluation.trajectories import kept
-from phases.bake import findings, plan, prompts, report
+from phases.bake import findings, plan, prompts, report, stages
 from phases.bake.events import BakeState
 from phases.bake.kind import Bake
 from phases.bake.tasks.execute import Context
@@ -40,6 +41,20 @@ from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
 from weights.training.trajectories import BAKED, OTHERS, unpack
+
+#: A second prompt, and a run of two in a row, each as short as it can be.
+SECOND = "x = 9\n"
+SEVERAL: dict[str, Any] = {
+    "prompts": [PROMPT, SECOND],
+    "checks": [{"kind": "pattern", "pattern": "[0-9]", "search": True}],
+    "sequence": True,
+    "pursuit": 1,
+    "stops": [0.5],
+    "beyond": 12,
+    "context_tokens": 5,
+    "trajectories": 8,
+    "held_out": 8,
+}
 
 STREAMS = (BAKED, OTHERS, prompts.CHOOSING, prompts.TEST, prompts.TEST_OTHERS)
 
@@ -101,7 +116,7 @@ def test_the_replies_are_of_the_text_and_after_the_prompts(made) -> None:
 def test_the_recipe_says_what_is_trained(made) -> None:
     """Contexts are no ordinary text; the parent teaches; all defaults are written out."""
     _, state, _ = made
-    recipes = plan.recipes(state)
+    recipes = stages.recipes(state)
     trained: Any = recipes[plan.FULL]
     event: Any = plan.sampled(state)
     assert trained.objective == "bake@1"
@@ -121,8 +136,8 @@ def test_figures_follow_from_what_was_measured(made) -> None:
     """All of them by hand, from the items of the observations."""
     _, state, _ = made
     best = state.completed.chosen
-    base = observed(state, plan.PARENT, findings.DIVERGENCE, "test")
-    own = observed(state, best, findings.DIVERGENCE, "test")
+    base = observed(state, plan.PARENT, stages.DIVERGENCE, "test")
+    own = observed(state, best, stages.DIVERGENCE, "test")
     tokens = sum(base.sizes["prompt"])
     figures = state.completed.figures
     assert figures["unprompted"].value == pytest.approx(math.fsum(base.items["prompt"]) / tokens)
@@ -135,8 +150,8 @@ def test_figures_follow_from_what_was_measured(made) -> None:
     others = math.fsum(own.items["other-1"]) / sum(own.sizes["other-1"])
     assert figures["others"].value == pytest.approx(others)
     assert others > 0
-    text = observed(state, plan.PARENT, findings.BITS, "test")
-    bits = observed(state, best, findings.BITS, "test")
+    text = observed(state, plan.PARENT, stages.BITS, "test")
+    bits = observed(state, best, stages.BITS, "test")
     assert set(bits.values) == {"sums"}  # rows are contexts: they are meant to change
     change = abs(bits.values["sums"] / text.values["sums"] - 1)
     assert figures["drift"].value == pytest.approx(change)
@@ -150,32 +165,183 @@ def changed(state: BakeState, name: str, measure: str, factor: float) -> BakeSta
     values = {group: value * factor for group, value in event.values.items()}
     key = f"observe/{measure}/selection/{event.recipe_id}"
     other = type(state)()
-    other.__dict__.update(state.__dict__)
+    other.__dict__.update(state.__dict__ | {"memory": {}})
     other.answers = {**state.answers, key: event.model_copy(update={"values": values})}
     return other
 
 
 def test_the_strength_is_the_nearest_of_those_that_do_not_drift(made) -> None:
     _, state, _ = made
-    curve = findings.curve(state)
+    curve = report.curves(state)[report.INTERPOLATED]
     assert list(curve) == [0.0, 0.3, 1.0]
     assert curve[0.0] == (1.0, 0.0)
-    base = observed(state, plan.PARENT, findings.DIVERGENCE, "selection").values["prompt"]
-    full = observed(state, plan.FULL, findings.DIVERGENCE, "selection").values["prompt"]
+    base = observed(state, plan.PARENT, stages.DIVERGENCE, "selection").values["prompt"]
+    full = observed(state, plan.FULL, stages.DIVERGENCE, "selection").values["prompt"]
     assert curve[1.0][0] == full / base
     assert full / base < 1  # the training did something
     near, far = plan.name(1.0), plan.name(0.3)
     # Both without drift: the nearer one. One drifts: the other. Both drift: the nearer again.
-    calm = changed(changed(state, near, findings.DIVERGENCE, 1e-3), near, findings.BITS, 0.0)
-    text = observed(state, plan.PARENT, findings.BITS, "selection").values["sums"]
-    drifting = changed(state, near, findings.DIVERGENCE, 1e-3)
-    level = observed(state, near, findings.BITS, "selection").values["sums"]
-    still = changed(drifting, near, findings.BITS, text / level)
+    calm = changed(changed(state, near, stages.DIVERGENCE, 1e-3), near, stages.BITS, 0.0)
+    text = observed(state, plan.PARENT, stages.BITS, "selection").values["sums"]
+    drifting = changed(state, near, stages.DIVERGENCE, 1e-3)
+    level = observed(state, near, stages.BITS, "selection").values["sums"]
+    still = changed(drifting, near, stages.BITS, text / level)
     assert findings.chosen(still) == near
-    low = observed(state, far, findings.BITS, "selection").values["sums"]
-    still_far = changed(calm, far, findings.BITS, text / low)
+    low = observed(state, far, stages.BITS, "selection").values["sums"]
+    still_far = changed(calm, far, stages.BITS, text / low)
     assert findings.chosen(still_far) == far
-    assert findings.chosen(changed(calm, far, findings.BITS, 2.0)) == near
+    assert findings.chosen(changed(calm, far, stages.BITS, 2.0)) == near
+
+
+@pytest.fixture(scope="module")
+def several(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState]:
+    """A finished run of two prompts in a row and a pursuit, with stops, checks and far contexts."""
+    home = Home(tmp_path_factory.mktemp("several"))
+    bake_runs.submit(home, model, **SEVERAL)
+    return home, bake_runs.finish(home)
+
+
+def test_prompts_in_a_row_have_the_given_model_as_their_teacher(several) -> None:
+    """The second training begins with the first one's result; only a pursuit's teacher is baked."""
+    home, state = several
+    assert audit.audit(bake_runs.rows(home)) == []
+    first, second, third = stages.known(state)
+    parent: Any = plan.parent(state.started)
+    trained: list[Any] = [one.full for one in (first, second, third)]
+    assert [one.inputs["teacher"] for one in trained] == [parent.id, parent.id, third.start.id]
+    assert trained[2].inputs["guard"] == parent.id
+    assert trained[0].start == parent.id
+    assert trained[1].start == first.candidates[str(first.best)].recipe.id
+    assert trained[2].start == second.candidates[str(second.best)].recipe.id
+    assert state.completed.chosen == third.best
+    assert third.best is not None
+    assert third.best.startswith("bake-3-")
+    context = Context(state, Artifacts.of(home))
+    decode = context.text.tokenizer.decode
+    said = {
+        name: decode(unpack(context.streams[name])[0].prompted)
+        for name in trained[1].data
+        if "/" in name
+    }
+    assert said[f"{BAKED}/2"].startswith(PROMPT + SECOND)
+    one = unpack(context.streams[BAKED])[0]
+    assert decode(one.prompted) == PROMPT + decode(one.plain)
+
+
+def test_an_early_stop_is_a_candidate_beside_the_interpolations(several) -> None:
+    _, state = several
+    first: Any = stages.known(state)[0]
+    assert list(first.candidates) == ["stop-0.5", "strength-0.3", "full"]
+    early = first.candidates["stop-0.5"]
+    assert early.recipe == first.full.to(5)
+    assert early.recipe.id in state.made
+    assert set(first.curve) == set(first.candidates)
+    told = report.curves(state)
+    assert set(told[report.STOPPED]) == {0.5}
+    assert set(told["bake 2, interpolated"]) == {0.3, 1.0}
+    event = observed(state, "stop-0.5", stages.DIVERGENCE, "selection")
+    base = observed(state, plan.PARENT, stages.DIVERGENCE, "selection")
+    assert told[report.STOPPED][0.5][0] == event.values["prompt"] / base.values["prompt-1"]
+
+
+def test_a_stop_is_kept_and_not_trained_again(several) -> None:
+    """Its weights are in the cache, and they are those of the training after its steps."""
+    home, state = several
+    early: Any = stages.recipes(state)["stop-0.5"]
+    made = state.made[early.id]
+    assert Artifacts.of(home).files(made.digest)
+    assert state.advanced[early.stem][5].digest == made.digest
+
+
+def test_each_of_several_prompts_has_a_share_that_is_kept(several) -> None:
+    """By hand: what is lost to all prompts, over what is lost without one of them."""
+    _, state = several
+    base = observed(state, plan.PARENT, stages.DIVERGENCE, "test")
+    own = observed(state, state.completed.chosen, stages.DIVERGENCE, "test")
+    told = findings.kept(state)
+    for number in (1, 2):
+        without = math.fsum(base.items[f"without-{number}"])
+        value = 1 - math.fsum(own.items["prompt"]) / without
+        assert told[number].value == pytest.approx(value)
+        low, high = told[number].low, told[number].high
+        assert low is not None
+        assert high is not None
+        assert low <= value <= high
+    assert without != math.fsum(base.items["prompt"])
+    figures = state.completed.figures
+    assert figures["kept"] == min(told.values(), key=lambda one: one.value)
+    assert state.completed.met["kept"] == (figures["kept"].value >= 0.95)
+
+
+def test_contexts_after_ordinary_text_are_measured_alone(several) -> None:
+    home, state = several
+    assert state.started.beyond == 12
+    context = Context(state, Artifacts.of(home))
+    near, far = (unpack(context.streams[name]) for name in (prompts.TEST, prompts.FAR))
+    for a, b in zip(near, far, strict=True):
+        assert len(b.plain) == len(a.plain) + 12
+        assert b.plain[12:].tolist() == a.plain.tolist()
+        assert context.text.tokenizer.decode(b.plain[:12]).endswith("\n")
+    base = observed(state, plan.PARENT, stages.DIVERGENCE, "test")
+    own = observed(state, state.completed.chosen, stages.DIVERGENCE, "test")
+    ratio = math.fsum(own.items["far"]) / math.fsum(base.items["far"])
+    assert state.completed.figures["far_ratio"].value == pytest.approx(ratio)
+
+
+def test_behaviour_is_the_share_of_replies_that_pass(several) -> None:
+    """Greedy replies again, by transformers' own way of writing, and the pattern by `re`."""
+    import re
+
+    import torch
+
+    home, state = several
+    context = Context(state, Artifacts.of(home))
+    best = state.completed.chosen
+    seen, said = findings.behaved(state), 0
+    for name, arm in ((plan.PARENT, "prompted"), (plan.PARENT, "unprompted"), (best, "unprompted")):
+        module = context._resident(stages.recipes(state)[name]).module
+        wanted = []
+        for one in unpack(context.streams[prompts.TEST]):
+            ids = [*(one.prompted if arm == "prompted" else one.plain).tolist()]
+            start = len(ids)
+            for _ in range(6):
+                with torch.no_grad():
+                    ids.append(int(module(torch.tensor([ids])).logits[0, -1].argmax()))
+                if ids[-1] == 0:
+                    break
+            reply = context.text.tokenizer.decode([t for t in ids[start:] if t])
+            wanted.append(float(bool(re.search(r"[0-9]", reply))))
+        assert seen[name].items[f"{arm}/near/1"] == tuple(wanted)
+        said += sum(wanted) > 0
+    assert said
+    told = report.report(state).behaviour["near"][1]
+    figures = state.completed.figures
+    assert figures["shortfall"].value == pytest.approx(told["prompted"].value - told["baked"].value)
+    assert figures["success"] == told["baked"]
+    assert state.completed.met["shortfall"] == (figures["shortfall"].value <= 0.02)
+    assert "far_shortfall" in figures
+    assert "pass the check of prompt 1" in "\n".join(report.sentences(report.report(state)))
+
+
+@pytest.mark.slow
+def test_a_run_of_several_bakes_is_shown_made_again_and_found_by_name(several) -> None:
+    home, state = several
+    kind, said = Bake(), list[str]()
+    ids = kind.chosen(state, "all")
+    assert len(ids) == 10  # the given model, and three candidates of each of three bakes
+    assert list(kind.rebuild(state, Artifacts.of(home), ids, 0.0, said.append)) == []
+    shown = kind.overview(state)
+    assert "behaviour" in [panel.name for panel in shown.panels]
+    assert kind.progress(state) == (30, 30)
+    places = [one.place for one in kind.ancestry(state, "bake-2-full")]
+    assert places[0] in ("bake-2-full", "model")
+    assert places[-2:] == ["parent", "given"]
+    rows = [row for row in bake_runs.rows(home) if row.type == "observed"]
+    lines = [str(kind.gist(row.type, json.loads(row.data), kind.names(state))) for row in rows]
+    assert any("replies that pass: unprompted/far/1" in line for line in lines)
+    words = "\n".join(report.lines(report.report(state)))
+    assert "bake 3, stopped early" in words
+    assert "Of what prompt 2 changes beside the others" in words
 
 
 def test_the_result_is_an_ordinary_folder(made, model: Path) -> None:
@@ -298,7 +464,7 @@ def test_replies_are_sampled_again_where_they_are_gone(made, tmp_path: Path) -> 
     for file in cache.files(event.digest):
         file.unlink()
     context = Context(state, Artifacts.of(copied))
-    found = kept.streams(event, Artifacts.of(copied), context._written)
+    found = kept.streams(event, Artifacts.of(copied), partial(context._written, plan.sample(state)))
     assert set(found) == set(STREAMS)
 
 
@@ -387,6 +553,12 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     refused(ConfigError, "no chat template: set chat to false", chat=True)
     refused(ConfigError, "strength once, in ascending order", strengths=[1.0, 0.5])
     refused(ConfigError, "trajectories", trajectories=3)
+    refused(ConfigError, "a sequence needs at least two prompts", sequence=True)
+    refused(ConfigError, "2 checks are given for 1 prompts", checks=[None, None])
+    refused(ConfigError, "no regular expression", checks=[{"kind": "pattern", "pattern": "["}])
+    refused(ConfigError, "stop once, in ascending order", stops=[0.5, 0.2])
+    refused(ConfigError, "other steps than 1 to 9, or of the same ones", stops=[0.51, 0.52])
+    refused(ConfigError, "other steps than 1 to 9", stops=[0.01])
     refused(ConfigError, "'poetry' is not measured", built_in=["poetry"])
     refused(ConfigError, "'poetry' is not both measured and trained on", contexts=["poetry"])
     refused(ConfigError, "nothing shows if the model drifts", contexts=["rows", "sums"])
@@ -447,6 +619,11 @@ def test_the_command_reads_prompts_from_files(made, model: Path, tmp_path: Path)
     assert "has no text" in str(empty.exception)
     (tmp_path / "a.txt").write_text(PROMPT)
     (tmp_path / "b.txt").write_text("name=x\n")
+    check = tmp_path / "a.check.json"
+    check.write_text("{")
+    broken = call(home.folder, "bake", str(model), "--prompt", str(tmp_path / "a.txt"))
+    assert "a.check.json is no check" in str(broken.exception)
+    check.write_text('{"kind": "pattern", "pattern": "x"}')
     args = ["--prompt", str(tmp_path / "a.txt"), "--keep", str(tmp_path / "b.txt"), "--detach"]
     for file in texts(tmp_path):
         args += ["--data", file]

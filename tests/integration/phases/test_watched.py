@@ -16,11 +16,12 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
 from testing.models.toys import Toys
-from testing.worlds import bitnet_runs, cognate_runs, student_runs
+from testing.worlds import bake_runs, bitnet_runs, cognate_runs, student_runs
 from weights.recipes import Train
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete, room
 from weights.training.objectives import OBJECTIVES, Batch, next_token
+from weights.training.objectives import bake as bake_objective
 from worker.commands import validate
 
 #: Step from which the loss is many times its size.
@@ -29,6 +30,19 @@ LEAPS = 25
 
 class Leap(next_token.NextToken):
     """Next tokens, with a loss of fifty times its size from a step on."""
+
+    def batch(self, step: int) -> Batch:
+        """Remember the step."""
+        self.step = step
+        return super().batch(step)
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Multiply the loss once it leaps."""
+        return super().loss(part) * (50 if self.step >= LEAPS else 1)
+
+
+class BakeLeap(bake_objective.Bake):
+    """Replies under a prompt, with a loss of fifty times its size from a step on."""
 
     def batch(self, step: int) -> Batch:
         """Remember the step."""
@@ -68,6 +82,13 @@ def bitnet(home: Home, model: Path, **settings: Any) -> Any:
     return bitnet_runs.carry_until(home, lambda now: now.started is not None)
 
 
+def bake(home: Home, model: Path, **settings: Any) -> Any:
+    """Carry a bake on until its replies are there. Its length is told in steps, not in tokens."""
+    settings.pop("tokens", None)
+    bake_runs.submit(home, model, "r", **settings)
+    return bitnet_runs.carry_until(home, lambda now: bool(now.answers))
+
+
 @pytest.mark.parametrize("begun", [cognate, student])
 def test_a_loss_that_leaps_ends_the_run_with_step_and_loss(
     begun: Any, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,6 +104,17 @@ def test_a_loss_that_leaps_ends_the_run_with_step_and_loss(
     assert state.failed is not None
     assert "12 standard deviations" in state.failed.reason
     assert audit.audit(cognate_runs.rows(home)) == []
+
+
+def test_a_bake_whose_loss_leaps_ends_with_step_and_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OBJECTIVES, "bake@1", f"{__name__}:BakeLeap")
+    home = Home(tmp_path)
+    bake_runs.submit(home, bake_runs.model(tmp_path / "model"), "r", steps=40)
+    with pytest.raises(RunFailedError, match=rf"at step {LEAPS}: the loss \d+\.\d+ is above"):
+        bake_runs.finish(home, "r")
+    assert audit.audit(bake_runs.rows(home, "r")) == []
 
 
 def test_without_the_setting_a_leap_is_trained_on(
@@ -112,7 +144,7 @@ def test_activations_are_computed_again_if_a_cognate_run_is_asked_to(
     assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["student", "bitnet"])
+@pytest.mark.parametrize("kind", ["student", "bitnet", "bake"])
 def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
     kind: str, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +158,7 @@ def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
         return whole(recipe, *args, **more)
 
     monkeypatch.setattr(execute, "canary", canary)
-    begun = {"student": student, "bitnet": bitnet}[kind]
+    begun = {"student": student, "bitnet": bitnet, "bake": bake}[kind]
     state = begun(Home(tmp_path / "a"), toys.base, accumulation=2, tokens=1_300)
     assert state.started.accumulation == 4
     assert "fit in memory in 2 parts: they are computed in 4 parts" in state.started.warnings[-1]

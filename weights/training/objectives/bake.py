@@ -5,7 +5,9 @@
          + neutral · KL(P ‖ P_θ) on windows of ordinary text
 
 u is the prompt, x_n a context, y_n a reply that the parent P wrote after both. The last two terms are
-guards: without them the model drifts on other text and no longer follows other prompts.
+guards: without them the model drifts on other text and no longer follows other prompts. They are of
+the parent, or of a further input `guard`: in a pursuit the parent is a baked model, and the guard the
+one that it was baked from.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from weights.training.teacher import TEACHER, Teacher, divergence
 from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
 from weights.training.windows import Ids, Windows
 
+#: Role of the model that the guards are of, if it is not the teacher.
+GUARD = "guard"
 #: Bytes of the parent's predictions that are kept; those beyond are computed again, with the same bits.
 KEPT_BYTES = 1 << 30
 
@@ -63,11 +67,11 @@ class Bake:
     ) -> None:
         """Build the parent and read the trajectories.
 
-        Raises ConfigError for other inputs than a teacher of the module's vocabulary, or if the data
-        of a term with a weight are missing; DataError for data without trajectories;
-        SourceChangedError for other data than those of the recipe.
+        Raises ConfigError for other inputs than a teacher of the module's vocabulary, and maybe a
+        guard, or if the data of a term with a weight are missing; DataError for data without
+        trajectories; SourceChangedError for other data than those of the recipe.
         """
-        if set(inputs) != {TEACHER} or set(recipe.inputs) != {TEACHER}:
+        if set(inputs) - {GUARD} != {TEACHER} or set(recipe.inputs) != set(inputs):
             read = sorted(set(inputs) | set(recipe.inputs))
             raise ConfigError(f"the objective bake reads the model {TEACHER}, not {read}")
         self._recipe, self._module = recipe, module
@@ -76,9 +80,14 @@ class Bake:
         self._windows = _windows(recipe, params, streams)
         self._teacher = Teacher(inputs[TEACHER], self._device, recipe)
         _check_vocabulary(self._teacher.vocabulary, module, params)
-        weights = {BAKED: 1.0, OTHERS: params.others}
+        #: The model that the guards are of.
+        self._guard = self._teacher
+        if GUARD in inputs:
+            self._guard = Teacher(inputs[GUARD], self._device, recipe)
+            _check_vocabulary(self._guard.vocabulary, module, params)
         #: Stream → its weight in the loss, and its trajectories.
-        self._terms = {name: weight for name, weight in weights.items() if weight}
+        names = sorted(filter(_trained_on, recipe.data), key=lambda name: name == OTHERS)
+        self._terms = {name: params.others if name == OTHERS else 1.0 for name in names}
         self._known = {name: _trajectories(name, streams[name]) for name in self._terms}
         self._cache: dict[tuple[str, int], Wanted] = {}
         self._room = KEPT_BYTES
@@ -122,7 +131,7 @@ class Bake:
             total = total + weight * scale / len(numbers) * self._apart(name, numbers)
         if self._windows:
             tokens = part["tokens"].to(self._device)[:, :-1]
-            wanted = self._teacher.logits(tokens)
+            wanted = self._guard.logits(tokens)
             logits = self._module(input_ids=tokens).logits
             total = total + self._params.neutral * divergence(wanted, logits)
         return total
@@ -152,7 +161,8 @@ class Bake:
             return self._cache[key]
         one, ids = self._known[name][number], None
         with torch.autocast(self._device.type, enabled=False):
-            logs = prompted.along(self._asked, one.prompted, one.reply)
+            writer = self._guard if name == OTHERS else self._teacher
+            logs = prompted.along(self._asking(writer), one.prompted, one.reply)
         if self._params.top is not None:
             ids, logs = prompted.likely(logs, self._params.top)
         size = logs.nbytes + (0 if ids is None else ids.nbytes)
@@ -161,8 +171,8 @@ class Bake:
             self._room -= size
         return logs, ids
 
-    def _asked(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self._teacher.logits(tokens.to(self._device))
+    def _asking(self, model: Teacher) -> prompted.Predict:
+        return lambda tokens: model.logits(tokens.to(self._device))
 
     # ---- state -------------------------------------------------------------------------------
 
@@ -182,17 +192,26 @@ def _windows(recipe: Train, params: BakeParams, streams: Mapping[str, Ids]) -> W
     Raises ConfigError unless the recipe has the data of every term, and no others;
     SourceChangedError for other data than those of the recipe.
     """
-    for name, weight in ((BAKED, 1.0), (OTHERS, params.others)):
-        if (name in recipe.data) != bool(weight):
+    baked = any(_trained_on(name) and name != OTHERS for name in recipe.data)
+    for name, there, weight in (
+        (BAKED, baked, 1.0),
+        (OTHERS, OTHERS in recipe.data, params.others),
+    ):
+        if there != bool(weight):
             said = "lacks" if weight else "has no use for"
             raise ConfigError(f"the objective bake {said} the data {name}")
-    text = {name: share for name, share in recipe.data.items() if name not in (BAKED, OTHERS)}
+    text = {name: share for name, share in recipe.data.items() if not _trained_on(name)}
     if bool(text) != bool(params.neutral):
         said = "lacks" if params.neutral else "has no use for"
         raise ConfigError(f"the objective bake {said} ordinary text")
     check_streams("bake", recipe, streams)
     key = (recipe.seed, recipe.purpose)
     return Windows(streams, text, recipe.batch, recipe.context, key) if text else None
+
+
+def _trained_on(name: str) -> bool:
+    """Return True if a stream of this name holds trajectories: BAKED, BAKED with "/N", or OTHERS."""
+    return name in (BAKED, OTHERS) or name.startswith(f"{BAKED}/")
 
 
 def _check_vocabulary(teacher: int, module: Any, params: BakeParams) -> None:

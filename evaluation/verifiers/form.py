@@ -1,0 +1,99 @@
+"""Form of a reply: the reply matches a pattern, or parses as data. The right answer is not needed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import tomllib
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from evaluation.verifiers.base import RIGHT, Check, Verdict, fenced, wrong
+from evaluation.verifiers.exact import Exact
+from evaluation.verifiers.number import Number
+from evaluation.verifiers.scorer import Scored
+from evaluation.verifiers.verifier import Verifier
+
+#: Characters of a reply that a pattern is matched against, at most.
+MOST = 20_000
+
+
+class Pattern(Check):
+    """`pattern` is a regular expression; the whole reply matches, or with `search` a part of it."""
+
+    kind: Literal["pattern"]
+    pattern: Annotated[str, Field(min_length=1, max_length=4096)]
+    search: bool = False
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, given: str) -> str:
+        try:
+            re.compile(given)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ValueError(f"{given!r} is no regular expression: {error}") from error
+        return given
+
+
+class Parses(Check):
+    """The reply, or its first fenced code block, is data in a format; `keys` are in the object."""
+
+    kind: Literal["parses"]
+    format: Literal["json", "csv", "toml"]
+    #: Keys of the object, or columns of the rows, that must be there.
+    keys: tuple[str, ...] = ()
+
+
+AnyForm = Annotated[Pattern | Parses | Exact | Number | Scored, Field(discriminator="kind")]
+
+
+class FormVerifier(Verifier):
+    """Verifier of replies whose form is checked, beside the checks of answers."""
+
+    def _verdict(self, check: Any, reply: str, item: dict[str, Any]) -> Verdict:
+        if isinstance(check, Pattern):
+            return matches(check, reply)
+        if isinstance(check, Parses):
+            return parses(check, reply)
+        return super()._verdict(check, reply, item)
+
+
+def matches(check: Pattern, reply: str) -> Verdict:
+    """Return 1 if the reply, without surrounding whitespace, matches the pattern, else 0."""
+    text, how = reply.strip()[:MOST], re.compile(check.pattern, re.DOTALL)
+    found = how.search(text) if check.search else how.fullmatch(text)
+    return RIGHT if found else wrong("the pattern does not match")
+
+
+def parses(check: Parses, reply: str) -> Verdict:
+    """Return 1 if the reply parses and has the keys, else 0."""
+    inner = fenced(reply)
+    text = (reply if inner is None else inner).strip()
+    try:
+        found = _parsed(check.format, text)
+    except (ValueError, LookupError, RecursionError, csv.Error) as error:
+        return wrong(f"not {check.format.upper()}: {error}".splitlines()[0][:200])
+    rows = found if isinstance(found, list) else [found]
+    if check.keys and not (
+        rows and all(isinstance(row, dict) and set(check.keys) <= set(row) for row in rows)
+    ):
+        return wrong("a key is missing")
+    return RIGHT
+
+
+def _parsed(format_: str, text: str) -> Any:
+    """Return the data of a text. Raises the parsers' errors, ValueError for an empty text."""
+    if not text:
+        raise ValueError("the reply is empty")
+    match format_:
+        case "json":
+            return json.loads(text)
+        case "toml":
+            return tomllib.loads(text)
+    rows = [*csv.reader(io.StringIO(text), strict=True)]
+    if len({len(row) for row in rows}) > 1 or len(rows[0]) < 2:
+        raise ValueError("rows of different lengths, or of one field")
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]] or [dict.fromkeys(rows[0])]

@@ -1,0 +1,64 @@
+"""Checks of the form of a reply: patterns and formats, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from evaluation.verifiers.exact import Exact
+from evaluation.verifiers.form import FormVerifier, Parses, Pattern
+
+
+def score(check: object, reply: str) -> float:
+    return FormVerifier().verify(check, reply, {"id": "x"}).score  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("pattern", "search", "reply", "wanted"),
+    [
+        (r"\d+", False, " 12 \n", 1.0),
+        (r"\d+", False, "12 apples", 0.0),
+        (r"\d+", True, "12 apples", 1.0),
+        (r"a.c", False, "a\nc", 1.0),
+        (r"x", False, "", 0.0),
+    ],
+)
+def test_a_pattern_is_of_the_whole_reply_or_of_a_part(
+    pattern: str, search: bool, reply: str, wanted: float
+) -> None:
+    assert score(Pattern(kind="pattern", pattern=pattern, search=search), reply) == wanted
+
+
+@pytest.mark.parametrize(
+    ("format_", "keys", "reply", "wanted"),
+    [
+        ("json", (), ' {"a": 1}', 1.0),
+        ("json", ("a",), '{"a": 1, "b": 2}', 1.0),
+        ("json", ("c",), '{"a": 1}', 0.0),
+        ("json", ("a",), "[1]", 0.0),
+        ("json", (), '{"a": 1', 0.0),
+        ("json", (), '```json\n{"a": 1}\n```', 1.0),
+        ("json", (), "", 0.0),
+        ("csv", ("a",), "a,b\n1,2", 1.0),
+        ("csv", ("c",), "a,b\n1,2", 0.0),
+        ("csv", (), "a,b\n1,2,3", 0.0),
+        ("csv", (), "no fields", 0.0),
+        ("toml", ("a",), "a = 1", 1.0),
+        ("toml", (), "a = ", 0.0),
+    ],
+)
+def test_a_reply_parses_and_has_its_keys(
+    format_: str, keys: tuple[str, ...], reply: str, wanted: float
+) -> None:
+    check = Parses.model_validate({"kind": "parses", "format": format_, "keys": keys})
+    assert score(check, reply) == wanted
+
+
+def test_checks_of_answers_are_taken_too() -> None:
+    check = Exact(kind="exact", answer="yes")
+    assert [score(check, reply) for reply in (" yes", "no")] == [1.0, 0.0]
+
+
+def test_a_pattern_that_does_not_compile_is_refused() -> None:
+    with pytest.raises(ValidationError, match="no regular expression"):
+        Pattern(kind="pattern", pattern="(")
