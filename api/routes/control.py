@@ -34,7 +34,7 @@ def ask(desk: Desk, run: str, user: User, event: Event, key: str | None = None) 
     owned(desk, name, user)
     before = control(desk.store, name, event, user.name, key)
     if isinstance(event, events.Cancelled):
-        leftovers.sweep(desk.store, desk.home.artifacts)
+        leftovers.cancelled(desk.store, desk.home, before)
     return {"run": name, "before": before.status, "asked": event.type}
 
 

@@ -24,7 +24,7 @@ def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
         event = make()
         before = control(store, run, event)
         if isinstance(event, Cancelled):
-            leftovers.sweep(store, Home.default().artifacts)
+            leftovers.cancelled(store, Home.default(), before)
     finally:
         store.close()
     told = {"run": before.run, "before": before.status, "asked": said}

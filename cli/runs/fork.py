@@ -48,22 +48,22 @@ def fork_command(
     from runs.history import repository
     from runs.home import Home
     from weights.storage.output_folder import check_target
+    from weights.storage.weight_cache import Artifacts
     from worker.commands import fork
 
     home = Home.default()
-    changes = dict(map(setting, settings))
+    cache, changes = Artifacts.of(home), dict(map(setting, settings))
     out = None if output_dir is None else str(check_target(Path(output_dir)))
     store = home.open_store()
     try:
         branch = fork.plan(store, run, place, generation, changes)
         name = fork.fork(store, branch, out, reason=reason)
         state = repository.load(store, name, showing=True)
-        notes = kinds.of(state.kind).resumes(state, home.artifacts)
+        for note in kinds.of(state.kind).resumes(state, cache):
+            click.echo(f"note: {note}", err=True)
     finally:
         store.close()
     told = {"run": name, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
     if record_only:
         emit(told) if as_json else click.echo(
             f"run {name}: carry it on with forge start --resume {name}"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.observing import Observe, Observed
 from evaluation.task_context import TaskContext
+from evaluation.training_runs.training_kind import under
 from evaluation.training_text.kept_text import Text
 from events import Event
 from runs.event_types import Profile, SourceRecord
@@ -19,6 +20,7 @@ from weights.folders import companions
 from weights.making.events import Making
 from weights.making.maker import Maker, forget, snapshots
 from weights.making.making import Make, MakingState
+from weights.making.shared_snapshots import SharedSnapshots
 from weights.model import Model
 from weights.recipes import Train
 from weights.tensors import Weights
@@ -107,8 +109,7 @@ class TrainingContext(TaskContext[S]):
     @property
     def kept(self) -> Snapshots:
         """The snapshots of the run's trainings: those of its profile and canary."""
-        started = self.state.started
-        return snapshots(self._cache, f"{started.profile.of_machine}|{started.canary}")
+        return snapshots(self._cache, under(self.state.started))
 
     def weights(self, recipe: Making) -> Weights:
         """Return the weights of one of the run's recipes, cached or made again."""
@@ -120,13 +121,21 @@ class TrainingContext(TaskContext[S]):
         return ()
 
     def tidy(self) -> None:
-        """Remove the snapshots of trainings that have ended and whose weights are kept."""
+        """Remove the snapshots of trainings that have ended and whose weights are kept.
+
+        From this machine if it keeps the weights, from the shared store if that does.
+        """
+        ended: dict[str, list[str]] = {}
         for recipe in self.trainings.values():
-            if recipe.id in self.going_on:
-                continue
             made = self.state.made.get(recipe.id)
-            if made is not None and self._cache.files(made.digest):
+            if made is None or recipe.id in self.going_on:
+                continue
+            events = self.state.advanced.get(recipe.stem, {}).values()
+            ended[made.digest] = [event.recipe_id for event in events]
+            if self._cache.files(made.digest):
                 forget(self.kept, recipe)
+        if ended:
+            SharedSnapshots(self._cache.vault, self.kept).settle(ended)
 
     def carry_out(self, task: Any) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""

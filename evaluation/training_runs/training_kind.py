@@ -11,8 +11,9 @@ from evaluation.observing import Observe, Observed
 from evaluation.observing import unasked as wrong_observation
 from events import Event
 from runs.event_types import MadeModel, Measurement
+from runs.kinds.decide import open_tasks
 from runs.kinds.tasks import Task
-from weights.making import making, snapshot_notes
+from weights.making import making, shared_snapshots, snapshot_notes
 from weights.making.events import Advanced, Made
 from weights.making.making import Make, MakingState
 from weights.making.making_kind import MakingKind
@@ -93,15 +94,34 @@ class TrainingKind(MakingKind[S]):
             for role, one in state.completed.models.items()
         }
 
-    def resumes(self, state: S, artifacts: Path) -> list[str]:
+    def resumes(self, state: S, cache: Any) -> list[str]:
         """Return a sentence for each training under way: the step that it goes on from."""
         if state.started is None:
             return []
+        kept = snapshot_notes.kept(cache.folder)
+        shared = cache.vault is not None
+        if shared:
+            names = self._names(state)
+            there = shared_snapshots.present(cache.vault, names.values())
+            kept |= {id_ for id_, name in names.items() if name in there}
         return [
-            _resumes(name, done, snapshot_notes.newest(artifacts, state, recipe))
+            _resumes(name, done, snapshot_notes.newest(kept, state, recipe), shared)
             for name, recipe in self.trainings(state).items()
             if 0 < (done := state.steps(recipe)) < recipe.upto
         ]
+
+    def stored(self, state: S) -> frozenset[str]:
+        """Return the names of the snapshots of the run's trainings, recorded or under way."""
+        return frozenset(self._names(state).values())
+
+    def _names(self, state: S) -> dict[str, str]:
+        """Return id → name in the shared store of the snapshots, recorded or under way."""
+        if state.started is None or state.skipped:
+            return {}
+        ids = {event.recipe_id for events in state.advanced.values() for event in events.values()}
+        ids |= {task.recipe.id for task in open_tasks(state) if isinstance(task, Make)}
+        group = shared_snapshots.group(under(state.started))
+        return {id_: shared_snapshots.name(group, id_) for id_ in ids}
 
     def trainings(self, state: S) -> Mapping[str, Train]:
         """Return name → recipe of every model that a started run trains."""
@@ -130,13 +150,22 @@ class TrainingKind(MakingKind[S]):
             self._file("tasks.execute").Context(state, cache).tidy()
 
 
-def _resumes(name: str, done: int, kept: int) -> str:
-    """Return the sentence on a training of which `done` steps are recorded and `kept` are on disk."""
+def under(started: Any) -> str:
+    """Return what the snapshots of a started run depend on beside their recipes: profile, canary."""
+    return f"{started.profile.of_machine}|{started.canary}"
+
+
+def _resumes(name: str, done: int, kept: int, shared: bool) -> str:
+    """Return the sentence on a training of which `done` steps are recorded and `kept` are kept.
+
+    `shared`: there is a store, where they may be.
+    """
     said = f"the training of {name} goes on from step {done}"
     if kept == done:
         return f"{said}."
     since = f"from step {kept} on" if kept else "from its first step on"
+    where = "on this machine or in the shared store" if shared else "on this machine"
     return (
-        f"{said}: its snapshot there is not kept on this machine, so it is trained again {since} and "
+        f"{said}: its snapshot there is not kept {where}, so it is trained again {since} and "
         "compared with the log."
     )

@@ -270,9 +270,13 @@ class Kind(View[S], Outcome[S]):
     def keep(self, state: S, cache: Any) -> None:
         """Write to disk what a restart would need most and is in memory only."""
 
-    def resumes(self, state: S, artifacts: Path) -> list[str]:
-        """Return sentences on where work that is under way goes on, with this cache's folder."""
+    def resumes(self, state: S, cache: Any) -> list[str]:
+        """Return sentences on where work that is under way goes on, with this weight cache."""
         return []
+
+    def stored(self, state: S) -> frozenset[str]:
+        """Return the names of what a run has in the shared store only in order to go on."""
+        return frozenset()
 
     def making_seconds(self, state: S, digest: str) -> float:
         """Return the seconds that it took to make weights of the run; 0: not known."""

@@ -1,12 +1,12 @@
 """Weights of a run's recipes on this machine: kept, or made again from what is kept.
 
 Results are in the weight cache, by digest. Snapshots of living trainings are below the cache's folder,
-by profile and recipe: the same recipe gives other bits under another profile.
+by profile and recipe: the same recipe gives other bits under another profile. They are shared with
+other machines through the store, if there is one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 import shutil
@@ -18,9 +18,10 @@ from events import failpoints
 from runs.errors import ConfigError, SourceChangedError
 from weights import operations
 from weights.folders.checkpoint import digest
-from weights.making import snapshot_notes
+from weights.making import shared_snapshots, snapshot_notes
 from weights.making.events import Advanced, Made, Making, Point
 from weights.making.making import Make, MakingState
+from weights.making.shared_snapshots import SharedSnapshots
 from weights.model import Model
 from weights.recipes import Train, Transform
 from weights.storage.weight_cache import SNAPSHOTS, Artifacts
@@ -38,7 +39,7 @@ POINTS = 100
 
 def snapshots(cache: Artifacts, profile: str) -> Snapshots:
     """Return the snapshots of trainings under a profile (and canary), as one string."""
-    return Snapshots(cache.folder / SNAPSHOTS / hashlib.sha256(profile.encode()).hexdigest()[:16])
+    return Snapshots(cache.folder / SNAPSHOTS / shared_snapshots.group(profile))
 
 
 class Maker:
@@ -64,6 +65,7 @@ class Maker:
         self._state, self._cache, self._known = state, cache, known
         self._config, self._streams = config, streams
         self._kept, self._given = kept, given or {}
+        self._shared = SharedSnapshots(cache.vault, kept)
         self._device, self._team = device, team
         #: Called after every step.
         self.report: Callable[[Step], None] = lambda step: None
@@ -102,6 +104,7 @@ class Maker:
         """Return the snapshot of a training, carried on from the nearest that is kept."""
         recorded = self._state.advanced.get(recipe.stem, {})
         found = self._usable(recipe, recorded)
+        found = self._fetched(recipe, recorded, found) or found
         at = found.step if found else recipe.first
         stops = [step for step in sorted(recorded) if at < step < recipe.upto] + [recipe.upto]
         for stop in stops if at < recipe.upto else ():
@@ -125,6 +128,20 @@ class Maker:
             shutil.rmtree(self._kept.folder / wrong, ignore_errors=True)
         return None
 
+    def _fetched(
+        self, recipe: Train, recorded: Mapping[int, Advanced], kept: Snapshot | None
+    ) -> Snapshot | None:
+        """Return a recorded snapshot of the shared store that is nearer than the kept one, or None."""
+        after = kept.step if kept else recipe.first
+        steps = [step for step in recorded if after < step <= recipe.upto]
+        check = lambda one: _check(recorded[one.step], one, recorded[one.step].begin)  # noqa: E731
+        found = self._shared.fetch(recipe, steps, check)
+        if found is not None:
+            own = recipe.to(found.step)
+            spent = self._spent(own) + recorded[found.step].seconds
+            snapshot_notes.note(self._kept.folder / own.id, self._state.run, spent)
+        return found
+
     def _training(self, recipe_id: str) -> Train:
         """Return the training whose optimiser another one carries on. Raises ConfigError."""
         found = self._known.get(recipe_id)
@@ -143,7 +160,7 @@ class Maker:
             start, optimiser = self._model(recipe.start), None
         else:
             start, optimiser = Model(self._config(), before.weights), before.optimiser
-        return segment(
+        after = segment(
             recipe,
             start,
             optimiser,
@@ -155,6 +172,8 @@ class Maker:
             device=self._device,
             team=self._team,
         )
+        failpoints.hit("segment-trained")
+        return after
 
     # ---- tasks -------------------------------------------------------------------------------
 
@@ -181,7 +200,9 @@ class Maker:
             after = self._carried(recipe, before)
         facts = self._write(recipe, after)
         failpoints.hit("snapshot-kept")
-        self._kept.keep_newest(recipe, {recipe.to(done).id})
+        recorded = self._state.advanced.get(recipe.stem, ())
+        self._shared.put(recipe, [step for step in recorded if step < done])
+        self._kept.keep_newest(recipe, {recipe.to(done).id, recipe.id})
         if recipe.upto == recipe.steps or recipe.id in self._known:  # a result
             self._cache.keep(facts.weights, after.weights, self._spent(recipe) + after.seconds)
         self._cache.shrink()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from weights.making.making import MakingState
@@ -41,10 +41,14 @@ def runs(folder: Path) -> list[str]:
         return []
 
 
-def newest(artifacts: Path, state: MakingState, recipe: Train) -> int:
-    """Return the latest recorded step of a training that a cache has a snapshot of; 0: none."""
+def kept(artifacts: Path) -> set[str]:
+    """Return the ids of the recipes that a cache has snapshots of."""
+    return {folder.name for folder in artifacts.glob(f"{SNAPSHOTS}/*/*")}
+
+
+def newest(kept: Collection[str], state: MakingState, recipe: Train) -> int:
+    """Return the latest recorded step of a training whose snapshot is among `kept`, ids; 0: none."""
     events = state.advanced.get(recipe.stem, {}).values()
-    kept = {folder.name for folder in artifacts.glob(f"{SNAPSHOTS}/*/*")}
     return max((event.step for event in events if event.recipe_id in kept), default=0)
 
 

@@ -5,10 +5,12 @@
 
 The list is in `weights/storage/manifest.py`, the sealing in `weights/storage/encryption.py`.
 An artifact's name is a digest of its content; whole models have the prefix `model-`
-(`weights/storage/inputs.py`). Every upload writes into a folder of its own, an attempt, whose name
-starts with the Unix second at which it began, in hex. The upload then replaces the manifest in one
-step. So uploads and downloads never disturb each other, and an upload that died stays invisible. Its
-files are removed by `sweep`, or by a later `put` of the artifact, once they are a day old.
+(`weights/storage/inputs.py`), snapshots of trainings `snapshot-` and a digest of what they are
+(`weights/making/shared_snapshots.py`). Every upload writes into a folder of its own, an attempt,
+whose name starts with the Unix second at which it began, in hex. The upload then replaces the
+manifest in one step. So uploads and downloads never disturb each other, and an upload that died stays
+invisible. Its files are removed by `sweep`, or by a later `put` of the artifact, once they are a day
+old.
 
 A fetched artifact has the bytes that were put, or an error names the file that differs. Without
 keys this protects against accidents only: an attacker who can write to the store can change a file
@@ -289,7 +291,8 @@ def _check(name: str, files: Iterable[str] = ("any",)) -> None:
     """Raise ConfigError if an artifact or its files cannot have these names."""
     if not re.fullmatch(NAME, name):
         raise ConfigError(
-            f"{name!r} cannot name an artifact: give a digest of 64 hex digits, or model- and one."
+            f"{name!r} cannot name an artifact: give a digest of 64 hex digits, or one after "
+            "model- or snapshot-."
         )
     if not files or not all(re.fullmatch(FILE, file) for file in files):
         raise ConfigError(

@@ -25,7 +25,7 @@ from weights.storage.encryption_keys import KEY_ID, Keys
 FORMAT = 2
 
 #: Patterns of the names of artifacts, files and attempts, and of a digest.
-NAME = r"^(model-)?[0-9a-f]{64}$"
+NAME = r"^((model|snapshot)-)?[0-9a-f]{64}$"
 DIGEST = r"^[0-9a-f]{64}$"
 FILE = r"^[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}$"
 ATTEMPT = r"^[0-9a-f]{1,16}-[0-9a-f]{16}$"

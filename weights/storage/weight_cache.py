@@ -79,6 +79,11 @@ class Artifacts:
 
         return cls(home.artifacts, vault=open_vault(home), home=home)
 
+    @property
+    def vault(self) -> Vault | None:
+        """The store shared with machines that do not have this disk; None: there is none."""
+        return self._vault
+
     @cached_property
     def supply(self) -> Supply:
         """The inputs of runs on this machine."""

@@ -107,6 +107,10 @@ class Snapshots:
             facts.seconds,
         )
 
+    def files(self, recipe: Train) -> dict[str, Path]:
+        """Return name → path of the files of the snapshot after `recipe.upto` steps."""
+        return {name: self.folder / recipe.id / name for name in (WEIGHTS, OPTIMISER, FACTS)}
+
     def nearest(self, recipe: Train) -> Snapshot | None:
         """Return the latest whole snapshot of the training after at most `recipe.upto` steps.
 

@@ -2,18 +2,32 @@
 
 Those of cancelled runs are removed: no process goes on with them. Those of failed runs stay for a
 retry, and are marked: they are the first to go when the cache is over its budget. A fork may go on
-with the snapshots of its parent.
+with the snapshots of its parent. The shared store has no budget: what a failed run has there stays
+until it is tried again.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from events import EventStore
+from events import EventsError, EventStore
+from runs import kinds
+from runs.errors import ForgeError
+from runs.history import repository
+from runs.history.children import delegated
+from runs.home import Home
+from runs.kinds.state import State
 from runs.lists import queries
-from weights.making import snapshot_notes
-from weights.storage.weight_cache import ENDED
+from weights.making import shared_snapshots, snapshot_notes
+from weights.storage.weight_cache import ENDED, Artifacts
+
+if TYPE_CHECKING:
+    from weights.storage.artifact_store import Vault
+
+log = logging.getLogger(__name__)
 
 #: Statuses of runs that go on, or may.
 LIVING = frozenset({"submitted", "running", "paused"})
@@ -38,3 +52,55 @@ def _statuses(store: EventStore, run: str) -> set[str]:
     """Return the statuses of a run and its forks; empty if the log has no such run."""
     rows, _ = queries.page(store, MOST, text=run)
     return {row["status"] for row in rows if run in (row["run"], row["parent"])}
+
+
+def cancelled(store: EventStore, home: Home, state: State) -> None:
+    """Remove the snapshots of a run that was just cancelled, and of its children, here and shared.
+
+    `state` is the run's before or after that. A failure only leads to a warning.
+    """
+    sweep(store, home.artifacts)
+    try:
+        vault = Artifacts.of(home).vault
+        for one in (state, *_children(store, state)) if vault is not None else ():
+            unshare(store, one, vault)
+    except (ForgeError, EventsError) as error:
+        log.warning("snapshots may stay in the shared store: %s", error)
+
+
+def unshare(store: EventStore, state: State, vault: Vault | None) -> None:
+    """Remove from the shared store what a run kept there to go on; leave what a relative needs.
+
+    A relative is a fork of the run, its parent, or another fork of that, if it goes on or may.
+    Raises ForgeError, EventsError if a relative cannot be read.
+    """
+    names = kinds.of(state.kind).stored(state)
+    if vault is None or not names:
+        return
+    for run in _relatives(store, state.run):
+        relative = repository.load(store, run)
+        names -= kinds.of(relative.kind).stored(relative)
+    shared_snapshots.clear(vault, names)
+
+
+def _children(store: EventStore, state: State) -> list[State]:
+    """Return the states of the runs that are tasks of a run and were cancelled with it."""
+    found = [repository.load(store, run) for run in delegated(store, state).values()]
+    return [child for child in found if child.cancelled is not None]
+
+
+def _relatives(store: EventStore, run: str) -> list[str]:
+    """Return the names of the relatives of a run that go on, or may after a retry."""
+    rows, _ = queries.page(store, MOST, text=run)
+    family = {run} | {row["parent"] for row in rows if row["run"] == run and row["parent"]}
+    for name in family - {run}:
+        rows += queries.page(store, MOST, text=name)[0]
+    return sorted(
+        {
+            row["run"]
+            for row in rows
+            if row["run"] != run
+            and family & {row["run"], row["parent"]}
+            and row["status"] in LIVING | {"failed"}
+        }
+    )

@@ -8,15 +8,25 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from events import Appended, ConcurrencyError, Context, Envelope, Event, EventStore, New, failpoints
+from events import (
+    Appended,
+    ConcurrencyError,
+    Context,
+    Envelope,
+    Event,
+    EventsError,
+    EventStore,
+    New,
+    failpoints,
+)
 from runs import kinds
-from runs.errors import ConfigError, UnavailableError
+from runs.errors import ConfigError, ForgeError, UnavailableError
 from runs.kinds import kind as runs_kind
 from runs.kinds.decide import open_tasks
 from runs.kinds.retries import failure
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate, Start, Task
-from runs.record.events import DivergenceDetected, Failed, TaskFailed
+from runs.record.events import Completed, DivergenceDetected, Failed, TaskFailed
 from runs.record.user_events import Cancelled
 from runs.system.plain_text import visible
 from weights.devices import out_of_memory
@@ -176,5 +186,15 @@ class Hands:
         kind = kinds.of(state.kind)
         if any(row.type in kind.listed for row in rows):
             kind.keep(state, self._artifacts)
-        if any(row.type in (Cancelled.type, Failed.type) for row in rows):
+        types = {row.type for row in rows}
+        if types & {Cancelled.type, Failed.type}:
             leftovers.sweep(self._store, self._artifacts.folder)
+        if types & {Cancelled.type, Completed.type}:
+            self._unshare(state)
+
+    def _unshare(self, state: State) -> None:
+        """Remove what a run that has ended keeps in the shared store; a failure is only logged."""
+        try:
+            leftovers.unshare(self._store, state, self._artifacts.vault)
+        except (ForgeError, EventsError) as error:
+            log.warning("snapshots may stay in the shared store: %s", error)

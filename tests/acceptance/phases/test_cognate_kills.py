@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,12 @@ from phases.cognate import plan
 from phases.cognate.events import CognateState
 from runs.history import audit
 from runs.home import Home
-from testing.services.cluster import Cluster, kill
+from testing.services.cluster import Cluster, children, kill
 from testing.worlds import cognate_runs
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
+from weights.recipes import Train
 
 
 def soak(*values: object) -> Any:
@@ -131,6 +134,40 @@ def test_specialists_are_trained_at_once_by_two_devices_one_of_which_is_killed(
         kill(first)
         cluster.wait(lambda: cognate_runs.state(cluster.home).ended, 300, pause=0.2)
         same(cluster.home, undisturbed, cognate_runs.state(cluster.home))
+    finally:
+        cluster.close()
+
+
+@pytest.mark.slow
+def test_another_machine_goes_on_from_the_last_segment_of_a_killed_one(
+    undisturbed: CognateState, tmp_path: Path
+) -> None:
+    """Two homes, one log, one store: no segment of the dead worker is trained again."""
+    cluster, trace = Cluster(tmp_path), tmp_path / "trace"
+    cluster.env["FORGE_ARTIFACT_STORE"] = f"file://{tmp_path / 'store'}"
+    cluster.env["FORGE_DATABASE_URL"] = f"sqlite:///{cluster.home.database}"
+    try:
+        cognate_runs.submit(cluster.home)
+        first = cluster.worker()
+
+        def segments() -> int:
+            return sum(row.type == "advanced" for row in cognate_runs.rows(cluster.home))
+
+        cluster.wait(lambda: segments() >= 2)
+        for pid in children(first):
+            os.kill(pid, signal.SIGKILL)
+        kill(first)
+        shutil.rmtree(cluster.home.artifacts)
+        before = segments()
+        state = cognate_runs.state(cluster.home)
+        under_way = [one for id_, one in plan.recipes(state).items() if id_ not in state.made]
+        assert any(state.steps(one) for _, one in under_way if isinstance(one, Train))
+        cluster.worker(FORGE_HOME=str(tmp_path / "another"), FORGE_FAILPOINTS=f"trace:{trace}")
+        cluster.wait(lambda: cognate_runs.state(cluster.home).ended, 300, pause=0.2)
+        same(cluster.home, undisturbed, cognate_runs.state(cluster.home))
+        assert trace.read_text().split().count("segment-trained") == segments() - before > 0
+        names = (tmp_path / "store" / "manifests").iterdir()
+        assert not [path.name for path in names if path.name.startswith("snapshot-")]
     finally:
         cluster.close()
 

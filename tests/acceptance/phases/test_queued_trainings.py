@@ -35,6 +35,7 @@ POINTS = (
     "task-done",
     "task-appended",
     "made-kept",
+    "segment-trained",
     "snapshot-kept",
     "advanced-kept",
     "publish-begun",

@@ -18,6 +18,7 @@ from testing.models.toys import Toys
 from testing.worlds import bitnet_runs, cognate_runs
 from tests.integration.cli.test_forge import call
 from weights.making import snapshot_notes
+from weights.storage.weight_cache import Artifacts
 from weights.training.objectives import OBJECTIVES
 from worker.commands import fork
 from worker.commands.control import control
@@ -50,7 +51,7 @@ def test_the_snapshots_of_a_cancelled_run_go(begun: Home) -> None:
     """Two of them stayed for ever, and no disk budget saw them."""
     state = cognate_runs.state(begun)
     last = advanced(state)[-1].step
-    told = Cognate().resumes(state, begun.artifacts)
+    told = Cognate().resumes(state, Artifacts.of(begun))
     assert told == [f"the training of sums goes on from step {last}."]
     assert [snapshot_notes.runs(folder) for folder in kept(begun)] == [["r"]] * len(kept(begun))
     assert kept(begun)
@@ -74,7 +75,6 @@ def test_a_process_that_finds_its_run_cancelled_removes_what_it_wrote(begun: Hom
     """The segment that was under way writes a snapshot after the cancellation."""
     from phases.cognate.tasks.execute import Context
     from runs.record.user_events import Cancelled
-    from weights.storage.weight_cache import Artifacts
 
     state = cognate_runs.state(begun)
     (task,) = plan_of(state)

@@ -1,0 +1,126 @@
+"""Snapshots of living trainings in the shared store, for machines with other disks. No torch.
+
+    snapshot-HASH    the files of a snapshot; HASH is that of PROFILE/ID, its place in a cache
+
+Only snapshots that the log has recorded are fetched, and each is compared with its event: files in
+a store are a cache, and another machine may have written them. A store that fails costs time only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from runs.errors import ForgeError, SourceChangedError, TamperedError
+from weights.recipes import Train
+
+if TYPE_CHECKING:
+    from weights.storage.artifact_store import Vault
+    from weights.training.loop import Snapshot
+    from weights.training.snapshots import Snapshots
+
+log = logging.getLogger(__name__)
+
+
+def group(profile: str) -> str:
+    """Return the name of the folder of all snapshots under a profile (and canary)."""
+    return hashlib.sha256(profile.encode()).hexdigest()[:16]
+
+
+def name(group_: str, recipe_id: str) -> str:
+    """Return the name in the store of the snapshot of a recipe under a profile's `group`."""
+    return f"snapshot-{hashlib.sha256(f'{group_}/{recipe_id}'.encode()).hexdigest()}"
+
+
+def present(vault: Vault | None, names: Iterable[str]) -> set[str]:
+    """Return those of the artifacts `names` that a store has; none if it cannot be read."""
+    wanted = set(names)
+    if vault is None or not wanted:
+        return set()
+    try:
+        return wanted.intersection(vault.names())
+    except (ForgeError, OSError) as error:
+        log.warning("the shared store is not used: %s", error)
+        return set()
+
+
+def clear(vault: Vault | None, names: Iterable[str]) -> None:
+    """Remove artifacts from a store as far as it has them; a failure is only logged."""
+    for one in sorted(present(vault, names)):
+        assert vault is not None
+        try:
+            vault.remove(one)
+        except (ForgeError, OSError) as error:
+            log.warning("a snapshot stays in the shared store: %s", error)
+            return
+
+
+class SharedSnapshots:
+    """The snapshots under one profile that a store and this machine's cache exchange."""
+
+    def __init__(self, vault: Vault | None, kept: Snapshots) -> None:
+        """Exchange between `vault` (None: there is no store) and the folder of `kept`."""
+        self._vault, self._kept = vault, kept
+
+    def name(self, recipe_id: str) -> str:
+        """Return the name in the store of the snapshot of a recipe."""
+        return name(self._kept.folder.name, recipe_id)
+
+    def put(self, recipe: Train, older: Collection[int]) -> None:
+        """Put the snapshot at `recipe.upto` steps; then remove those at the `older` steps.
+
+        A store that is down or full only leads to a warning: the snapshot is on this machine's disk.
+        """
+        if self._vault is None:
+            return
+        try:
+            self._vault.put(self.name(recipe.id), self._kept.files(recipe))
+        except (ForgeError, OSError) as error:
+            log.warning("a snapshot is not shared with other machines: %s", error)
+            return
+        clear(self._vault, [self.name(recipe.to(step).id) for step in older])
+
+    def fetch(
+        self, recipe: Train, steps: Iterable[int], check: Callable[[Snapshot], None]
+    ) -> Snapshot | None:
+        """Fetch the training's latest snapshot at one of `steps` into the cache; None if there is none.
+
+        `check` raises SourceChangedError for one that is not as recorded. Such a one and a damaged one
+        are removed, and the next earlier is taken.
+        """
+        names = {step: self.name(recipe.to(step).id) for step in steps}
+        there = present(self._vault, names.values())
+        for step in sorted(names, reverse=True):
+            if names[step] in there and (found := self._fetched(recipe.to(step), check)):
+                return found
+        return None
+
+    def _fetched(self, recipe: Train, check: Callable[[Snapshot], None]) -> Snapshot | None:
+        assert self._vault is not None
+        place = self._kept.folder / recipe.id
+        try:
+            if self._vault.fetch(self.name(recipe.id), place):
+                found = self._kept.read(recipe)
+                if found is not None:
+                    check(found)
+                return found
+        except (TamperedError, SourceChangedError) as error:
+            log.warning("%s The stored snapshot %s is removed.", error, recipe.id[:12])
+            shutil.rmtree(place, ignore_errors=True)
+            clear(self._vault, [self.name(recipe.id)])
+        except (ForgeError, OSError) as error:
+            log.warning("the shared store is not used: %s", error)
+        return None
+
+    def settle(self, ended: Mapping[str, Iterable[str]]) -> None:
+        """Remove snapshots of trainings whose result the store has.
+
+        `ended`: digest of the result → ids of the recipes of the training's snapshots.
+        """
+        names = {digest: {self.name(id_) for id_ in ids} for digest, ids in ended.items()}
+        there = present(self._vault, set(names).union(*names.values()))
+        for digest in there & set(names):
+            clear(self._vault, names[digest] & there)
