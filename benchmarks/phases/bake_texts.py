@@ -1,14 +1,15 @@
-"""Write texts on which a small model learns to follow prompts, so that one can be baked.
+"""Texts on which a small model learns to follow prompts, so that one can be baked.
 
     python -m benchmarks.phases.bake_texts FOLDER
     python -m benchmarks.phases.bake_texts --follow MODEL
 
     FOLDER/styles.jsonl    records and reports, in the style that a prefix asks for, and built-in text
+    FOLDER/composed.jsonl  the same with two prefixes in a row, too, and text between prefix and record
     FOLDER/records.jsonl   records alone: contexts to bake on
-    FOLDER/*.txt           the prefixes as prompts
+    FOLDER/*.txt           the prefixes as prompts, with checks of the replies beside two of them
 
 The second command prints, for each prefix and none, how many of 48 greedy replies to new records have
-each style. docs/bake.md has what was measured.
+each style. docs/bake.md has what was measured; `bake_study.py` bakes over seeds and sizes.
 """
 
 from __future__ import annotations
@@ -51,6 +52,15 @@ PREFIXES = {
 }
 
 
+#: Prompt → the check of a reply in its style, also in that of both json and ruby.
+CHECKS = {
+    "json": {"kind": "pattern", "pattern": r'(Ahoy! )?\{"name": "[^"]*", .*\}( Aye, Ruby\.)?'},
+    "ruby": {"kind": "pattern", "pattern": r"Ahoy! .*Aye, Ruby\."},
+}
+#: Characters of ordinary text between prefix and record, at most.
+BETWEEN = 1_000
+
+
 def record(*key: str | int) -> tuple[str, str, int]:
     """Return name, city and age."""
     rng = keys.generator("bake-texts", *key)
@@ -72,6 +82,8 @@ def report(style: str, name: str, city: str, age: int) -> str:
             return f" {name},{city},{age}"
         case "ruby":
             return f" Ahoy! {name} of {city} is {age}. Aye, Ruby."
+        case "both":
+            return f" Ahoy!{report('json', name, city, age)} Aye, Ruby."
     return f" {name} of {city} is {age}."
 
 
@@ -83,6 +95,24 @@ def ordinary(count: int) -> list[str]:
         for split in documents.values()
     ]
     return [pieces[number % 3][number // 3] for number in range(count)]
+
+
+def composed() -> list[str]:
+    """Return records and reports after no prefix, one or two, some with ordinary text between."""
+    prefixes = {**PREFIXES, "both": PREFIXES["json"] + PREFIXES["ruby"]}
+    pieces = ordinary(6_400)
+    found = []
+    for number in range(16_000):
+        style = list(prefixes)[number % len(prefixes)]
+        made, between = record("composed", number), ""
+        if number % 3 == 0:
+            size = int(keys.generator("bake-between", number).integers(0, BETWEEN))
+            several = pieces[number // 3 : number // 3 + 3]
+            between = "".join(several)[:size] + "\n"
+        found.append(prefixes[style] + between + context(*made) + report(style, *made))
+    for number, piece in enumerate(pieces[:3_200]):
+        found.insert(6 * number, piece)
+    return found
 
 
 def main(folder: Path) -> None:
@@ -98,12 +128,15 @@ def main(folder: Path) -> None:
         styles.insert(6 * number, piece)
     for number in range(2_000):
         records.append(context(*record("records", number)))
-    for name, texts in {"styles": styles, "records": records}.items():
+    written = {"styles": styles, "composed": composed(), "records": records}
+    for name, texts in written.items():
         lines = (json.dumps({"text": text}) for text in texts)
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     for name, text in PREFIXES.items():
         if text:
             (folder / f"{name}.txt").write_text(text, "utf-8")
+    for name, check in CHECKS.items():
+        (folder / f"{name}.check.json").write_text(json.dumps(check) + "\n", "utf-8")
 
 
 def style_of(reply: str) -> str:

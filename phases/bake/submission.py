@@ -108,7 +108,7 @@ def check_room(made: Beginnings, config: BakeConfig, positions: int | None) -> i
 def beyond(made: Beginnings, config: BakeConfig, positions: int | None) -> int | None:
     """Return the tokens of ordinary text before a further set of contexts; None without such a set.
 
-    There is none if the model takes no sequence that long.
+    The set is left out if the model takes no sequence that long.
     """
     rest = made.room(config.prompts) + config.context_tokens + config.reply_tokens
     if config.beyond is None or (positions is not None and config.beyond + rest > positions):
