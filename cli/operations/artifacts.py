@@ -30,7 +30,9 @@ def _vault(plain: bool = False) -> Any:
 @artifacts_command.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the names in the store: digests, and `model-` with the weights' digest for models.
+    """List the names in the store: digests, `model-` with a content address, `snapshot-` with a hash.
+
+    Snapshots are those of trainings that go on, or may.
 
     \b
     Example:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,11 @@ from phases.cognate import plan
 from phases.cognate.events import CognateState
 from runs.history import audit
 from runs.home import Home
-from testing.services.cluster import Cluster, children, kill
+from testing.services.cluster import Cluster, kill
 from testing.worlds import cognate_runs
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
-from weights.recipes import Train
 
 
 def soak(*values: object) -> Any:
@@ -143,29 +140,24 @@ def test_another_machine_goes_on_from_the_last_segment_of_a_killed_one(
     undisturbed: CognateState, tmp_path: Path
 ) -> None:
     """Two homes, one log, one store: no segment of the dead worker is trained again."""
-    cluster, trace = Cluster(tmp_path), tmp_path / "trace"
+    cluster, trace, mark = Cluster(tmp_path), tmp_path / "trace", tmp_path / "mark"
+    cluster.env["FORGE_SEGMENT_SECONDS"] = "0.3"
     cluster.env["FORGE_ARTIFACT_STORE"] = f"file://{tmp_path / 'store'}"
     cluster.env["FORGE_DATABASE_URL"] = f"sqlite:///{cluster.home.database}"
     try:
         cognate_runs.submit(cluster.home)
-        first = cluster.worker()
-
-        def segments() -> int:
-            return sum(row.type == "advanced" for row in cognate_runs.rows(cluster.home))
-
-        cluster.wait(lambda: segments() >= 2)
-        for pid in children(first):
-            os.kill(pid, signal.SIGKILL)
+        first = cluster.worker(FORGE_FAILPOINTS=f"once:{mark}:segment-trained:3")
+        cluster.wait(mark.exists)
         kill(first)
         shutil.rmtree(cluster.home.artifacts)
-        before = segments()
         state = cognate_runs.state(cluster.home)
-        under_way = [one for id_, one in plan.recipes(state).items() if id_ not in state.made]
-        assert any(state.steps(one) for _, one in under_way if isinstance(one, Train))
+        base = plan.trainings(state)[plan.BASE]
+        assert 0 < state.steps(base) < base.upto
         cluster.worker(FORGE_HOME=str(tmp_path / "another"), FORGE_FAILPOINTS=f"trace:{trace}")
         cluster.wait(lambda: cognate_runs.state(cluster.home).ended, 300, pause=0.2)
         same(cluster.home, undisturbed, cognate_runs.state(cluster.home))
-        assert trace.read_text().split().count("segment-trained") == segments() - before > 0
+        segments = [row for row in cognate_runs.rows(cluster.home) if row.type == "advanced"]
+        assert trace.read_text().split().count("segment-trained") == len(segments) - 2 > 0
         names = (tmp_path / "store" / "manifests").iterdir()
         assert not [path.name for path in names if path.name.startswith("snapshot-")]
     finally:
