@@ -243,10 +243,19 @@ def _samples(panel: Samples, _letters: int, _levels: str) -> Picture:
 
 def _gates(panel: Gates, _letters: int, _levels: str) -> Picture:
     rows = [
-        (g.name, g.value, _between(g.low, g.high), g.limit, g.verdict, g.by or "", g.reason or "")
+        (
+            g.name,
+            g.value,
+            _between(g.low, g.high),
+            g.baseline,
+            g.limit,
+            g.verdict,
+            g.by or "",
+            g.reason or "",
+        )
         for g in panel.gates
     ]
-    return _cut(["gate", "value", "95 % interval", "limit", "verdict", "by", ""], rows)
+    return _cut(["gate", "value", "95 % interval", "baseline", "limit", "verdict", "by", ""], rows)
 
 
 def _between(low: float | None, high: float | None) -> str:

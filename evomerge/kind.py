@@ -17,6 +17,7 @@ from evomerge.run.state import RunState
 from evomerge.run.views import candidates, generations
 from evomerge.view import RunView
 from runs.event_types import Figure, MadeModel
+from runs.kinds.architecture import Architecture
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
@@ -42,6 +43,7 @@ class EvoMerge(RunView, Kind[RunState]):
     state = RunState
     answers = ANSWERS
     listed = frozenset({events.GenerationCompleted.type})
+    together = ("base", "sources")
 
     figures_of: ClassVar[Mapping[str, str]] = {
         "lead": "the champion's lead on the test slice over its best rival, sources and baselines",
@@ -202,6 +204,13 @@ class EvoMerge(RunView, Kind[RunState]):
     def roles(self, config: EvoMergeConfig) -> Sequence[str]:
         """Return the role of the one model that a run gives."""
         return ["champion"]
+
+    def architectures(
+        self, config: EvoMergeConfig, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return the sources'."""
+        known = (one for role in self.together for one in given.get(role, ()) if one)
+        return dict(zip(self.roles(config), known, strict=False))
 
     def results(self, state: RunState) -> dict[str, MadeModel]:
         """Return the champion."""

@@ -63,7 +63,8 @@ def _run(state: PipelineState, number: int, what: Work = "phase") -> Decision:
 def _verdicts(state: PipelineState, number: int) -> list[New]:
     """Return the verdicts of a phase's gates, and that its input goes on if one says so."""
     phase, figures = state.submitted.config.phase(number), state.figures(number)
-    found = [_verdict(number, gate, figures) for gate in plan.gates(state, number)]
+    against = plan.baselines(state, number)
+    found = [_verdict(number, gate, figures, against) for gate in plan.gates(state, number)]
     facts = [
         New(one, f"{state.run}/gate/{number}/{place}") for place, one in enumerate(found, start=1)
     ]
@@ -74,12 +75,20 @@ def _verdicts(state: PipelineState, number: int) -> list[New]:
     return facts
 
 
-def _verdict(number: int, gate: GateConfig, figures: Mapping[str, Figure]) -> GateDecided:
+def _verdict(
+    number: int, gate: GateConfig, figures: Mapping[str, Figure], against: Mapping[str, float]
+) -> GateDecided:
     """Return a gate's verdict. A figure that is not there has not met its limit."""
     figure = figures.get(gate.metric)
     met = figure is not None and gate.meets(figure.value, figure.low, figure.high)
     verdict = "pass" if met else gate.otherwise
-    return GateDecided(phase=number, gate=gate, figure=figure, verdict=verdict)
+    return GateDecided(
+        phase=number,
+        gate=gate,
+        figure=figure,
+        verdict=verdict,
+        baseline=against.get(gate.metric) if figure else None,
+    )
 
 
 def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:

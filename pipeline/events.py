@@ -88,12 +88,15 @@ class GateDecided(Event):
     """A figure of a phase was compared with its limit."""
 
     type = "gate_decided"
+    schema_version = 2
 
     phase: Count
     gate: GateConfig
     #: None: the run has no such figure.
     figure: Figure | None
     verdict: Literal["pass", "pass unchanged", "stop"]
+    #: The figure of the phase's best input, on the same items; None if the measurement does not say it.
+    baseline: float | None = None
 
 
 class PassedThrough(Event):
@@ -134,7 +137,8 @@ REGISTRY = common.registry(
         PassedThrough,
         GateOverridden,
         Completed,
-    )
+    ),
+    {(GateDecided.type, 1): dict},
 )
 
 

@@ -81,6 +81,27 @@ def to_measure(state: PipelineState, number: int) -> bool:
     return any(gate.metric not in known for gate in gates(state, number))
 
 
+def baselines(state: PipelineState, number: int) -> dict[str, float]:
+    """Return figure → its value for the phase's best input unchanged, on the items of the measurement.
+
+    `retention` is bits per byte of the best input over those of the phase's model, and `size` its bytes
+    over those of the largest input; so they say the input's own numbers. A figure that the phase's run
+    has measured by itself has no baseline.
+    """
+    measured, ended = state.measured_phase(number), state.ended_phase(number)
+    if measured is None or ended is None:
+        return {}
+    told = {name: figure.value for name, figure in measured.figures.items()}
+    found: dict[str, float] = {}
+    if retention := told.get("retention"):
+        found |= {"retention": 1.0, "regression": 0.0}
+        found["bits_per_byte"] = told.get("bits_per_byte", 0.0) * retention
+        found["cumulative"] = told.get("cumulative", 0.0) / retention
+    if size := told.get("size"):
+        found |= {"size": 1.0, "bytes": told.get("bytes", 0.0) / size}
+    return {name: found[name] for name in found if name in told and name not in ended.figures}
+
+
 def measurement(state: PipelineState, number: int) -> Asked:
     """Return what the measurement of a phase's model is asked for."""
     config, ended = state.submitted.config, state.ended_phase(number)

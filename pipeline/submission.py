@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pipeline import architectures
 from pipeline import plan as plans
 from pipeline.config import ITEMS, PhaseConfig, PipelineConfig
 from pipeline.events import PipelineState, Started, Submitted
 from runs import kinds
 from runs.errors import ConfigError, ForgeError
 from runs.event_types import ModelReference
+from runs.kinds.architecture import Architecture
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.tasks import Start
@@ -52,6 +54,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     given: dict[str, ModelReference] = {}
     places: dict[str, tuple[str, ...]] = {}
     roles: dict[str, Sequence[str]] = {}
+    known: dict[str, Mapping[str, Architecture]] = {}
     for number, phase in enumerate(config.phases, start=1):
         check_device(phase.settings.get("device", config.device), lookup.elsewhere)
         with _in(phase):
@@ -67,6 +70,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
                 settings = maker.plan(_asked(config, phase, given, places), lookup).config
             roles[phase.name] = maker.roles(settings)
             _check_measured(config, number, len(roles[phase.name]))
+            known[phase.name] = architectures.of_phase(config, phase, settings, given, known)
     fields = {"given": given, "places": places, "test": _test(config, roles)}
     return Plan(kind.name, config, fields, asked.output_dir)
 

@@ -264,6 +264,7 @@ def _gates(state: PipelineState) -> list[Gate]:
                         name=gate.metric, better="up" if gate.at_least is not None else "down"
                     ),
                     value=figure.value if figure else None,
+                    baseline=told.baseline if told else None,
                     low=figure.low if figure else None,
                     high=figure.high if figure else None,
                     limit=gate.at_least if gate.at_least is not None else gate.at_most,

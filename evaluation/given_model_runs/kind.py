@@ -10,6 +10,7 @@ from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_kind import TrainingKind
 from events import Event, New
 from runs.event_types import Figure
+from runs.kinds.architecture import Architecture
 from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
 from weights.making import making
@@ -39,6 +40,8 @@ class GivenKind(TrainingKind[S]):
     unit = "step"
     result_name = "models"
     listed: ClassVar[frozenset[str]] = LISTED
+    #: Roles of its models that are of the given model's architecture and sizes.
+    as_given: ClassVar[Sequence[str]] = ()
     #: The kind's own event of the end.
     completed: type[ModelsCompleted]
 
@@ -84,6 +87,13 @@ class GivenKind(TrainingKind[S]):
         yield submitted.model.name, "a model's name"
         for path in submitted.data:
             yield path, "a path"
+
+    def architectures(
+        self, config: Any, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return the given model's, for the models that only differ in their weights."""
+        found = next(iter(given.get("model", ())), None)
+        return dict.fromkeys(self.as_given, found) if found else {}
 
     def figures(self, state: S) -> dict[str, Figure]:
         """Return what the comparison found."""

@@ -33,6 +33,7 @@ class Bake(BakeView, GivenKind[BakeState]):
     state = BakeState
     completed = Completed
     answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Sampled: Sample}
+    as_given = origins.ROLES
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
     # ---- deciding ----------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class Bitnet(BitnetView, GivenKind[BitnetState]):
     state = BitnetState
     completed = Completed
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
+    as_given = (plan.MASTER,)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
     # ---- deciding ----------------------------------------------------------------------------

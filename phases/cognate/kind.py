@@ -14,6 +14,7 @@ from phases.cognate.events import CognateState, Completed, Forked, Started, Subm
 from phases.cognate.view import CognateView
 from runs.errors import ConfigError
 from runs.event_types import Figure
+from runs.kinds.architecture import Architecture
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Start
 from runs.system.rounding import alike
@@ -115,6 +116,21 @@ class Cognate(CognateView, TrainingKind[CognateState]):
     def roles(self, config: CognateConfig) -> Sequence[str]:
         """Return base and specialists."""
         return [plan.BASE, *config.domains]
+
+    def architectures(
+        self, config: CognateConfig, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return the given base's for all models, or that of the preset."""
+        size = config.size
+        preset: Architecture = {
+            "model_type": "qwen2",
+            "vocab_size": size.vocabulary,
+            "hidden_size": size.hidden,
+            "intermediate_size": size.intermediate,
+            "num_hidden_layers": size.layers,
+        }
+        found = given["base"][0] if given.get("base") else preset
+        return dict.fromkeys(self.roles(config), found) if found else {}
 
     def figures(self, state: CognateState) -> dict[str, Figure]:
         """Return the least lead that a specialist has on its own domain."""

@@ -42,6 +42,7 @@ class Curriculum(CurriculumView, GivenKind[CurriculumState]):
     gives_items = False
     listed = GIVEN_LISTED | {MixChosen.type}
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
+    as_given = origins.ROLES
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
     # ---- deciding ----------------------------------------------------------------------------

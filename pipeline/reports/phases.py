@@ -131,8 +131,10 @@ def _gates(state: PipelineState, number: int) -> list[str]:
 
 
 def _gate(decided: GateDecided) -> str:
-    """Return a gate's verdict in words."""
-    return f"{plain(decide.told(decided))}: **{_VERDICTS[decided.verdict]}**"
+    """Return a gate's verdict in words, with the figure of the phase's input if that is known."""
+    told, before = plain(decide.told(decided)), decided.baseline
+    beside = "" if before is None else f" (its input's is {before:.4g})"
+    return f"{told}{beside}: **{_VERDICTS[decided.verdict]}**"
 
 
 def stands(state: PipelineState, number: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from runs.errors import NotFoundError
 from runs.event_types import Figure, MadeModel, SourceRecord
+from runs.kinds.architecture import Architecture
 from runs.kinds.forecast import Forecast, unknown
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
@@ -28,9 +29,21 @@ class Outcome(Generic[S]):
     #: True if its runs pin items to measure on, which other runs may measure on too.
     gives_items: ClassVar[bool] = False
 
+    #: Roles of the models that a run is given, if all of them must be of one architecture and size.
+    together: ClassVar[Sequence[str]] = ()
+
     def roles(self, config: Any) -> Sequence[str]:
         """Return the roles of the models that a run with these settings gives."""
         return ()
+
+    def architectures(
+        self, config: Any, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return role → architecture of the models that a run gives, of those known beforehand.
+
+        `given`: role → architectures of the models that the run is given; None: not known.
+        """
+        return {}
 
     def results(self, state: S) -> dict[str, MadeModel]:
         """Return role → model of a completed run."""

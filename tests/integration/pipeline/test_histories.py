@@ -168,6 +168,7 @@ FORGERIES = {
     "a gate's figure": edited(
         "pipeline/p", "gate_decided", figure={"value": 9, "low": None, "high": None, "n": None}
     ),
+    "a gate's baseline": edited("pipeline/p", "gate_decided", baseline=0.5),
     "a phase's figure": edited(
         "pipeline/p",
         "phase_ended",

@@ -230,6 +230,35 @@ def test_a_model_made_of_given_ones_is_measured_beside_them_and_the_first_ones()
     assert isinstance(state.completed, Completed)
 
 
+def test_a_gate_says_the_same_figure_of_the_phase_s_best_input() -> None:
+    """Of 2.0 bits per byte and a retention of 1.1 the input had 2.2; it had kept 1.32 / 1.1 so far."""
+    own = [{"metric": name, "at_most": 1e9} for name in ("bits_per_byte", "bytes", "size", "lead")]
+    state = standard(PHASES[0], {**MERGE, "gates": own})
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    told = {
+        "retention": 1.1,
+        "regression": -0.1,
+        "cumulative": 1.32,
+        "bits_per_byte": 2.0,
+        "bytes": 50.0,
+        "size": 0.25,
+    }
+    measured(state, 2, **{name: Figure(value=value) for name, value in told.items()})
+    found = {one.gate.metric: one.baseline for one in state.gates[2]}
+    assert found.pop("lead") is None, "the phase's own run has measured it"
+    assert found == pytest.approx(
+        {
+            "bits_per_byte": 2.2,
+            "bytes": 200.0,
+            "size": 1.0,
+            "retention": 1.0,
+            "regression": 0.0,
+            "cumulative": 1.2,
+        }
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "figure"),
     [
@@ -381,6 +410,12 @@ def merged(cumulative: Figure, **gate: Any) -> str:
     measured(state, 2, **{**GOOD, "cumulative": cumulative, "bits_per_byte": bits})
     row = Envelope._make([1, "pipeline/p", *[None] * 9, "2026-01-01T10:00:00", "v", "", ""])
     return markdown(state, [row], {})
+
+
+def test_the_report_says_what_the_input_had() -> None:
+    """2.0 bits per byte, and a retention of 1.02: the input had 2.04."""
+    text = merged(GOOD["cumulative"], gates=[{"metric": "bits_per_byte", "at_most": 3.0}])
+    assert "must be at most 3 (its input's is 2.04): **" in text
 
 
 def test_the_gain_over_the_beginning_is_told_in_words_with_its_interval() -> None:

@@ -1,0 +1,74 @@
+"""Architectures of a pipeline's models before they are made: what a phase cannot take together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import PhaseConfig, PipelineConfig
+from runs import kinds
+from runs.errors import ConfigError
+from runs.event_types import ModelReference
+from runs.kinds import architecture
+from runs.kinds.architecture import Architecture
+
+#: Phase → role → architecture, of the models whose architecture is known.
+Known = Mapping[str, Mapping[str, Architecture]]
+
+
+def of_phase(
+    config: PipelineConfig,
+    phase: PhaseConfig,
+    settings: Any,
+    given: Mapping[str, ModelReference],
+    known: Known,
+) -> Mapping[str, Architecture]:
+    """Return role → architecture of the models that a phase will give, of those that are known.
+
+    Raises ConfigError if the phase is given models of several architectures or sizes that it takes
+    together only if they agree.
+    """
+    found = {
+        role: [_one(config, model, given, known) for model in models]
+        for role, models in phase.models.items()
+    }
+    kind = kinds.of(phase.kind)
+    _check_together(phase, kind.together, found)
+    return kind.architectures(settings, found)
+
+
+def _check_together(
+    phase: PhaseConfig, roles: Sequence[str], found: Mapping[str, Sequence[Architecture | None]]
+) -> None:
+    """Raise ConfigError for two models that differ; models that are not known are left out."""
+    every = [
+        (role, model, one)
+        for role in roles
+        for model, one in zip(phase.models.get(role, ()), found.get(role, ()), strict=True)
+        if one
+    ]
+    for role, model, one in every[1:]:
+        first_role, first, other = every[0]
+        if differ := architecture.differing(other, one):
+            raise ConfigError(
+                f"it is given {first} as {first_role}, a {architecture.told(other, differ)}, and "
+                f"{model} as {role}, a {architecture.told(one, differ)}: it takes only models of one "
+                "architecture and size together."
+            )
+
+
+def _one(
+    config: PipelineConfig, model: str, given: Mapping[str, ModelReference], known: Known
+) -> Architecture | None:
+    """Return a model's architecture; None if it is not known before the model exists."""
+    if (named := config.named(model)) is not None:
+        number, role = named
+        roles = known.get(config.phase(number).name, {})
+        return roles.get(role) if role else next(iter(roles.values()), None)
+    from weights.folders import model_config
+
+    folder = Path(given[model].path)
+    if not (folder / model_config.FILE).is_file():
+        return None  # another machine has it, or the run that made it makes it again
+    return architecture.of_config(model_config.read(folder))
