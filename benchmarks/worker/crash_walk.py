@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--points", type=int, default=60, help="hits of failpoints, embedded; 0: none")
     add(
         "--at",
-        help="instead of --points: name:k,name:k; or `first`, `ends` (first and last) of each",
+        help="instead of --points: name:k,name:k; or `first`, `ends` (first, and late) of each",
     )
     add("--moments", type=int, default=40, help="random moments, embedded, of each pass")
     add("--queued-moments", type=int, default=0, help="random moments, with two queued workers")

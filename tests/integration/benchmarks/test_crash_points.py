@@ -26,9 +26,10 @@ def options(**changes: object) -> argparse.Namespace:
     return argparse.Namespace(**{**given, **changes})
 
 
-def test_the_first_or_the_first_and_last_hit_of_each_failpoint() -> None:
+def test_the_first_hit_of_each_failpoint_and_a_late_one() -> None:
     assert crash_points.chosen(options(at="first"), TRACE) == ["a:1", "b:1"]
     assert crash_points.chosen(options(at="ends"), TRACE) == ["a:1", "a:3", "b:1"]
+    assert crash_points.chosen(options(at="ends"), ["a"] * 20) == ["a:1", "a:16"]
     assert crash_points.chosen(options(at="a:2"), TRACE) == ["a:2"]
     assert crash_points.chosen(options(), TRACE) == []
     assert crash_points.chosen(options(points=4), TRACE) == ["a:1", "a:2", "a:3", "b:1"]
