@@ -277,6 +277,25 @@ def test_they_stay_for_a_fork_that_goes_on(first: Home, monkeypatch: pytest.Monk
     assert stored(first) == []
 
 
+def test_a_fork_before_its_parents_newest_snapshot_trains_each_segment_once(
+    first: Home, undisturbed: Any, trained: list[tuple[int, int]]
+) -> None:
+    """Of the fork's snapshots the newest must stay, though the parent's are of later steps."""
+    cognate_runs.carry_until(first, lambda now: len(advanced(now)) > 5)
+    rows = cognate_runs.rows(first)
+    place = next(n for n, row in enumerate(rows, 1) if row.type == "advanced")
+    with closing(first.open_store()) as store:
+        name = fork.fork(store, fork.plan(store, "r", place, None, {"max_hours": 9.0}))
+    trained.clear()
+    state = cognate_runs.finish(replace(first, store=None), name)
+    assert len(trained) == len(set(trained))
+    assert trained[0] == (0, 1)  # the recorded one, whose snapshot is gone
+    assert trained[-1][1] == training(state).upto
+    assert {i: m.digest for i, m in state.made.items()} == {
+        i: m.digest for i, m in undisturbed.made.items()
+    }
+
+
 def test_a_fork_says_that_it_goes_on_from_the_store(
     first: Home,
 ) -> None:
