@@ -14,6 +14,7 @@ from pipeline.events import PipelineState, Started, Submitted
 from runs import kinds
 from runs.errors import ConfigError, ForgeError
 from runs.event_types import ModelReference
+from runs.kinds import asked as asked_for
 from runs.kinds.architecture import Architecture
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
@@ -68,6 +69,8 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
             settings = maker.parse(phase.settings)
             if _alone(config, phase):  # what its data has may be in its settings, too
                 settings = maker.plan(_asked(config, phase, given, places), lookup).config
+            else:
+                _check_roles(maker, phase)
             roles[phase.name] = maker.roles(settings)
             _check_measured(config, number, len(roles[phase.name]))
             known[phase.name] = architectures.of_phase(config, phase, settings, given, known)
@@ -221,6 +224,20 @@ def _check_given(
             raise ConfigError(f"it is given {reference}, and phase {name} gives {told}.")
     for entry in phase.data:
         _check_items("its data is", config, entry, roles)
+
+
+def _check_roles(kind: Kind, phase: PhaseConfig) -> None:
+    """Raise ConfigError for a role that the phase's kind has not, or one that it needs and lacks.
+
+    A kind of run that takes no models says so when it is submitted.
+    """
+    known, fields = asked_for.roles(kind.submitted), kind.submitted.model_fields
+    told = f"the roles of {kind.title} are {', '.join(known)}"
+    if known and (unknown := sorted(set(phase.models) - set(known))):
+        raise ConfigError(f"it is given models as {unknown[0]!r}: {told}.")
+    for role in known:
+        if fields[role].is_required() and not phase.models.get(role):
+            raise ConfigError(f"it is given no model as {role!r}: {told}.")
 
 
 def _check_items(

@@ -90,6 +90,20 @@ def test_a_phase_that_trains_from_a_model_keeps_its_architecture(tmp_path: Path)
         planned(trained, merge("school", one, strange))
 
 
+def test_a_role_that_the_kind_has_not_and_one_that_is_lacking_are_said(tmp_path: Path) -> None:
+    """Before anything starts, though the phase's data do not exist yet."""
+    one, two = folder(tmp_path, "one"), folder(tmp_path, "two")
+    wrong = merge(one, one, two)
+    wrong["models"]["teacher"] = [one]
+    with pytest.raises(
+        ConfigError, match="phase merge: it is given models as 'teacher': the roles"
+    ):
+        planned(wrong)
+    lacking = merge(one)
+    with pytest.raises(ConfigError, match="phase merge: it is given no model as 'sources'"):
+        planned(lacking)
+
+
 def test_what_is_not_known_beforehand_is_left_to_the_phase(tmp_path: Path) -> None:
     """A student has other sizes than its model, which its run finds out."""
     one, two = folder(tmp_path, "one"), folder(tmp_path, "two")

@@ -146,6 +146,18 @@ def test_a_stopped_pipeline_goes_on_after_an_override(home: Home, file: Path) ->
     assert "good enough" in shown.output
 
 
+def test_a_file_edited_after_the_start_changes_nothing_of_the_run(home: Home, file: Path) -> None:
+    """The run goes on as submitted: its second phase has the settings of then."""
+    file.write_text(TWO.replace("at_least = 1.0", "at_least = 1e9"))
+    call(home, "pipeline", "run", str(file), code=1)
+    run = next(one["run"] for one in told(home, "runs") if one["kind"] == "pipeline")
+    file.write_text(TWO.replace("steps = 3", "steps = 5"))
+    call(home, "override", run, "first", "--reason", "good enough")
+    call(home, "start", "--resume", run)
+    assert toy_runs.state(home, run).completed is not None
+    assert toy_runs.state(home, f"{run}.2-second").submitted.config.steps == 3
+
+
 def test_a_pipeline_may_be_started_like_any_kind(home: Home, file: Path) -> None:
     call(home, "start", "pipeline", "--config", str(file))
     assert "phases" in call(home, "settings", "pipeline").output
