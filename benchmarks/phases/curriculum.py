@@ -42,7 +42,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "uniform": {"arms": ["uniform"]},
     "easy_to_hard": {"arms": ["easy_to_hard"]},
     "adaptive": {"arms": ["adaptive"]},
+    "frontier": {"arms": ["adaptive"], "rule": "frontier"},
     "no replay": {"arms": ["adaptive"], "replay": 0.0},
+    "slow": {"arms": ["adaptive"], "patience": 100},
 }
 #: Name → rules of elementary cellular automata of a class (Wolfram 1984; Zhang et al. 2024,
 #: arXiv 2410.02536, table of rules). "none" begins with the task families at once.
