@@ -42,7 +42,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "uniform": {"arms": ["uniform"]},
     "easy_to_hard": {"arms": ["easy_to_hard"]},
     "adaptive": {"arms": ["adaptive"]},
+    "frontier": {"arms": ["adaptive"], "rule": "frontier"},
     "no replay": {"arms": ["adaptive"], "replay": 0.0},
+    "patience 4": {"arms": ["adaptive"], "patience": 4},
+    "never opened": {"arms": ["adaptive"], "patience": 1000},
 }
 #: Name → rules of elementary cellular automata of a class (Wolfram 1984; Zhang et al. 2024,
 #: arXiv 2410.02536, table of rules). "none" begins with the task families at once.

@@ -8,16 +8,18 @@ from pydantic import Field, field_validator, model_validator
 
 from evaluation.given_model_runs.settings import Positive, TokensConfig
 from evaluation.task_families.base import LEVELS
+from evaluation.training_runs.training_settings import Watched
 
 #: A share or a rate of success.
 Rate = Annotated[float, Field(ge=0, le=1)]
 Arm = Literal["adaptive", "uniform", "easy_to_hard"]
+Rule = Literal["window", "frontier"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
 #: Fewest items of a cell by which a level is passed or lost.
 EVIDENCE = 8
 
 
-class CurriculumConfig(TokensConfig):
+class CurriculumConfig(TokensConfig, Watched):
     """Settings: the tasks, how long is trained on them, and by which rule the next mix is chosen."""
 
     rate: Positive = Field(2e-3, description="Peak learning rate.")
@@ -54,20 +56,38 @@ class CurriculumConfig(TokensConfig):
         description="What is trained, on as many tokens: adaptive follows success; uniform has all "
         "levels alike; easy_to_hard adds level after level.",
     )
+    rule: Rule = Field(
+        "window",
+        description="How adaptive chooses: window gives each level a weight, and a family that is "
+        "stuck its next level; frontier gives most of its items to the first level that is not passed.",
+    )
     low: Rate = Field(0.6, description="Success from which a level is at the edge of chaos.")
     high: Rate = Field(0.9, description="Success up to which a level is at the edge of chaos.")
     promote: Rate = Field(0.9, description="Success above which a level is passed.")
     demote: Rate = Field(
-        0.5, description="Success below which a level that was passed counts as lost."
+        0.5,
+        description="Success below which a level that was passed counts as lost, by the rule frontier.",
     )
-    replay: Rate = Field(0.2, description="Share of the levels that were passed.")
-    trickle: Rate = Field(0.1, description="Share that is spread evenly over all levels.")
+    replay: Rate = Field(
+        0.2,
+        description="By the rule window the weight of a level that is passed, where one to be learned "
+        "has 1; by the rule frontier the share of the levels that were passed.",
+    )
+    trickle: Rate = Field(
+        0.1,
+        description="By the rule window the weight that every level has at least; by the rule frontier "
+        "the share that is spread evenly over all levels.",
+    )
     cap: Rate = Field(
         0.5,
-        description="Share of a family that does not move, as a part of what it would have had.",
+        description="Share of a family that does not move, as a part of what it would have had, by the "
+        "rule frontier.",
     )
     patience: int = Field(
-        3, ge=1, description="Segments without a promotion after which a family does not move."
+        2,
+        ge=1,
+        description="Segments without a promotion after which a family does not move: by the rule "
+        "window its next level is opened, by the rule frontier its share is capped.",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of items and batches.")
     device: str = Field("cpu", description="cpu or cuda:N.")

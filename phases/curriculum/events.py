@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from evaluation.given_model_runs.events import GivenSubmitted, ModelsCompleted
+from evaluation.given_model_runs.events import (
+    GivenSubmitted,
+    ModelsCompleted,
+    not_divided,
+    without_watch,
+)
 from evaluation.observing import Observed
 from events import Event, Registry
 from phases.curriculum.config import Arm, CurriculumConfig
@@ -17,11 +22,11 @@ from runs.system.integers import Count, Large
 from weights.making import events as making
 from weights.making.making import HANDLERS, MakingState
 
-Change = Literal["placed", "promoted", "demoted", "held"]
+Change = Literal["placed", "promoted", "demoted", "opened", "held"]
 
 
 class Frontier(Part):
-    """The lowest level of a family that is not passed yet, and why it is that one."""
+    """The highest level that a family is to learn now, and why it is that one."""
 
     level: Count
     change: Change
@@ -44,17 +49,23 @@ class Compared(Part):
 class Submitted(GivenSubmitted):
     """A curriculum run was asked for."""
 
+    schema_version = 2
+
     config: CurriculumConfig
 
 
 class Forked(common.Forked):
     """A curriculum run was branched from another."""
 
+    schema_version = 2
+
     config: CurriculumConfig
 
 
 class Started(common.Started):
     """Model, items and profile were pinned."""
+
+    schema_version = 2
 
     model: SourceRecord
     #: Cell → BLAKE3 of the token ids of its training items.
@@ -72,6 +83,9 @@ class Started(common.Started):
     canary: Digest
     #: Tokens of a window.
     context: Count
+    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
+    #: the settings.
+    accumulation: Count | None = None
     #: Steps of a task; no part of the lineage.
     segment: Count
 
@@ -83,6 +97,8 @@ class Started(common.Started):
 
 class MixChosen(Event):
     """The mix of an arm's next segment follows from what was measured."""
+
+    schema_version = 2
 
     type = "mix_chosen"
 
@@ -105,8 +121,20 @@ class Completed(ModelsCompleted):
     figures: dict[str, Figure]
 
 
+def _by_frontier(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the settings `rule` and `divergence`: there was one rule."""
+    config = {**without_watch(data)["config"], "rule": "frontier"}
+    return {**data, "config": config}
+
+
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, MixChosen, *making.EVENTS, Observed, Completed)
+    (Submitted, Forked, Started, MixChosen, *making.EVENTS, Observed, Completed),
+    {
+        (Submitted.type, 1): _by_frontier,
+        (Forked.type, 1): _by_frontier,
+        (Started.type, 1): not_divided,
+        (MixChosen.type, 1): dict,
+    },
 )
 
 

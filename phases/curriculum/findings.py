@@ -20,8 +20,8 @@ from evaluation.measures.bootstrap import Counts
 from evaluation.measures.paired_bits import draws, figure, mean
 from evaluation.observing import Observe, Observed
 from phases.curriculum import plan
+from phases.curriculum.cells import Success
 from phases.curriculum.events import Compared, CurriculumState
-from phases.curriculum.mix import Success
 from runs.event_types import Figure
 from weights.making.events import Making
 

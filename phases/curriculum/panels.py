@@ -144,7 +144,7 @@ def _levels(state: CurriculumState, arm: str) -> Lines:
     return Lines(
         name="levels",
         title="Levels by time",
-        says="The lowest level that a family has not passed, in each segment of the arm adaptive.",
+        says="The highest level that a family is to learn, in each segment of the arm adaptive.",
         x=SEGMENT,
         y=Axis(name="level", whole=True, better="up"),
         series=tuple(
@@ -186,7 +186,7 @@ def _reasons(state: CurriculumState, arm: str) -> Units:
     ]
     return Units(
         name="changes",
-        title="Promotions and demotions",
+        title="Levels gained, opened, lost",
         says="Each move of a frontier in the arm adaptive, and the success that it follows from.",
         unit="change",
         columns=(

@@ -47,7 +47,12 @@ def segment(submitted: Submitted, started: Started, chosen: MixChosen, before: s
     at = bounds(config, started.context)
     first = before or as_float32(started).id
     whole = reading(submitted, started, chosen.mix, PURPOSE, first, OBJECTIVE, config.rate)
-    own = {"carries": before is not None, "first": at[number], "upto": at[number + 1]}
+    own = {
+        "carries": before is not None,
+        "first": at[number],
+        "upto": at[number + 1],
+        "divergence": config.divergence,
+    }
     return whole.model_copy(update=own)
 
 

@@ -1,4 +1,4 @@
-"""Write the golden log of a curriculum run: `python -m tests.golden.record_curriculum`. None twice."""
+"""Write the golden logs of curriculum runs: `python -m tests.golden.record_curriculum`. None twice."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a run with all arms."""
-    path = FOLDER / "curriculum-1.jsonl"
-    if path.exists():
-        return
+    """Write a run with all arms for each schema; logs that are there stay."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, _ = toy_models.family(folder, 0)
-        home = Home(folder / "home")
-        curriculum_runs.submit(home, model)
-        curriculum_runs.finish(home)
-        rows = curriculum_runs.rows(home)
-    lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+        for number in (1, 2):
+            path = FOLDER / f"curriculum-{number}.jsonl"
+            if path.exists():
+                continue
+            home = Home(folder / path.stem)
+            curriculum_runs.submit(home, model)
+            curriculum_runs.finish(home)
+            rows = curriculum_runs.rows(home)
+            lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
+            path.write_text("\n".join(lines) + "\n", "utf-8")
+            path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

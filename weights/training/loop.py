@@ -102,6 +102,8 @@ def segment(
     """
     check(recipe, first, last)
     _check_state(recipe, optimiser, first)
+    if optimiser is not None and first == recipe.first:
+        optimiser = _carried(optimiser)
     with pinned(threads):
         training = Training(recipe, start, optimiser, streams, inputs or {}, device, group, sharded)
         return training.run(first, last, report, should_stop)
@@ -117,6 +119,14 @@ def _check_state(recipe: Train, optimiser: Weights | None, first: int) -> None:
         raise ConfigError(f"step {first} needs the optimiser's tensors of the step before")
     if optimiser is not None and not needed:
         raise ConfigError(f"step {first} is the first: its optimiser begins without tensors")
+
+
+def _carried(optimiser: Weights) -> Weights:
+    """Return the tensors that a training takes over from another: its data may be others.
+
+    The loss may leap where the data change, so the watch over it begins again.
+    """
+    return {name: t for name, t in optimiser.items() if not name.startswith("divergence/")}
 
 
 class Training:

@@ -17,8 +17,8 @@ from evaluation.task_families.base import Item
 from evaluation.task_families.item_sets import items
 from evaluation.training_text import parts
 from evaluation.training_text.kept_text import ITEMS, STREAMS
+from phases.curriculum.cells import cell
 from phases.curriculum.config import CurriculumConfig
-from phases.curriculum.mix import cell
 from runs.errors import ConfigError, DataError
 
 #: Items of a family's highest level that are tried before any work.

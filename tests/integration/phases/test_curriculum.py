@@ -28,7 +28,7 @@ from phases.curriculum import findings, mix, plan, report
 from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.events import CurriculumState
 from phases.curriculum.kind import Curriculum
-from phases.curriculum.tasks import items
+from phases.curriculum.tasks import execute, items
 from phases.curriculum.tasks.execute import Context
 from runs.errors import ConfigError, NotFoundError, SourceError
 from runs.history import audit
@@ -46,7 +46,7 @@ from weights.folders.checkpoint import digest, open_checkpoint
 from weights.recipes import Train
 from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
-from weights.training import complete
+from weights.training import complete, room
 from worker.commands import submit as commands_submit
 from worker.commands import validate
 from worker.tasks import runner
@@ -134,8 +134,10 @@ def test_success_promotes_and_the_next_mix_is_another(made) -> None:
     first = next(event for event in chosen if event.arm == "adaptive")
     assert (first.frontiers["brackets"].change, first.frontiers["brackets"].level) == ("placed", 2)
     assert first.frontiers["sort-digits"].level == 1
+    weights = {"brackets/1": 0.3, "brackets/2": 0.3, "sort-digits/1": 1.1, "sort-digits/2": 0.1}
     assert first.mix == pytest.approx(
-        {"brackets/1": 0.125, "brackets/2": 0.125, "sort-digits/1": 0.725, "sort-digits/2": 0.025}
+        # Weights: passed 0.1 + 0.2, at the frontier 0.1 + 1, above it 0.1.
+        {name: weight / 1.8 for name, weight in weights.items()}
     )
 
 
@@ -216,7 +218,7 @@ def test_the_result_is_an_ordinary_folder(made, toys: Toys) -> None:
     told = json.loads((out / "curriculum.json").read_text())
     assert told["models"] == {"model": digest(model.tensors())}
     assert len(told["course"]["uniform"]) == 4
-    assert told["frontiers"]["adaptive"]["brackets"] == [1, 1, 1]
+    assert told["frontiers"]["adaptive"]["brackets"] == [1, 1, 2]  # opened
     kind = Curriculum()
     assert kind.again(state.submitted).models[kind.main_role] == [str(toys.base)]
 
@@ -423,3 +425,29 @@ def test_a_tokenizer_that_cannot_write_a_task_is_named() -> None:
     settings["families"] = ["brackets", "sort-digits"]
     with pytest.raises(SourceError, match="cannot write the tasks of family sort-digits"):
         items.check_items(CurriculumConfig.model_validate(settings), tokenizer, 60)
+
+
+def test_a_step_that_does_not_fit_is_computed_in_parts(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as are needed, with a note; they are pinned, and every segment has them."""
+    whole = execute.canary
+
+    def canary(recipe: Train, *args: Any, **more: Any) -> tuple[str, float]:
+        if recipe.batch // recipe.accumulation > 2:
+            raise room.OutOfMemoryError("an allocation failed")
+        return whole(recipe, *args, **more)
+
+    monkeypatch.setattr(execute, "canary", canary)
+    home = Home(tmp_path / "home")
+    curriculum_runs.submit(home, toys.base, arms=["uniform"], segments=1)
+    state = curriculum_runs.finish(home)
+    assert state.started.accumulation == 2
+    assert "computed in 2 parts" in " ".join(state.started.warnings)
+    assert [one.accumulation for one in plan.segments(state, "uniform")] == [2]
+
+
+def test_every_segment_is_watched(made) -> None:
+    _, state, _ = made
+    assert state.submitted.config.divergence == 12.0
+    assert {one.divergence for arm in ARMS for one in plan.segments(state, arm)} == {12.0}

@@ -91,6 +91,19 @@ def test_a_training_can_carry_on_another_one() -> None:
     assert bits(segment(rest, start, half.optimiser, streams(), 3, 8)) == bits(carried_out(whole))
 
 
+def test_the_watch_begins_again_with_a_training_that_carries_on_another() -> None:
+    """Its data may be others, and the loss may leap; within a training the watch goes on."""
+    whole = recipe(divergence=9.0)
+    half = segment(whole, model(), None, streams(), 0, 3)
+    start = Model(model().config, half.weights)
+    rest = recipe(start=whole.to(3).id, first=3, carries=True, divergence=9.0)
+    counts = [
+        float(segment(one, start, half.optimiser, streams(), 3, 8).optimiser["divergence/loss"][0])
+        for one in (whole, rest)
+    ]
+    assert counts == [8.0, 5.0]
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_activation_checkpointing_changes_no_bit(precision: str) -> None:
     """The second forward pass computes what the first did."""

@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from phases.curriculum import mix
+from phases.curriculum.cells import Success, cell, cells
 from phases.curriculum.config import EVIDENCE, CurriculumConfig
 from phases.curriculum.events import Frontier
-from phases.curriculum.mix import Success, cell, cells, choose
+from phases.curriculum.mix import choose
 
 FAMILIES = ("addition", "brackets", "reversal")
-CONFIG = CurriculumConfig.model_validate({"families": FAMILIES, "levels": 4, "segments": 6})
+SETTINGS = {"families": FAMILIES, "levels": 4, "segments": 6, "patience": 3}
+WINDOW = CurriculumConfig.model_validate(SETTINGS)
+CONFIG = CurriculumConfig.model_validate({**SETTINGS, "rule": "frontier"})
 
 
 def measured(items: int = 20, **rates: list[float]) -> dict[str, Success]:
@@ -42,10 +44,15 @@ befores = st.one_of(
 )
 
 
-@given(successes, befores, st.sampled_from(["adaptive", "uniform", "easy_to_hard"]))
-def test_shares_add_up_to_one(seen, before, arm) -> None:
-    for segment in range(CONFIG.segments):
-        found, _ = choose(CONFIG, arm, segment, seen, before)
+@given(
+    st.sampled_from([CONFIG, WINDOW]),
+    successes,
+    befores,
+    st.sampled_from(["adaptive", "uniform", "easy_to_hard"]),
+)
+def test_shares_add_up_to_one(config, seen, before, arm) -> None:
+    for segment in range(config.segments):
+        found, _ = choose(config, arm, segment, seen, before)
         assert math.fsum(found.values()) == pytest.approx(1, abs=1e-12)
         assert set(found) <= set(cells(CONFIG))
         assert all(share > 0 for share in found.values())
@@ -59,13 +66,15 @@ def test_every_cell_has_at_least_the_trickle(seen, before, trickle: float, repla
     assert min(found.values()) >= trickle / len(cells(config)) - 1e-15
 
 
-@given(successes, befores, st.permutations(FAMILIES))
-def test_the_order_of_families_and_of_measurements_does_not_matter(seen, before, order) -> None:
-    other = CONFIG.model_copy(update={"families": tuple(order)})
+@given(st.sampled_from([CONFIG, WINDOW]), successes, befores, st.permutations(FAMILIES))
+def test_the_order_of_families_and_of_measurements_does_not_matter(
+    config, seen, before, order
+) -> None:
+    other = config.model_copy(update={"families": tuple(order)})
     turned = dict(reversed(seen.items()))
     back = dict(reversed(before.items()))
     mine, theirs = (
-        choose(CONFIG, "adaptive", 1, seen, before),
+        choose(config, "adaptive", 1, seen, before),
         choose(other, "adaptive", 1, turned, back),
     )
     assert mine == theirs
@@ -167,7 +176,78 @@ def test_the_other_arms_follow_from_the_segment_alone() -> None:
         assert len(set(found.values())) == 1
         assert frontiers == {}
     assert choose(CONFIG, "uniform", 3, {}, {})[0] == dict.fromkeys(cells(CONFIG), 1 / 12)
-    assert len(mix.cells(CONFIG)) == 12
+    assert len(cells(CONFIG)) == 12
+
+
+# ---- the rule window ---------------------------------------------------------------------------
+
+
+@given(successes, befores)
+def test_a_window_never_shrinks_and_grows_on_evidence_or_patience(seen, before) -> None:
+    """Up over levels above 0.9, else by one level after three segments, else not at all."""
+    _, found = choose(WINDOW, "adaptive", 1, seen, before)
+    for family, now in found.items():
+        old = before[family] if before else at(1)
+        assert now.level >= old.level
+        if now.change in ("promoted", "placed"):
+            assert all(seen[cell(family, n)].rate > 0.9 for n in range(old.level, now.level))
+        elif now.change == "opened":
+            assert (now.level, now.still) == (old.level + 1, 0)
+            assert old.still + 1 >= 3
+        else:
+            assert (now.change, now.level, now.still) == ("held", old.level, old.still + 1)
+            assert old.still + 1 < 3 or now.level == 4
+
+
+@given(successes, befores, st.floats(0.01, 0.7))
+def test_no_cell_weighs_less_than_the_trickle(seen, before, trickle: float) -> None:
+    """The heaviest of 12 cells weighs 1 + trickle."""
+    config = WINDOW.model_copy(update={"trickle": trickle})
+    found, _ = choose(config, "adaptive", 1, seen, before)
+    assert set(found) == set(cells(config))
+    assert min(found.values()) >= trickle / (12 * (1 + trickle)) - 1e-15
+
+
+def test_weights_by_hand() -> None:
+    """Addition: two levels in the window. Brackets: two passed, one at the frontier. Reversal: a level
+    above the frontier is within the band.
+
+    Weights of 12 cells: 1.1 five times, 0.3 twice (0.1 + 0.2), 0.1 five times: 6.6 in all.
+    """
+    seen = measured(addition=[0.1, 0, 0, 0], brackets=[1, 0.95, 0, 0], reversal=[0, 0, 0.7, 0])
+    before = {"addition": at(2), "brackets": at(2), "reversal": at(1)}
+    found, frontiers = choose(WINDOW, "adaptive", 3, seen, before)
+    assert {f: now.level for f, now in frontiers.items()} == {
+        "addition": 2, "brackets": 3, "reversal": 1
+    }  # fmt: skip
+    wanted = dict.fromkeys(cells(WINDOW), 0.1 / 6.6)
+    for name in ("addition/1", "addition/2", "brackets/3", "reversal/1", "reversal/3"):
+        wanted[name] = 1.1 / 6.6
+    wanted |= dict.fromkeys(("brackets/1", "brackets/2"), 0.3 / 6.6)
+    assert found == pytest.approx(wanted)
+
+
+def test_a_stuck_family_gets_its_next_level_and_says_why() -> None:
+    before = {"addition": at(1, still=2), "brackets": at(1, still=1), "reversal": at(4, still=7)}
+    _, found = choose(WINDOW, "adaptive", 3, measured(addition=[0.3]), before)
+    told = {f: (now.change, now.level, now.by, now.success) for f, now in found.items()}
+    assert told == {
+        "addition": ("opened", 2, 1, 0.3),
+        "brackets": ("held", 1, 1, 0.0),
+        "reversal": ("held", 4, 4, 0.0),
+    }
+
+
+def test_without_weights_of_passed_levels_a_passed_family_is_left_out_until_all_are_passed() -> (
+    None
+):
+    config = WINDOW.model_copy(update={"trickle": 0.0, "replay": 0.0})
+    seen = measured(addition=[1, 1, 1, 1], brackets=[1, 1, 1, 1], reversal=[0.5, 0, 0, 0])
+    before = {"addition": at(4), "brackets": at(4), "reversal": at(1)}
+    assert choose(config, "adaptive", 3, seen, before)[0] == {"reversal/1": 1.0}
+    seen = {name: Success(1.0, 20) for name in cells(config)}
+    found, _ = choose(config, "adaptive", 3, seen, {f: at(4) for f in FAMILIES})
+    assert found == dict.fromkeys(cells(config), 1 / 12)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""Cells (family and level), success on them, and the frontiers of families. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from phases.curriculum.config import EVIDENCE, CurriculumConfig
+from phases.curriculum.events import Change, Frontier
+
+#: Cell ("FAMILY/LEVEL") → share of the items.
+Mix = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Success:
+    """Success on the items of a cell."""
+
+    rate: float
+    items: int
+
+
+#: Cell → success; a cell that was not measured is missing.
+Measured = Mapping[str, Success]
+Frontiers = Mapping[str, Frontier]
+
+
+def cell(family: str, level: int) -> str:
+    """Return the name of a cell."""
+    return f"{family}/{level}"
+
+
+def cells(config: CurriculumConfig) -> list[str]:
+    """Return all cells, sorted by family and level."""
+    levels = range(1, config.levels + 1)
+    return [cell(family, level) for family in sorted(config.families) for level in levels]
+
+
+def even(some: list[str]) -> Mix:
+    """Return the mix of some cells alike."""
+    return dict.fromkeys(some, 1 / len(some))
+
+
+def known(measured: Measured, family: str, level: int) -> Success | None:
+    """Return success on a level if it was measured on enough items, else None."""
+    found = measured.get(cell(family, level))
+    return found if found is not None and found.items >= EVIDENCE else None
+
+
+def passed(config: CurriculumConfig, family: str, measured: Measured, level: int) -> bool:
+    """Return True if success on a level is above `promote`."""
+    found = known(measured, family, level)
+    return found is not None and found.rate > config.promote
+
+
+def climbed(config: CurriculumConfig, family: str, measured: Measured, level: int) -> int:
+    """Return the first level from `level` on that is not passed; the highest if all are."""
+    while level < config.levels and passed(config, family, measured, level):
+        level += 1
+    return level
+
+
+def in_band(config: CurriculumConfig, family: str, measured: Measured, level: int) -> bool:
+    """Return True if success on a level is in [`low`, `high`], the edge of chaos."""
+    found = known(measured, family, level)
+    return found is not None and config.low <= found.rate <= config.high
+
+
+def frontier(
+    family: str, measured: Measured, level: int, by: int, change: Change, still: int
+) -> Frontier:
+    """Return a frontier that follows from success on the level `by`."""
+    found = measured.get(cell(family, by), Success(0.0, 0))
+    return Frontier(
+        level=level, change=change, by=by, success=found.rate, items=found.items, still=still
+    )

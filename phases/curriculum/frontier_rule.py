@@ -1,0 +1,91 @@
+"""The rule `frontier`: a mix by shares, most of it for one level of each family. Pure.
+
+Of a mix, `trickle` is spread over all cells, `replay` over the levels below the frontiers, and the rest
+over the families, each on its frontier, the lowest level that is not passed, and on all its levels with
+success in [`low`, `high`]. A family that passes its highest level needs no more of the rest. A family
+whose frontier has not moved for `patience` segments gets `cap` of what it would have had: on a plateau
+it would only take tokens from the others.
+"""
+
+from __future__ import annotations
+
+import math
+
+from phases.curriculum.cells import (
+    Frontiers,
+    Measured,
+    Mix,
+    cell,
+    cells,
+    climbed,
+    frontier,
+    in_band,
+    known,
+    passed,
+)
+from phases.curriculum.config import CurriculumConfig
+from phases.curriculum.events import Frontier
+
+
+def moved(
+    config: CurriculumConfig, family: str, measured: Measured, before: Frontier | None
+) -> Frontier:
+    """Return a family's frontier by what was measured, and why it is there."""
+    if before is None:
+        level = climbed(config, family, measured, 1)
+        return frontier(family, measured, level, level, "placed", 0)
+    level = before.level
+    below = known(measured, family, level - 1)
+    if below is not None and below.rate < config.demote:
+        return frontier(family, measured, level - 1, level - 1, "demoted", 0)
+    higher = climbed(config, family, measured, level)
+    if higher > level:
+        return frontier(family, measured, higher, level, "promoted", 0)
+    return frontier(family, measured, level, level, "held", before.still + 1)
+
+
+def mix(config: CurriculumConfig, measured: Measured, frontiers: Frontiers) -> Mix:
+    """Return the mix that follows from success and frontiers; the shares add up to 1."""
+    done = {f for f in frontiers if _done(config, f, measured, frontiers[f].level)}
+    behind = [
+        cell(f, level)
+        for f, at in sorted(frontiers.items())
+        for level in range(1, at.level + (f in done))
+    ]
+    replay = config.replay if behind else 0.0
+    parts: list[tuple[float, list[str]]] = [(config.trickle, cells(config)), (replay, behind)]
+    rest = 1 - config.trickle - replay
+    going = {f: at for f, at in frontiers.items() if f not in done}
+    if going:
+        shares = _by_family(config, going)
+        parts += [(rest * shares[f], _edge(config, f, measured, going[f].level)) for f in going]
+    else:
+        parts.append((rest, cells(config)))
+    return {
+        name: math.fsum(share / len(some) for share, some in parts if name in some)
+        for name in cells(config)
+        if any(name in some for share, some in parts if share)
+    }
+
+
+def _done(config: CurriculumConfig, family: str, measured: Measured, level: int) -> bool:
+    return level == config.levels and passed(config, family, measured, level)
+
+
+def _by_family(config: CurriculumConfig, going: Frontiers) -> dict[str, float]:
+    """Return family → its share of the rest: even, but for those that do not move."""
+    stuck = {f for f, at in going.items() if at.still >= config.patience}
+    if not stuck or len(stuck) == len(going):
+        return dict.fromkeys(going, 1 / len(going))
+    capped = config.cap / len(going)
+    free = (1 - capped * len(stuck)) / (len(going) - len(stuck))
+    return {f: capped if f in stuck else free for f in going}
+
+
+def _edge(config: CurriculumConfig, family: str, measured: Measured, level: int) -> list[str]:
+    """Return a family's cells at the edge of chaos: the frontier, and those within the band."""
+    found = []
+    for one in range(1, config.levels + 1):
+        if one == level or in_band(config, family, measured, one):
+            found.append(cell(family, one))
+    return found
