@@ -213,6 +213,8 @@ class _Ending(StoppingCriteria):
     def __init__(self, speech: Speech, ends: Collection[int], length: int, rows: int) -> None:
         self._speech, self._ends, self._length = speech, ends, length
         self._close = speech.form.close.strip()
+        #: Tokens in which the mark lies, with what may follow it.
+        self._tail = len(self._close.encode()) + 4
         #: Tokens of each row's turn; 0: it has not ended.
         self.sizes = [0] * rows
 
@@ -221,6 +223,7 @@ class _Ending(StoppingCriteria):
             if self.sizes[row]:
                 continue
             ended = tokens[-1] in self._ends
-            if ended or self._speech.text(tokens).rstrip().endswith(self._close):
+            end = self._speech.text(tokens[-self._tail :]).rstrip()
+            if ended or end.endswith(self._close):
                 self.sizes[row] = len(tokens)
         return torch.tensor([size > 0 for size in self.sizes], device=input_ids.device)

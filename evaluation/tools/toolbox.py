@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,3 +70,13 @@ class Toolbox:
             return Answer(cut(tool.run(call.arguments)), True)
         except ToolError as error:
             return Answer(cut(f"error: {error}"), False)
+
+
+def usable(names: Collection[str]) -> dict[str, Tool]:
+    """Return some of the tools over an empty world, for what they tell of themselves."""
+
+    def none() -> Sandbox:
+        raise ToolError("the tool has no sandbox")
+
+    tools = Toolbox(World(), Path(), none).tools
+    return {name: tool for name, tool in tools.items() if name in names}
