@@ -22,6 +22,7 @@ from worker.queue.reporting import activity
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
     "bake": "cli.phases.bake_view:BakeView",
+    "baking": "cli.phases.baking_view:BakingView",
     "bitnet": "cli.phases.bitnet_view:BitnetView",
     "cognate": "cli.phases.cognate_view:CognateView",
     "compression": "cli.phases.compression_view:CompressionView",

@@ -99,8 +99,11 @@ RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "exact-answers@1": solved,
     "int8-bits-per-byte@1": bits_per_byte,
     "loss-along-line@1": losses_along,
+    "persona-tool-success@1": solved,
     "prompt-divergence@1": nats_per_token,
+    "prompted-tool-success@1": solved,
     "rolling-bits-per-byte@1": bits_per_byte,
+    "tool-success@1": solved,
 }
 
 

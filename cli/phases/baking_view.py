@@ -1,0 +1,29 @@
+"""Terminal view of a baking run: iterations, cycles, and where the model is. No torch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cli.options import say
+from cli.phases.training_view import TrainingView
+
+
+class BakingView(TrainingView):
+    """Texts of a baking run."""
+
+    def unit(self, state: Any, row: Any) -> str | None:
+        """Return a line for turns, cycles, a segment or a measurement; None for other events."""
+        if row.type in ("sampled", "proposed", "iteration_ended", "cycle_switched"):
+            return self.kind.gist(row.type, json.loads(row.data), self.kind.names(state))
+        return super().unit(state, row)
+
+    def announce(self, state: Any, data: dict[str, Any]) -> None:
+        """Print iterations, the figures and the folder."""
+        from phases.baking import report
+
+        for line in report.lines(report.report(state)):
+            say(line)
+        if "folder" in data:
+            say(f"model: {data['folder']}/model; items: {data['folder']}/items")
+        say(f"as a model: {state.run}")

@@ -1,0 +1,66 @@
+"""Base of tool tasks: items, and the rule by which an answer is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from evaluation.task_families.base import Draws
+from evaluation.tools.calls import Call
+from evaluation.tools.toolbox import World
+
+#: Levels of difficulty: 1 … LEVELS.
+LEVELS = 5
+#: Word after which the answer of a longer reply stands.
+ANSWER = "answer:"
+
+
+@dataclass(frozen=True)
+class ToolItem:
+    """A task of one or several sessions: each begins with nothing but its question."""
+
+    family: str
+    level: int
+    questions: tuple[str, ...]
+    #: The right answer to the last question; none: the tests of the world's files decide.
+    answer: str | None
+    world: World
+    #: The calls of a solution, by session.
+    calls: tuple[tuple[Call, ...], ...]
+    #: Tools that the solution uses.
+    tools: tuple[str, ...]
+
+    @property
+    def needs_sandbox(self) -> bool:
+        """True if the item's tools or its tests run programs."""
+        return bool(self.world.files) or "python" in self.tools
+
+
+class Family(Protocol):
+    """The interface of a family of tool tasks."""
+
+    @property
+    def what(self) -> str:
+        """The task, in words."""
+        ...
+
+    @property
+    def tools(self) -> Sequence[str]:
+        """The tools that it needs."""
+        ...
+
+    def item(self, level: int, draws: Draws) -> ToolItem:
+        """Return a random item of a level."""
+        ...
+
+
+def right(answer: str, said: str) -> bool:
+    """Return True if a reply is the answer, or says it after the last "answer:".
+
+    Blanks do not count, nor does a full stop at the end.
+    """
+    lowered = said.lower()
+    at = lowered.rfind(ANSWER)
+    own = said[at + len(ANSWER) :] if at >= 0 else said
+    return "".join(own.split()).removesuffix(".") == "".join(answer.split()).removesuffix(".")

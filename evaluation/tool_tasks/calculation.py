@@ -1,0 +1,28 @@
+"""Family `calculation`: arithmetic that is too large for the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evaluation.task_families.base import Draws, number
+from evaluation.tool_tasks.base import ToolItem
+from evaluation.tools.calculator import Calculator
+from evaluation.tools.calls import Call
+from evaluation.tools.toolbox import World
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """`compute 48 * 73 =` → `3504`. Level: 2 to 6 digits of both numbers."""
+
+    what = "the value of a product, a sum or a difference"
+    tools = ("calc",)
+
+    def item(self, level: int, draws: Draws) -> ToolItem:
+        """Return two random numbers and an operator."""
+        a, b = number(draws, level + 1), number(draws, level + 1)
+        asked = f"{a} {'+-*'[draws.below(3)]} {b}"
+        answer, calls = Calculator().run(asked), ((Call("calc", asked),),)
+        return ToolItem(
+            "calculation", level, (f"compute {asked} =",), answer, World(), calls, self.tools
+        )

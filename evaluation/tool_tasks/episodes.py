@@ -1,0 +1,229 @@
+"""Episodes: a model answers tool tasks, calls are carried out, and results go back to it.
+
+A turn is what the model writes until a call or its end; a result follows a call, as context. Decoding
+is greedy, or sampled by key (`evaluation/trajectories/sampling.py`). Turns, their tokens, calls and
+outputs are bounded.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import StoppingCriteria
+
+from evaluation.backends.backend import LocalModel
+from evaluation.backends.generation import end_tokens
+from evaluation.sandbox.sandbox import Sandbox
+from evaluation.tool_tasks.base import ToolItem, right
+from evaluation.tool_tasks.speech import Speech
+from evaluation.tools.base import ToolError
+from evaluation.tools.toolbox import Answer, Toolbox
+from evaluation.trajectories.sampling import ROWS, Drawing
+from weights import randomness
+from weights.training.trajectories import Trajectory
+from weights.training.windows import Ids
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of a session."""
+
+    #: Tokens of a turn, and calls of a session.
+    tokens: int
+    calls: int
+
+
+@dataclass
+class Session:
+    """One session of an episode: its beginning, and turns with results in between."""
+
+    begin: Ids
+    #: Turns of the model, [tokens] each, and the ids that follow each call.
+    turns: list[Ids] = field(default_factory=list)
+    results: list[Ids] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    #: True once the model has ended or may say no more.
+    over: bool = False
+    said: str = ""
+
+    def before(self, turn: int) -> Ids:
+        """Return the ids before a turn, after the beginning."""
+        parts = [np.zeros(0, np.int32)]
+        for number in range(turn):
+            parts += [self.turns[number], self.results[number]]
+        return np.concatenate(parts).astype(np.int32)
+
+    @property
+    def context(self) -> Ids:
+        """The ids before the next turn."""
+        return np.concatenate([self.begin, self.before(len(self.turns))]).astype(np.int32)
+
+
+@dataclass
+class Episode:
+    """A task that a model has worked on."""
+
+    item: ToolItem
+    sessions: list[Session]
+    #: True if every session had a call that ran, and the answer is right or all tests pass.
+    solved: bool = False
+
+    def trajectories(self, speech: Speech) -> Iterator[Trajectory]:
+        """Yield each turn as a trajectory; earlier turns and results stand before it as context."""
+        for question, session in zip(self.item.questions, self.sessions, strict=True):
+            plain = speech.begin("", question)
+            for number, turn in enumerate(session.turns):
+                before = session.before(number)
+                yield Trajectory(
+                    0,
+                    np.concatenate([session.begin, before]).astype(np.int32),
+                    np.concatenate([plain, before]).astype(np.int32),
+                    turn,
+                )
+
+
+class Player:
+    """A model at work on tool tasks."""
+
+    def __init__(
+        self,
+        model: LocalModel,
+        speech: Speech,
+        bounds: Bounds,
+        sandbox: Callable[[], Sandbox],
+    ) -> None:
+        """Let a model speak within bounds; `sandbox` returns where programs run."""
+        self._model, self._speech, self._bounds, self._sandbox = model, speech, bounds, sandbox
+        self._ends = end_tokens(model, speech.tokenizer)
+
+    def played(
+        self, items: Sequence[ToolItem], prompt: str, tools: bool, key: tuple[str | int, ...] = ()
+    ) -> list[Episode]:
+        """Return the episodes of items under a prompt; greedy, or sampled if there is a key.
+
+        `tools` is True if the prompt tells of tools. Raises SandboxUnavailableError.
+        """
+        with tempfile.TemporaryDirectory(prefix="forge-tools-") as place:
+            boxes = []
+            for number, item in enumerate(items):
+                folder = Path(place) / str(number)
+                folder.mkdir()
+                boxes.append(Toolbox(item.world, folder, self._sandbox))
+            found = [Episode(item, []) for item in items]
+            for asked in range(max((len(item.questions) for item in items), default=0)):
+                chosen = [n for n, item in enumerate(items) if asked < len(item.questions)]
+                for number in chosen:
+                    question = items[number].questions[asked]
+                    begin = self._speech.begin(prompt, question, tools)
+                    found[number].sessions.append(Session(begin))
+                self._session([(n, found[n].sessions[-1], boxes[n]) for n in chosen], asked, key)
+            for episode, box in zip(found, boxes, strict=True):
+                episode.solved = _solved(episode, box)
+        return found
+
+    def _session(
+        self, talks: Sequence[tuple[int, Session, Toolbox]], asked: int, key: tuple[str | int, ...]
+    ) -> None:
+        """Carry one session of every item to its end."""
+        for turn in range(self._bounds.calls + 1):
+            open_ = [one for one in talks if not one[1].over and self._fits(one[1])]
+            for some in _batches(open_, lambda one: len(one[1].context), self._rows):
+                names = [(*key, asked, turn, number) for number, _, _ in some] if key else []
+                turns = self._turns([one[1].context for one in some], names)
+                for (_, session, box), said in zip(some, turns, strict=True):
+                    self._take(session, box, said)
+
+    def _fits(self, session: Session) -> bool:
+        limit = self._model.positions
+        session.over = limit is not None and len(session.context) + self._bounds.tokens > limit
+        return not session.over
+
+    def _rows(self, length: int) -> int:
+        return min(ROWS, self._model.rows(length + self._bounds.tokens))
+
+    def _take(self, session: Session, box: Toolbox, turn: Ids) -> None:
+        """Add a turn to a session, and the result of its call if it has one."""
+        session.turns.append(turn)
+        session.said = self._speech.text(turn)
+        try:
+            call = self._speech.form.parse(session.said)
+        except ToolError as error:
+            answer = Answer(f"error: {error}", False)
+        else:
+            if call is None:
+                session.over = True
+                return
+            if len(session.answers) == self._bounds.calls:
+                session.over = True
+                return
+            answer = box.answer(call)
+        session.answers.append(answer)
+        session.results.append(self._speech.after(answer.output))
+        session.over = len(session.answers) > self._bounds.calls
+
+    def _turns(self, contexts: Sequence[Ids], names: Sequence[tuple[str | int, ...]]) -> list[Ids]:
+        """Return the next turn after each context, [tokens] int32 each."""
+        length, limit = max(map(len, contexts)), self._bounds.tokens
+        ids = np.zeros((len(contexts), length), np.int64)
+        mask = np.zeros((len(contexts), length), np.int64)
+        for row, context in enumerate(contexts):
+            ids[row, length - len(context) :] = context
+            mask[row, length - len(context) :] = 1
+        drawing = None
+        if names:
+            places = np.stack([randomness.uniform(limit, *name, "turn") for name in names])
+            drawing = Drawing(places, length)
+        ending = _Ending(self._speech, self._ends, length, len(contexts))
+        made = self._model.continued(
+            torch.from_numpy(ids), torch.from_numpy(mask), limit, ending, drawing
+        )
+        rows = made.numpy().astype(np.int32)
+        return [row[: size or len(row)] for row, size in zip(rows, ending.sizes, strict=True)]
+
+
+def _batches(some: Sequence[Any], length: Callable[[Any], int], rows: Callable[[int], int]) -> Any:
+    """Yield things of similar length together, the shortest first."""
+    order = sorted(some, key=length)
+    while order:
+        longest = length(order[min(ROWS, len(order)) - 1])
+        count = rows(longest)
+        yield order[:count]
+        order = order[count:]
+
+
+def _solved(episode: Episode, box: Toolbox) -> bool:
+    """Return True if every session had a call that ran, and the end is right."""
+    item = episode.item
+    if not all(any(one.ran for one in session.answers) for session in episode.sessions):
+        return False
+    if item.answer is None:
+        return not box.repository.failing(item.world.tests)
+    return right(item.answer, episode.sessions[-1].said)
+
+
+class _Ending(StoppingCriteria):
+    """Stopping criterion: a row ends with its first end token, or with the end of a call."""
+
+    def __init__(self, speech: Speech, ends: Collection[int], length: int, rows: int) -> None:
+        self._speech, self._ends, self._length = speech, ends, length
+        self._close = speech.form.close.strip()
+        #: Tokens in which the mark lies, with what may follow it.
+        self._tail = len(self._close.encode()) + 4
+        #: Tokens of each row's turn; 0: it has not ended.
+        self.sizes = [0] * rows
+
+    def __call__(self, input_ids: Any, scores: Any, **_: Any) -> Any:
+        for row, tokens in enumerate(input_ids[:, self._length :].tolist()):
+            if self.sizes[row]:
+                continue
+            ended = tokens[-1] in self._ends
+            end = self._speech.text(tokens[-self._tail :]).rstrip()
+            if ended or end.endswith(self._close):
+                self.sizes[row] = len(tokens)
+        return torch.tensor([size > 0 for size in self.sizes], device=input_ids.device)

@@ -1,0 +1,1 @@
+"""Phase 6: tools and personas become weights, in cycles."""

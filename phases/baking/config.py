@@ -1,0 +1,116 @@
+"""Settings of a baking run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from evaluation.given_model_runs.settings import Positive, TextConfig
+from evaluation.tool_tasks.base import LEVELS
+
+Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
+Cycle = Literal["tools", "personas"]
+CYCLES: tuple[Cycle, ...] = get_args(Cycle)
+#: Fewest trajectories that are trained on.
+LEAST = 4
+#: Prompts under which a model is to answer as before.
+OTHERS = (
+    "You are a helpful assistant.\n",
+    "Answer in one short sentence.\n",
+    "Continue the following text.\n",
+)
+
+
+class BakingConfig(TextConfig):
+    """Settings: the tasks, the cycles and when they end, and each bake."""
+
+    families: tuple[str, ...] = Field(
+        ("calculation", "execution", "memory", "repair", "retrieval", "table"),
+        min_length=1,
+        description="Families of tool tasks; docs/baking.md lists them.",
+    )
+    levels: int = Field(2, ge=1, le=LEVELS, description="Levels of difficulty: 1 to this one.")
+    train_items: int = Field(
+        48, ge=LEAST, le=10_000, description="Tasks of each family to bake on."
+    )
+    selection_items: int = Field(
+        16, ge=4, le=10_000, description="Tasks of each family that cycles are decided by."
+    )
+    test_items: int = Field(
+        48, ge=8, le=10_000, description="Tasks of each family that the result is compared on."
+    )
+    tool_prompt: Prompt | None = Field(
+        None, description="The prompt that tells of the tools; none: a standard one lists them."
+    )
+    form: Literal["auto", "chat", "tags", "brackets", "words"] = Field(
+        "auto",
+        description="How calls are written; auto: the first of them that the tokenizer can write.",
+    )
+    chat: bool | None = Field(
+        None,
+        description="True: prompts are system messages of the chat template; none: if there is one.",
+    )
+    cycles: tuple[Cycle, ...] = Field(
+        CYCLES, min_length=1, description="The cycles, the first one first."
+    )
+    iterations: int = Field(8, ge=1, le=100, description="Bakes of all cycles, at most.")
+    strength: float = Field(
+        0.5, gt=0, le=1, description="Share of the way to the trained model in each iteration."
+    )
+    personas: int = Field(9, ge=1, le=64, description="Personas that the model proposes.")
+    proposal: Prompt = Field(
+        "You are", description="Text that the model continues to propose a persona."
+    )
+    persona_tokens: int = Field(16, ge=1, le=512, description="Tokens of a persona, at most.")
+    reply_tokens: int = Field(48, ge=1, description="Tokens of a turn, at most.")
+    calls: int = Field(2, ge=1, le=16, description="Calls of a session, at most.")
+    smoothing: int = Field(2, ge=1, description="Scores that a moving average is taken over.")
+    window: int = Field(
+        3, ge=2, description="Moving averages over which the slope of a cycle is computed."
+    )
+    epsilon: float = Field(
+        0.01, ge=0, description="Slope, in score an iteration, below which a cycle has ended."
+    )
+    others: tuple[Prompt, ...] = Field(
+        OTHERS, description="Prompts under which the model is to answer as before."
+    )
+    others_weight: float = Field(
+        1.0, ge=0, description="Weight of the divergence from the model before, under these."
+    )
+    neutral_weight: float = Field(
+        1.0, ge=0, description="Weight of the divergence from the model before on ordinary text."
+    )
+    neutral_tokens: int = Field(
+        32, ge=1, description="Tokens of a window of ordinary text, one for each turn of a step."
+    )
+    steps: int = Field(60, ge=1, description="Steps of each training.")
+    rate: Positive = Field(3e-4, description="Peak learning rate.")
+
+    @field_validator("families", "cycles")
+    @classmethod
+    def _distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(given)) < len(given):
+            raise ValueError("give each name once")
+        return given
+
+    @model_validator(mode="after")
+    def _agrees(self) -> BakingConfig:
+        if not (self.proposal.strip() and all(one.strip() for one in self.others)):
+            raise ValueError("a prompt has no text")
+        if self.tool_prompt is not None and not self.tool_prompt.strip():
+            raise ValueError("the tool prompt has no text")
+        return self
+
+    @property
+    def rehearsed(self) -> tuple[str, ...]:
+        """The other prompts that trainings rehearse."""
+        return self.others if self.others_weight else ()
+
+    def steps_of(self, context: int) -> int:
+        """Return the number of steps: it is a setting."""
+        return self.steps
+
+    def reads(self, context: int) -> int:
+        """Return the tokens of ordinary text that a training reads."""
+        return self.steps * self.batch * self.neutral_tokens if self.neutral_weight else 0

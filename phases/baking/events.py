@@ -1,0 +1,179 @@
+"""Events and state of a baking run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
+from evaluation.observing import Observed
+from evaluation.trajectories.sampled import Sample, Sampled
+from events import Event, Registry
+from phases.baking.config import BakingConfig, Cycle
+from runs.event_types import Figure, Profile, SourceRecord
+from runs.kinds import state as common_state
+from runs.record import events as common
+from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from weights.making import events as making
+from weights.making.making import HANDLERS, MakingState
+
+Outcome = Literal["kept", "reverted", "nothing"]
+Reason = Literal["plateau", "reverted", "nothing", "limit"]
+
+
+class Submitted(GivenSubmitted):
+    """A baking run was asked for."""
+
+    config: BakingConfig
+
+
+class Forked(common.Forked):
+    """A baking run was branched from another."""
+
+    config: BakingConfig
+
+
+class Started(common.Started):
+    """Model, text, tasks and profile were pinned."""
+
+    model: SourceRecord
+    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
+    streams: dict[str, Digest]
+    #: Domain → number of those tokens.
+    tokens: dict[str, Large]
+    #: Name → BLAKE3 of the files of tokenizer and configuration.
+    files: dict[str, Digest]
+    #: BLAKE3 of the texts to measure on.
+    items: Digest
+    profile: Profile
+    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
+    canary: Digest
+    #: Tokens of a window.
+    context: Count
+    #: Steps of a segment; no part of the lineage.
+    segment: Count
+    #: BLAKE2b of the tool tasks.
+    tasks: Digest
+    #: "FAMILY/SLICE" → number of tool tasks.
+    counts: dict[str, Count]
+    #: Form of calls, and the prompt that tells of the tools.
+    form: str
+    prompt: str
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class Proposed(Event):
+    """A model proposed personas."""
+
+    type = "proposed"
+
+    recipe_id: Digest
+    #: Different texts, each a prompt.
+    personas: tuple[str, ...]
+    seconds: float = Field(ge=0)
+
+
+class IterationEnded(Event):
+    """An iteration of a cycle was baked and measured, or had nothing to bake."""
+
+    type = "iteration_ended"
+
+    #: Number of the iteration, from 1.
+    iteration: Count
+    cycle: Cycle
+    outcome: Outcome
+    #: Success on the selection slice of the model before, and of the baked one.
+    before: float
+    after: float | None
+    #: The persona that was baked.
+    persona: str | None
+    #: Why nothing was baked; empty if something was.
+    why: str
+
+
+class CycleSwitched(Event):
+    """A cycle has ended: another one goes on, or none."""
+
+    type = "cycle_switched"
+
+    #: Number of the last iteration of the cycle.
+    iteration: Count
+    ended: Cycle
+    next: Cycle | None
+    reason: Reason
+    #: Scores of the cycle, its start first, and the slope of their moving average if there are enough.
+    scores: tuple[float, ...]
+    slope: float | None
+
+
+class Completed(GivenCompleted):
+    """The cycles have ended, and the result is compared with the given model."""
+
+    #: The recipe's name that is the result.
+    chosen: str
+    figures: dict[str, Figure]
+
+
+@dataclass(frozen=True)
+class Propose:
+    """Task: let a model propose personas."""
+
+    recipe_id: str
+
+    @property
+    def key(self) -> str:
+        """`propose/ID`, where ID is that of the model's recipe."""
+        return f"propose/{self.recipe_id}"
+
+
+@dataclass(frozen=True)
+class CycleSample(Sample):
+    """Task: let a model work on tool tasks under a prompt, and write what it says."""
+
+    #: The cycle that the prompt is of; "held": turns to measure on, under the prompt of the tools.
+    cycle: str = "tools"
+
+    @property
+    def key(self) -> str:
+        """`sample/CYCLE/ID`, where ID is that of the writer's recipe."""
+        return f"sample/{self.cycle}/{self.recipe_id}"
+
+
+REGISTRY: Registry = common.registry(
+    (
+        *(Submitted, Forked, Started, *making.EVENTS, Sampled, Proposed, Observed),
+        *(IterationEnded, CycleSwitched, Completed),
+    )
+)
+
+
+def _on_ended(state: BakingState, event: IterationEnded) -> None:
+    state.iterations = (*state.iterations, event)
+
+
+def _on_switched(state: BakingState, event: CycleSwitched) -> None:
+    state.switches = (*state.switches, event)
+
+
+@dataclass
+class BakingState(MakingState):
+    """State of a baking run. Observations, turns and proposals are in `answers`."""
+
+    kind: ClassVar[str] = "baking"
+    registry = REGISTRY
+    handlers = (
+        common_state.handlers(Submitted, Forked, Started, Completed)
+        | HANDLERS
+        | {IterationEnded: _on_ended, CycleSwitched: _on_switched}
+    )
+    outside = making.OUTSIDE
+
+    iterations: tuple[IterationEnded, ...] = ()
+    switches: tuple[CycleSwitched, ...] = field(default_factory=tuple)

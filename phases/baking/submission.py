@@ -1,0 +1,118 @@
+"""Submission of a baking run: settings, model, tasks and tools, checked before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation import tool_tasks
+from evaluation.data.slices import Slice
+from evaluation.given_model_runs import submission
+from evaluation.tool_tasks.base import ToolItem
+from evaluation.tool_tasks.item_sets import items
+from phases.baking.config import BakingConfig
+from runs.errors import ConfigError, DataError
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+
+if TYPE_CHECKING:
+    from evaluation.tool_tasks.speech import Speech
+    from runs.kinds.kind import Kind
+
+#: Slice → family → tasks.
+Tasks = Mapping[str, Mapping[str, Sequence[ToolItem]]]
+
+
+def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
+    """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
+    found = submission.plan(kind, asked, lookup)
+    config: Any = found.config
+    for family in config.families:
+        tool_tasks.find(family)
+    return found
+
+
+def check(plan: Plan) -> Checked:
+    """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
+    from evaluation.training_text.parts import given_tokenizer
+
+    given = submission.opened(plan)
+    found = submission.checked(plan, given)
+    config: Any = plan.config
+    tasks = all_tasks(config)
+    speech = speech_of(config, given_tokenizer(Path(plan.fields["model"].path)), tasks)
+    check_room(speech, config, tasks, given.positions)
+    check_sandbox(tasks)
+    return found
+
+
+def all_tasks(config: BakingConfig) -> Tasks:
+    """Return slice → family → tasks. Raises DataError for a family with too few."""
+    wanted: dict[Slice, int] = {
+        "train": config.train_items,
+        "selection": config.selection_items,
+        "test": config.test_items,
+    }
+    found: dict[str, dict[str, list[ToolItem]]] = {
+        on: {f: items(f, config.levels, config.seed, on, count) for f in sorted(config.families)}
+        for on, count in wanted.items()
+    }
+    for on, families in found.items():
+        for family, some in families.items():
+            if len(some) < 4:
+                raise DataError(f"the family {family} has {len(some)} tasks in the slice {on}.")
+    return found
+
+
+def speech_of(config: BakingConfig, tokenizer: Any, tasks: Tasks) -> Speech:
+    """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
+    from evaluation.tool_tasks import speech
+    from evaluation.tools.toolbox import usable
+
+    every = [item for families in tasks.values() for some in families.values() for item in some]
+    names = {tool for family in config.families for tool in tool_tasks.find(family).tools}
+    return speech.chosen(tokenizer, config.form, config.chat, usable(names), every)
+
+
+def prompt_of(config: BakingConfig, speech: Speech) -> str:
+    """Return the prompt that tells of the tools."""
+    return config.tool_prompt or speech.prompt()
+
+
+def check_room(speech: Speech, config: BakingConfig, tasks: Tasks, positions: int | None) -> None:
+    """Raise ConfigError for prompts that leave no room for a task and a turn.
+
+    `positions` is the longest sequence that the model takes.
+    """
+    if positions is None:
+        return
+    every = [item for families in tasks.values() for some in families.values() for item in some]
+    asked = {question for item in every for question in item.questions}
+    prompt = prompt_of(config, speech)
+    longest = max(asked, key=lambda one: len(speech.begin("", one)))
+    sizes = {
+        "the prompt of the tools and": len(speech.begin(prompt, longest, True)),
+        "a persona and": len(speech.begin(config.proposal, longest)) + config.persona_tokens,
+        "": len(speech.begin("", longest)),
+    }
+    for text in config.rehearsed:
+        sizes[f"the prompt {text.strip()[:40]!r} and"] = len(speech.begin(text, longest))
+    for words, size in sizes.items():
+        if size + config.reply_tokens > positions:
+            raise ConfigError(
+                f"{words} the longest task take {size} tokens, a turn {config.reply_tokens}, and the "
+                f"model takes {positions} in all: set a shorter prompt, fewer families or levels, or "
+                "a smaller reply_tokens.".lstrip()
+            )
+    if config.neutral_tokens > positions:
+        raise ConfigError(
+            f"neutral_tokens is {config.neutral_tokens}, the model takes {positions} tokens at most."
+        )
+
+
+def check_sandbox(tasks: Tasks) -> None:
+    """Raise SandboxUnavailableError if a task runs programs and this machine cannot lock them in."""
+    from evaluation.sandbox.sandbox import Sandbox
+
+    if any(item.needs_sandbox for some in tasks["train"].values() for item in some):
+        Sandbox.open().close()

@@ -1,0 +1,79 @@
+"""Baking runs in miniature: the machinery is real, training takes seconds, the models are poor."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from evaluation.data.slices import Slice
+from evaluation.tool_tasks.item_sets import items
+from events import Envelope
+from phases.baking.events import BakingState
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.models import able_toy
+from testing.worlds.bitnet_runs import texts
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+#: The prompt under which the able toy calls a tool.
+PROMPT = "Tools!\n"
+#: Settings of a run of some seconds. The toy takes 96 tokens.
+QUICK: dict[str, Any] = {
+    "families": ["table"],
+    "levels": 1,
+    "tool_prompt": PROMPT,
+    "form": "tags",
+    "train_items": 16,
+    "selection_items": 8,
+    "test_items": 12,
+    "cycles": ["personas", "tools"],
+    "iterations": 2,
+    "personas": 3,
+    "proposal": "Tools!",
+    "persona_tokens": 6,
+    "reply_tokens": 28,
+    "calls": 1,
+    "others": ["name=x\n"],
+    "batch": 8,
+    "context": 32,
+    "neutral_tokens": 8,
+    "steps": 6,
+    "rate": 3e-3,
+    "strength": 0.8,
+    "smoothing": 1,
+    "window": 2,
+    "epsilon": 0.9,
+}
+
+
+def able(folder: Path, steps: int = 300) -> Path:
+    """Train a model that knows by heart how to call the tool of the run's tasks under the prompt."""
+    counts: dict[Slice, int] = {"train": 16, "selection": 8, "test": 12}
+    own = [one for on, count in counts.items() for one in items("table", 1, 0, on, count)]
+    return able_toy.train(folder, PROMPT, ["table"], steps, size=48, peak=1e-2, own_items=own)
+
+
+def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:
+    """Submit a run of a model over generated text; return its name."""
+    given, data = {"model": [str(model)]}, texts(home.folder / "texts")
+    plan = validate.plan(Asked("baking", {**QUICK, **settings}, given, data))
+    validate.check(plan)
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run)
+
+
+def finish(home: Home, run: str = "b") -> BakingState:
+    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def rows(home: Home, run: str = "b") -> list[Envelope]:
+    """Return the history of a run."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))

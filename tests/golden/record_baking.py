@@ -1,0 +1,32 @@
+"""Write the golden log of a baking run: `python -m tests.golden.record_baking`. None twice."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from runs.home import Home
+from testing.worlds import baking_runs
+from tests.golden.test_golden_kinds import FOLDER, told
+
+
+def main() -> None:
+    """Write a run of both cycles."""
+    path = FOLDER / "baking-1.jsonl"
+    if path.exists():
+        return
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        model = baking_runs.able(folder / "model")
+        home = Home(folder / "home")
+        baking_runs.submit(home, model)
+        baking_runs.finish(home)
+        rows = baking_runs.rows(home)
+    lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
