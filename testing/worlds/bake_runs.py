@@ -39,6 +39,20 @@ QUICK: dict[str, Any] = {
     "rate": 3e-3,
 }
 
+#: A second prompt, and a run of two in a row, each as short as it can be.
+SECOND = "x = 9\n"
+SEVERAL: dict[str, Any] = {
+    "prompts": [PROMPT, SECOND],
+    "checks": [{"kind": "pattern", "pattern": "[0-9]", "search": True}],
+    "sequence": True,
+    "pursuit": 1,
+    "stops": [0.5],
+    "beyond": 12,
+    "context_tokens": 5,
+    "trajectories": 8,
+    "held_out": 8,
+}
+
 
 def model(folder: Path) -> Path:
     """Write a model whose weights are large enough that a prompt changes what it says."""

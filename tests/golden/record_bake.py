@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from runs.home import Home
 from testing.worlds import bake_runs
@@ -12,15 +13,19 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a bake of one prompt beside another that is kept."""
-    path = FOLDER / "bake-1.jsonl"
-    if path.exists():
-        return
+    """Write a bake of one prompt beside another that is kept, and one of two prompts in a row."""
+    for name, settings in (("bake-1", {}), ("bake-2", bake_runs.SEVERAL)):
+        if not (FOLDER / f"{name}.jsonl").exists():
+            _write(FOLDER / f"{name}.jsonl", settings)
+
+
+def _write(path: Path, settings: dict[str, Any]) -> None:
+    """Carry a run out, and write its rows and what they fold to."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model = bake_runs.model(folder)
         home = Home(folder / "home")
-        bake_runs.submit(home, model)
+        bake_runs.submit(home, model, **settings)
         bake_runs.finish(home)
         rows = bake_runs.rows(home)
     lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]

@@ -73,6 +73,18 @@ def test_a_reply_is_drawn_token_by_token_as_a_slow_reference_draws() -> None:
     assert found == said[len(one) :]
 
 
+def test_a_greedy_reply_has_the_likeliest_tokens_and_ends_like_a_sampled_one() -> None:
+    model, one = resident(), beginnings()[4]
+    found = lists(sampling.greedy(model, beginnings(), 6, ()))
+    said = one.tolist()
+    for _ in range(6):
+        said.append(int(model.logits(torch.tensor([said]))[0, -1].argmax()))
+    assert found[4] == said[len(one) :]
+    end = found[4][1]
+    cut = lists(sampling.greedy(model, beginnings(), 6, (end,)))[4]
+    assert cut == found[4][: found[4].index(end) + 1]
+
+
 def test_draws_have_the_frequencies_of_the_distribution() -> None:
     """P = (½, ⅓, 0, ⅙): of 6,000 draws the counts are within five standard deviations."""
     p = np.array([1 / 2, 1 / 3, 0, 1 / 6])

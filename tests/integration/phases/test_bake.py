@@ -28,7 +28,7 @@ from runs.lists import model_registry
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.worlds import bake_runs
-from testing.worlds.bake_runs import PROMPT, QUICK
+from testing.worlds.bake_runs import PROMPT, QUICK, SECOND, SEVERAL
 from testing.worlds.bitnet_runs import texts
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
@@ -41,20 +41,6 @@ from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
 from weights.training.trajectories import BAKED, OTHERS, unpack
-
-#: A second prompt, and a run of two in a row, each as short as it can be.
-SECOND = "x = 9\n"
-SEVERAL: dict[str, Any] = {
-    "prompts": [PROMPT, SECOND],
-    "checks": [{"kind": "pattern", "pattern": "[0-9]", "search": True}],
-    "sequence": True,
-    "pursuit": 1,
-    "stops": [0.5],
-    "beyond": 12,
-    "context_tokens": 5,
-    "trajectories": 8,
-    "held_out": 8,
-}
 
 STREAMS = (BAKED, OTHERS, prompts.CHOOSING, prompts.TEST, prompts.TEST_OTHERS)
 
@@ -521,6 +507,21 @@ def test_killed_while_it_works_a_run_ends_as_if_undisturbed(
     state = bake_runs.finish(home)
     assert state.lineage_digest() == made[1].lineage_digest()
     assert state.completed.models == made[1].completed.models
+    assert audit.audit(bake_runs.rows(home)) == []
+
+
+@pytest.mark.parametrize("point", ["sampled-kept:2", "advanced-kept:5"])
+@pytest.mark.soak
+def test_killed_between_its_bakes_a_run_of_several_ends_as_if_undisturbed(
+    several, model: Path, warm: Template, tmp_path: Path, point: str
+) -> None:
+    """While a baked model writes replies, and while the next training has begun."""
+    home = Home(tmp_path)
+    bake_runs.submit(home, model, **SEVERAL)
+    assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"
+    state = bake_runs.finish(home)
+    assert state.lineage_digest() == several[1].lineage_digest()
+    assert state.completed.models == several[1].completed.models
     assert audit.audit(bake_runs.rows(home)) == []
 
 

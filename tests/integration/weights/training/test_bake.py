@@ -89,6 +89,34 @@ def test_the_guards_are_added_by_their_weights() -> None:
     assert found.loss(batch).item() == pytest.approx(by_hand, abs=2e-6)
 
 
+def test_a_guard_of_its_own_replaces_the_teacher_in_the_guards_alone() -> None:
+    """With the teacher as the guard nothing changes; with another, what its predictions say."""
+    from weights.training.objectives.bake import GUARD
+
+    def lost(guard: Model | None, params: dict[str, Any]) -> float:
+        given = {TEACHER: toy_training.model()} | ({GUARD: guard} if guard else {})
+        whole = recipe(params, inputs=dict.fromkeys(given, toy_training.INIT.id))
+        made = Bake(whole, modules.build(other_model()), streams(), given)
+        return made.loss(made.batch(0)).item()
+
+    assert lost(toy_training.model(), {}) == lost(None, {})
+    # The trained model is its own guard: both guards are zero, and what is left is the bake's own loss.
+    assert lost(other_model(), {}) == pytest.approx(lost(None, ALONE), abs=1e-6)
+    assert lost(None, {}) > lost(None, ALONE) + 1e-4
+
+
+def test_trajectories_of_a_later_bake_have_their_number_in_the_name() -> None:
+    known = streams()
+    again = {**known, f"{BAKED}/2": known[BAKED]}
+    digests = {f"{BAKED}/2": stream_digest(known[BAKED])}
+    whole = recipe(ALONE, data=dict.fromkeys(digests, 1.0), data_digests=digests)
+    found = Bake(whole, modules.build(other_model()), again, {TEACHER: toy_training.model()})
+    batch = found.batch(0)
+    chosen = [trajectories(BAKED)[n] for n in batch[f"{BAKED}/2"].tolist()]
+    by_hand = sum(map(slow, chosen)) / sum(len(one.reply) for one in chosen)
+    assert found.loss(batch).item() == pytest.approx(by_hand, abs=1e-6)
+
+
 def test_all_trajectories_are_read_before_any_is_read_again() -> None:
     found = objective(recipe(ALONE))
     numbers = [n for step in range(6) for n in found.batch(step)[BAKED].tolist()]
