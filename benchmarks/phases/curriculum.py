@@ -13,7 +13,8 @@ A finished training is FOLDER/NAME.json and is not done again; one that was stop
 `--limit` seconds those under way are stopped. `table` prints accuracy on the test slice as means over
 the seeds that all of a size's trainings have; differences with intervals (paired bootstrap over items,
 seed by seed, then the mean over seeds); the share of tokens after which an arm is as accurate as
-uniform mixing at its end, on the selection slice; and forgetting.
+uniform mixing at its end, on the selection slice; forgetting, the most that a family has lost; and what
+levels have lost that were passed once, the mean over these.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ AUTOMATA: dict[str, list[int]] = {
     "class IV": [54, 106, 110],
 }
 BASE = "uniform"
+#: Success above which a level counts as passed.
+PASSED = 0.9
 
 
 def jobs(asked: argparse.Namespace) -> Iterator[Job]:
@@ -160,7 +163,7 @@ def _print(size: str, seeds: Rows, names: Sequence[str]) -> None:
     families = sorted({cell.partition("/")[0] for cell in one["test"]["values"]})
     others = [name for name in (base, "easy_to_hard") if name in names]
     head = ["arm", *families, "mean, %", *(f"minus {other}, points" for other in others)]
-    head += [f"tokens to {base}'s end", "forgetting, points", "seconds"]
+    head += [f"tokens to {base}'s end", "forgetting, points", "lost of passed, points", "seconds"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name in names:
         rows = [some[name] for some in seeds.values()]
@@ -174,10 +177,10 @@ def _print(size: str, seeds: Rows, names: Sequence[str]) -> None:
         ]
         told = ", ".join("never" if share is None else f"{share:.2f}" for share in equal)
         lost = ", ".join(f"{100 * row['forgetting']:.1f}" for row in rows)
+        passed = ", ".join(_lost(row.get("along", [])) for row in rows)
         seconds = f"{np.mean([row['seconds'] for row in rows]):.0f}"
-        print(
-            f"| {' | '.join([name, *accuracy, f'{100 * whole:.1f}', *leads, told, lost, seconds])} |"
-        )
+        values = [name, *accuracy, f"{100 * whole:.1f}", *leads, told, lost, passed, seconds]
+        print(f"| {' | '.join(values)} |")
 
 
 def _lead(seeds: Rows, ours: str, theirs: str) -> str:
@@ -193,6 +196,16 @@ def _lead(seeds: Rows, ours: str, theirs: str) -> str:
     assert one.low is not None
     assert one.high is not None
     return f"{100 * one.value:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
+
+
+def _lost(along: Sequence[Mapping[str, float]]) -> str:
+    """Return what the levels that were passed at a time have lost since, on average, in points."""
+    lost = [
+        next(one[cell] for one in along if one[cell] > PASSED) - along[-1][cell]
+        for cell in (along[-1] if along else ())
+        if any(one[cell] > PASSED for one in along)
+    ]
+    return f"{100 * float(np.mean(lost)):.1f} of {len(lost)}" if lost else "none"
 
 
 def _equal(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

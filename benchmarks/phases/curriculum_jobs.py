@@ -18,11 +18,13 @@ from transformers import PreTrainedTokenizerFast
 from evaluation.measures.paired_bits import mean
 from phases.curriculum import findings, report
 from phases.curriculum.events import CurriculumState
+from phases.curriculum.kind import Curriculum
 from runs.home import Home
 from runs.kinds.asked import Asked
 from weights import operations
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.recipes import Transform
+from weights.storage.output_folder import CURRICULUM
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit, validate
 from worker.tasks import runner
@@ -82,6 +84,8 @@ class Row:
     #: Accuracy on the selection slice before the first segment and after each.
     course: list[float]
     forgetting: float
+    #: Cell → success on the selection slice, after each segment.
+    along: list[dict[str, float]]
     #: The observation on the test slice.
     test: dict[str, Any]
     #: Segment → cell → share.
@@ -91,8 +95,8 @@ class Row:
     seconds: float = 0.0
 
 
-def write_model(folder: Path, size: str, seed: int) -> Path:
-    """Write a model with new weights and a tokenizer of `SYMBOLS`; return its folder."""
+def write_model(folder: Path, size: str, seed: int) -> None:
+    """Write a model with new weights and a tokenizer of `SYMBOLS`; the weights last."""
     words = {word: number for number, word in enumerate(SYMBOLS)}
     core: Any = Tokenizer(WordLevel(words, unk_token="<unknown>"))
     core.pre_tokenizer = WhitespaceSplit()
@@ -106,18 +110,13 @@ def write_model(folder: Path, size: str, seed: int) -> Path:
     tokenizer.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps(dict(model.config), indent=1), "utf-8")
     write_weights(folder, model.weights, SHARD_BYTES)
-    return folder
 
 
-def carried_out(
-    home: Home, name: str, model: str, settings: dict[str, Any], out: Path | None = None
-) -> CurriculumState:
+def carried_out(home: Home, name: str, model: str, settings: dict[str, Any]) -> CurriculumState:
     """Carry a run to its end, from where it is; return its state."""
     with closing(home.open_store()) as store:
         if not store.version(f"curriculum/{name}"):
-            given = str(out) if out else None
-            asked = Asked("curriculum", settings, {"model": [model]}, output_dir=given)
-            plan = validate.plan(asked)
+            plan = validate.plan(Asked("curriculum", settings, {"model": [model]}))
             validate.check(plan)
             submit.submit(store, plan, name)
         return runner.finish(runner.Worker(store, Artifacts.of(home)), name)
@@ -126,10 +125,15 @@ def carried_out(
 def do(job: Job, place: Path) -> Row:
     """Do a job in a folder of its own, from where it is; write and return its result."""
     began, home = time.monotonic(), Home(place / "homes" / job.name)
-    model = job.model or str(write_model(place / "homes" / job.name / "new", job.size, job.seed))
+    new = place / "homes" / job.name / "new"
+    if not job.model and not (new / "model.safetensors").exists():
+        write_model(new, job.size, job.seed)
+    model = job.model or str(new)
     if job.first is not None:
-        carried_out(home, "first", model, job.first)
-        model = "first:model"
+        learned = place / "homes" / job.name / "first"
+        if not (learned / CURRICULUM).exists():
+            Curriculum().write_result(home, carried_out(home, "first", model, job.first), learned)
+        model = str(learned / "model")
     state = carried_out(home, "main", model, job.settings)
     told = report.report(state)
     (arm,) = state.submitted.config.arms
@@ -140,6 +144,7 @@ def do(job: Job, place: Path) -> Row:
         arm=arm,
         course=told.course[arm],
         forgetting=told.forgetting[arm],
+        along=[dict(event.values) for event in findings.course(state, arm)[1:]],
         test=findings.found(state)[arm].model_dump(mode="json"),
         mixes=[event.mix for event in state.mixes[arm]],
         frontiers=told.frontiers.get(arm, {}),
