@@ -102,7 +102,7 @@ def test_a_session_is_written_by_the_chat_template() -> None:
     assert begun.startswith('[{"type": "function"')
     assert begun.endswith("<system>be kind</system><user>2 + 2?</user><assistant>")
     assert speech.text(speech.after("4")) == "</assistant><tool>4</tool><assistant>"
-    own.chat_template = TEMPLATE.replace("tools | tojson", "''")
+    own.chat_template = TEMPLATE[TEMPLATE.index("{% for") :]
     with pytest.raises(ConfigError, match="takes tools"):
         Speech(own, CHAT, True, usable(["calc"]))
 

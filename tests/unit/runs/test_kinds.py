@@ -291,7 +291,9 @@ def test_the_table_has_the_kinds_of_this_program_and_of_the_environment(
     assert not kinds.is_run("toy")
     monkeypatch.setenv(kinds.FURTHER, "")
     assert kinds.kind_of("toy/r") is None
-    with pytest.raises(UnknownKindError, match="It knows: bake, baking, bitnet, cognate, compression"):
+    with pytest.raises(
+        UnknownKindError, match="It knows: bake, baking, bitnet, cognate, compression"
+    ):
         kinds.of("toy")
 
 

@@ -15,9 +15,7 @@ from phases.baking.events import BakingState, CycleSwitched, IterationEnded
 def test_moving_averages_and_slopes() -> None:
     assert plateau.averages([0.0, 0.2, 0.4, 0.4], 2) == pytest.approx([0.0, 0.1, 0.3, 0.4])
     assert plateau.slope([0.0, 0.1, 0.3]) == pytest.approx(0.15)  # (0.3 - 0) / 2
-    assert plateau.slope([0.1, 0.3, 0.4, 0.4]) == pytest.approx(
-        0.1
-    )  # 0.5 / 5
+    assert plateau.slope([0.1, 0.3, 0.4, 0.4]) == pytest.approx(0.1)  # 0.5 / 5
     assert plateau.slope([0.5, 0.5]) == 0.0
 
 
