@@ -211,7 +211,7 @@ def test_everything_is_made_again_by_verify(made) -> None:
     [
         (edit("completed", figures={}), "the figures are not those"),
         (edit("iteration_ended", 0, after=1.0), "does not follow"),
-        (edit("cycle_switched", 0, slope=0.0), "does not follow"),
+        (edit("cycle_switched", 0, slope=0.0), "does not say what follows"),
         (edit("proposed", 0, personas=["", "x"]), "a persona has no text"),
     ],
 )
