@@ -43,7 +43,7 @@ class Speech:
         )
 
     def begin(self, prompt: str, question: str, tools: bool = False) -> Ids:
-        """Return the ids of a session's beginning; an empty prompt is none.
+        """Return the ids of a session's beginning; with an empty prompt, of the question alone.
 
         With `tools`, the chat template writes the tools too, in the form `chat`.
         """

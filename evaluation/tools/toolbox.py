@@ -22,7 +22,7 @@ NAMES = ("calc", "table", "search", "put", "get", "python", "edit", "test")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a call gave."""
+    """Output of a call."""
 
     output: str
     #: True if the call ran without an error.
@@ -31,7 +31,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class World:
-    """What a task's tools read and change."""
+    """Data that the tools of a task read and change."""
 
     table: Mapping[str, str] | None = None
     documents: Sequence[str] = ()

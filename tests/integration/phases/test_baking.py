@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
-from weights.training.trajectories import BAKED, unpack
+from weights.training.trajectories import BAKED, OTHERS, unpack
+from weights.training.windows import stream_digest
 
 #: A chat template that lists tools, and writes results as messages.
 TEMPLATE = (
@@ -102,7 +104,7 @@ def test_a_session_is_written_by_the_chat_template() -> None:
     assert begun.startswith('[{"type": "function"')
     assert begun.endswith("<system>be kind</system><user>2 + 2?</user><assistant>")
     assert speech.text(speech.after("4")) == "</assistant><tool>4</tool><assistant>"
-    own.chat_template = TEMPLATE.replace("tools | tojson", "''")
+    own.chat_template = TEMPLATE[TEMPLATE.index("{% for") :]
     with pytest.raises(ConfigError, match="takes tools"):
         Speech(own, CHAT, True, usable(["calc"]))
 
@@ -144,6 +146,24 @@ def test_turns_of_solved_tasks_are_baked_and_results_are_context(made) -> None:
         told = context.speech.text(one.prompted)
         assert told == baking_runs.PROMPT + context.speech.text(one.plain)
         assert "<result>" not in context.speech.text(one.reply)
+
+
+@pytest.mark.slow
+def test_iterations_with_the_same_turns_read_their_own_other_turns(
+    made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that changes little writes the same turns again, but others under other prompts."""
+    home, state, _ = made
+    context = Context.opened(state, Artifacts.of(home))
+    last = [*plan.rounds(state)][-1]
+    assert last.written is not None
+    wrong = last.written.streams[OTHERS].model_copy(update={"digest": "0" * 64})
+    streams = {**last.written.streams, OTHERS: wrong}
+    before = replace(last, written=last.written.model_copy(update={"streams": streams}))
+    monkeypatch.setattr(plan, "rounds", lambda state: iter([before, last]))
+    end = plan.full(state, last.start, last.written)
+    found = context._streams_of(end)
+    assert stream_digest(found[OTHERS]) == end.data_digests[OTHERS]
 
 
 @pytest.mark.slow
@@ -211,7 +231,7 @@ def test_everything_is_made_again_by_verify(made) -> None:
     [
         (edit("completed", figures={}), "the figures are not those"),
         (edit("iteration_ended", 0, after=1.0), "does not follow"),
-        (edit("cycle_switched", 0, slope=0.0), "does not follow"),
+        (edit("cycle_switched", 0, slope=0.0), "does not say what follows"),
         (edit("proposed", 0, personas=["", "x"]), "a persona has no text"),
     ],
 )
