@@ -342,16 +342,16 @@ def test_a_model_may_be_written_with_a_slash_or_by_an_alias(tmp_path: Path, monk
     """PHASE/ROLE is PHASE:ROLE unless a folder is there; an alias is no setting."""
     for place in ("one/total", "elsewhere"):
         (tmp_path / place).mkdir(parents=True)
-    models = {"sources": ["one/total", "mine"]}
+    models = {"sources": ["one/total", "mine"], "base": ["mine"]}
     two = {"name": "two", "kind": "evomerge", "models": models, "unchanged": "one/total"}
     asked = {"phases": [phase("one"), two], "aliases": {"mine": str(tmp_path / "elsewhere")}}
     with_phase = validate.plan(Asked("pipeline", asked))
-    assert with_phase.config.phases[1].given == ("one:total", "mine")
+    assert with_phase.config.phases[1].given == ("one:total", "mine", "mine")
     assert with_phase.config.phases[1].unchanged == "one:total"
     assert with_phase.fields["given"]["mine"].path == str(tmp_path / "elsewhere")
     monkeypatch.chdir(tmp_path)
     with_folder = validate.plan(Asked("pipeline", asked))
-    assert with_folder.config.phases[1].given == ("one/total", "mine")
+    assert with_folder.config.phases[1].given == ("one/total", "mine", "mine")
     assert with_folder.fields["given"]["one/total"].path == str(tmp_path / "one/total")
     file = tmp_path / "two.toml"
     file.write_text('[aliases]\nmine = "a/b"\n[[phase]]\nname = "one"\nkind = "toy"\n')
@@ -372,7 +372,7 @@ def test_data_is_placed_where_the_pipeline_is_submitted(tmp_path: Path, monkeypa
     merge = {
         "name": "merge",
         "kind": "evomerge",
-        "models": {"sources": ["train:law", "train:base"]},
+        "models": {"sources": ["train:law", "train:base"], "base": ["train:base"]},
     }
     phases = [{**train, "data": "law=law.jsonl"}, {**merge, "data": ["train:items", "more.jsonl"]}]
     plan = validate.plan(Asked("pipeline", {"phases": phases}))
@@ -380,7 +380,7 @@ def test_data_is_placed_where_the_pipeline_is_submitted(tmp_path: Path, monkeypa
         "train": (f"law={tmp_path}/law.jsonl",),
         "merge": ("train:items", f"{tmp_path}/more.jsonl"),
     }
-    wrong = {**merge, "models": {"sources": ["train:code"]}}
+    wrong = {**merge, "models": {"sources": ["train:code"], "base": ["train:base"]}}
     assert "it is given train:code, and phase train gives train:base, train:law" in said(
         phases[0], wrong
     )
