@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-# Files of tests side by side: each uses about one core.
-JOBS   ?= 2
+# Tests side by side: many wait for processes that they started, so three keep two cores busy.
+JOBS   ?= 3
 # Tests start hundreds of processes: let Python keep what it compiled, whatever the caller's variable says.
 unexport PYTHONDONTWRITEBYTECODE
 

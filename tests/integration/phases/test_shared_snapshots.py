@@ -118,7 +118,9 @@ def from_to(trained: Sequence[tuple[int, int]]) -> tuple[int, int, int]:
     return trained[0][0], trained[-1][1], sum(last - first for first, last in trained)
 
 
-@pytest.mark.parametrize("first", ["plain", "sealed"], indirect=True)
+@pytest.mark.parametrize(
+    "first", [pytest.param("plain", marks=pytest.mark.slow), "sealed"], indirect=True
+)
 def test_another_machine_trains_only_the_rest(
     first: Home, undisturbed: Any, trained: list[tuple[int, int]]
 ) -> None:
@@ -136,7 +138,9 @@ def test_another_machine_trains_only_the_rest(
     assert kept(second) == []
 
 
-@pytest.mark.parametrize("first", ["plain", "sealed"], indirect=True)
+@pytest.mark.parametrize(
+    "first", ["plain", pytest.param("sealed", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_damaged_stored_snapshot_gives_way_to_the_one_before(
     first: Home, undisturbed: Any, trained: list[tuple[int, int]], tmp_path: Path
 ) -> None:
@@ -152,6 +156,7 @@ def test_a_damaged_stored_snapshot_gives_way_to_the_one_before(
     same(state, undisturbed)
 
 
+@pytest.mark.slow
 def test_another_snapshot_under_its_name_is_not_taken(
     first: Home, undisturbed: Any, trained: list[tuple[int, int]], tmp_path: Path
 ) -> None:
@@ -175,6 +180,7 @@ def test_another_snapshot_under_its_name_is_not_taken(
     same(ended, undisturbed)
 
 
+@pytest.mark.slow
 def test_without_the_stored_snapshots_all_is_trained_again_and_compared(
     first: Home, undisturbed: Any, trained: list[tuple[int, int]]
 ) -> None:
@@ -186,6 +192,7 @@ def test_without_the_stored_snapshots_all_is_trained_again_and_compared(
     same(state, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_snapshot_on_disk_needs_no_store(
     first: Home, trained: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +211,7 @@ def test_a_snapshot_on_disk_needs_no_store(
     assert not [name for name in fetched if name.startswith("snapshot-")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["put", "names"])
 def test_a_store_that_fails_costs_a_note_and_no_training(
     first: Home,
@@ -227,6 +235,7 @@ def test_a_store_that_fails_costs_a_note_and_no_training(
     assert "the store is full" in caplog.text
 
 
+@pytest.mark.slow
 def test_older_ones_go_also_those_that_a_failing_store_kept(
     first: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +255,7 @@ def test_older_ones_go_also_those_that_a_failing_store_kept(
     assert sorted(stored(first)) == sorted(name_of(first, step) for step in newest)
 
 
+@pytest.mark.slow
 def test_those_of_a_cancelled_run_go(first: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also the one that was under way when the run was cancelled, and was put after that."""
     assert first.store is not None
@@ -277,6 +287,7 @@ def test_they_stay_for_a_fork_that_goes_on(first: Home, monkeypatch: pytest.Monk
     assert stored(first) == []
 
 
+@pytest.mark.slow
 def test_a_fork_before_its_parents_newest_snapshot_trains_each_segment_once(
     first: Home, undisturbed: Any, trained: list[tuple[int, int]]
 ) -> None:
@@ -311,6 +322,7 @@ def test_a_fork_says_that_it_goes_on_from_the_store(
     assert "from its first step on" in said
 
 
+@pytest.mark.slow
 def test_an_audit_trains_again_whatever_the_store_has(
     first: Home, trained: list[tuple[int, int]]
 ) -> None:
