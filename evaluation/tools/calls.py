@@ -110,9 +110,11 @@ class Chat:
             return None
         try:
             body: Any = json.loads(inner)
-            return Call(str(body["name"]), str(body["arguments"]["input"]))
+            call = Call(str(body["name"]), str(body["arguments"]["input"]))
+            f"{call.tool}{call.arguments}".encode()  # JSON can write half a character
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise ToolError('a call is {"name": TOOL, "arguments": {"input": TEXT}}') from error
+        return call
 
     def result(self, output: str) -> str:
         """Return an output as it is: the chat template writes what stands around it."""

@@ -33,9 +33,9 @@ def split(text: str) -> tuple[str, str]:
     """Return a program without its last expression, and that expression. Raises ToolError."""
     try:
         body = ast.parse(text.strip()).body
+        if not body or not isinstance(body[-1], ast.Expr):
+            raise ToolError("the program ends with no expression")
+        whole = ast.Module(body[:-1], [])
+        return ast.unparse(whole), ast.unparse(body[-1].value)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ToolError(f"not Python: {error}") from error
-    if not body or not isinstance(body[-1], ast.Expr):
-        raise ToolError("the program ends with no expression")
-    whole = ast.Module(body[:-1], [])
-    return ast.unparse(whole), ast.unparse(body[-1].value)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import GivenKind, answers, unanswered
+from evaluation.given_model_runs.kind import answers, unanswered
+from evaluation.given_model_runs.one_result import OneResult
 from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
-from phases.bake import findings, origins, plan, stages
+from phases.bake import findings, plan, stages
 from phases.bake.config import BakeConfig
 from phases.bake.events import BakeState, Completed, Forked, Started, Submitted
 from phases.bake.view import BakeView
 from runs.kinds.tasks import Decision, Task
 from weights.making import making
+from weights.making.events import Making
 from weights.recipes import Train
 
 
-class Bake(BakeView, GivenKind[BakeState]):
+class Bake(BakeView, OneResult[BakeState]):
     """A prompt baked into a model (phase 6)."""
 
     name = "bake"
@@ -32,8 +34,9 @@ class Bake(BakeView, GivenKind[BakeState]):
     forked = Forked
     state = BakeState
     completed = Completed
+    result_title = "baked"
     answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Sampled: Sample}
-    as_given = origins.ROLES
+    as_given = (MODEL,)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
     # ---- deciding ----------------------------------------------------------------------------
@@ -94,24 +97,8 @@ class Bake(BakeView, GivenKind[BakeState]):
         """Return the id of the model or snapshot that a task reads."""
         return task.recipe_id if isinstance(task, Sample) else super().needs(task)
 
-    # ---- results and work --------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
-    def result_id(self, state: BakeState) -> str | None:
-        """Return the recipe id of the chosen strength once it is known."""
-        if state.started is None:
-            return None
-        found = findings.named(state).get(MODEL)
-        return found.id if found else None
-
-    def roles(self, config: Any) -> Sequence[str]:
-        """Return the baked model."""
-        return origins.ROLES
-
-    # ---- verification ------------------------------------------------------------------------
-
-    def chosen(self, state: BakeState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the result), a name or an id means."""
-        if which == "all":
-            ids = dict.fromkeys(one.id for one in stages.recipes(state).values())
-            return [id_ for id_ in ids if id_ in state.made]
-        return [self.find(state, MODEL if which == "champion" else which)]
+    def named(self, state: BakeState) -> Mapping[str, Making]:
+        """Return name → recipe of all that the run makes; `model` is there once it is known."""
+        return findings.named(state)

@@ -9,10 +9,9 @@ from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
 from events import Envelope, Event
-from phases.bake import behaviour, findings, origins, panels, plan, report, stages
+from phases.bake import behaviour, findings, panels, plan, report, stages
 from phases.bake.events import BakeState, Completed
 from runs.kinds import default_panels
-from runs.kinds.origin import Ancestor
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 from weights.making.events import Making
@@ -77,28 +76,6 @@ class BakeView(GivenView[BakeState]):
             return 0, None
         done, _ = super().progress(state)
         return done, state.submitted.config.steps * len(stages.active(state))
-
-    def models(self, event: Event, state: BakeState) -> list[dict[str, Any]]:
-        """Return the baked model for the model registry, once it is measured."""
-        if not isinstance(event, Completed):
-            return []
-        folder, given = state.submitted.output_dir, state.started.model
-        return [
-            {
-                "name": f"{state.run}-{role}",
-                "kind": "champion",
-                "digest": made.digest,
-                "parameters": given.parameters,
-                "path": f"{folder}/{role}" if folder else None,
-                "metrics": event.arms[event.chosen].bits_per_byte,
-                "lineage": [given.digest],
-            }
-            for role, made in event.models.items()
-        ]
-
-    def ancestry(self, state: BakeState, name: str) -> list[Ancestor]:
-        """Return a model (the result without a name), and what it was made from."""
-        return origins.ancestry(state, name or MODEL)
 
     def head(self, state: BakeState) -> Head:
         """Return the head: the ratio of divergences, and strength, drift and what others hear."""

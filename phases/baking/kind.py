@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import LISTED as GIVEN_LISTED
-from evaluation.given_model_runs.kind import GivenKind, answers, unanswered
+from evaluation.given_model_runs.kind import answers, unanswered
+from evaluation.given_model_runs.one_result import OneResult
 from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sampled
 from events import Event
-from phases.baking import cycles, findings, origins, plan
+from phases.baking import cycles, findings, plan
 from phases.baking.config import BakingConfig
 from phases.baking.events import (
     BakingState,
@@ -30,9 +31,10 @@ from phases.baking.events import (
 from phases.baking.view import BakingView
 from runs.kinds.tasks import Decision, Task
 from weights.making import making
+from weights.making.events import Making
 
 
-class Baking(BakingView, GivenKind[BakingState]):
+class Baking(BakingView, OneResult[BakingState]):
     """Tools and personas baked into a model, in cycles (phase 6)."""
 
     name = "baking"
@@ -44,6 +46,8 @@ class Baking(BakingView, GivenKind[BakingState]):
     forked = Forked
     state = BakingState
     completed = Completed
+    result_title = "baked"
+    as_given = (MODEL,)
     listed = GIVEN_LISTED | {IterationEnded.type, CycleSwitched.type}
     answers: ClassVar[Mapping[type[Event], type]] = {
         **answers(Started),
@@ -91,26 +95,11 @@ class Baking(BakingView, GivenKind[BakingState]):
             return task.recipe_id
         return super().needs(task)
 
-    # ---- results and work --------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
-    def result_id(self, state: BakingState) -> str | None:
-        """Return the recipe id of the last model that was kept, once the cycles have ended."""
-        if state.started is None:
-            return None
-        found = findings.named(state).get(MODEL)
-        return found.id if found else None
-
-    def roles(self, config: Any) -> Sequence[str]:
-        """Return the baked model."""
-        return origins.ROLES
-
-    # ---- verification ------------------------------------------------------------------------
-
-    def chosen(self, state: BakingState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the result), a name or an id means."""
-        if which == "all":
-            return [one.id for one in plan.recipes(state).values() if one.id in state.made]
-        return [self.find(state, MODEL if which == "champion" else which)]
+    def named(self, state: BakingState) -> Mapping[str, Making]:
+        """Return name → recipe of all that the run makes; `model` is there once it is known."""
+        return findings.named(state)
 
 
 def _unproposed(config: BakingConfig, task: Propose, event: Proposed) -> str | None:

@@ -10,10 +10,9 @@ from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
-from phases.baking import findings, origins, panels, plan, report
+from phases.baking import findings, panels, plan, report
 from phases.baking.events import BakingState, Completed, CycleSwitched, IterationEnded
 from runs.kinds import default_panels
-from runs.kinds.origin import Ancestor
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 from weights.making.events import Making
@@ -85,28 +84,6 @@ class BakingView(GivenView[BakingState]):
         ended = bool(state.switches) and state.switches[-1].next is None
         most = state.submitted.config.iterations * state.submitted.config.steps
         return done, of if ended else most
-
-    def models(self, event: Event, state: BakingState) -> list[dict[str, Any]]:
-        """Return the baked model for the model registry, once it is measured."""
-        if not isinstance(event, Completed):
-            return []
-        folder, given = state.submitted.output_dir, state.started.model
-        return [
-            {
-                "name": f"{state.run}-{role}",
-                "kind": "champion",
-                "digest": made.digest,
-                "parameters": given.parameters,
-                "path": f"{folder}/{role}" if folder else None,
-                "metrics": event.arms[event.chosen].bits_per_byte,
-                "lineage": [given.digest],
-            }
-            for role, made in event.models.items()
-        ]
-
-    def ancestry(self, state: BakingState, name: str) -> list[Ancestor]:
-        """Return a model (the result without a name), and what it was made from."""
-        return origins.ancestry(state, name or MODEL)
 
     def head(self, state: BakingState) -> Head:
         """Return the head: success of the result beside that of the given model."""

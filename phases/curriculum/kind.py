@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import LISTED as GIVEN_LISTED
-from evaluation.given_model_runs.kind import GivenKind, answers, unanswered
+from evaluation.given_model_runs.kind import answers, unanswered
+from evaluation.given_model_runs.one_result import OneResult
 from evaluation.given_model_runs.training_plan import as_float32
 from events import Event, New
-from phases.curriculum import findings, mix, origins, plan
+from phases.curriculum import findings, mix, plan
 from phases.curriculum.config import Arm, CurriculumConfig
 from phases.curriculum.events import (
     Completed,
@@ -24,9 +25,10 @@ from phases.curriculum.view import CurriculumView
 from runs.event_types import Measurement
 from runs.kinds.tasks import Decision
 from weights.making import making
+from weights.making.events import Making
 
 
-class Curriculum(CurriculumView, GivenKind[CurriculumState]):
+class Curriculum(CurriculumView, OneResult[CurriculumState]):
     """A model is trained on tasks at the edge of what it can do (phase 5)."""
 
     name = "curriculum"
@@ -38,11 +40,12 @@ class Curriculum(CurriculumView, GivenKind[CurriculumState]):
     forked = Forked
     state = CurriculumState
     completed = Completed
+    result_title = "curriculum"
     #: Its items are problems; a gate of a pipeline measures texts.
     gives_items = False
     listed = GIVEN_LISTED | {MixChosen.type}
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
-    as_given = origins.ROLES
+    as_given = (MODEL,)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
     # ---- deciding ----------------------------------------------------------------------------
@@ -81,26 +84,15 @@ class Curriculum(CurriculumView, GivenKind[CurriculumState]):
         """Return the bytes of weights, gradients and optimiser of one training."""
         return 0 if state.started is None else 16 * state.started.model.parameters
 
-    # ---- results and work --------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
-    def result_id(self, state: CurriculumState) -> str | None:
-        """Return the recipe id of the chosen arm's last model once it is known."""
-        if state.started is None:
-            return None
-        found = findings.named(state).get(MODEL)
-        return found.id if found else None
+    def named(self, state: CurriculumState) -> Mapping[str, Making]:
+        """Return name → recipe of all that the run makes; `model` is there once it is known."""
+        return findings.named(state)
 
-    def roles(self, config: Any) -> Sequence[str]:
-        """Return the trained model."""
-        return origins.ROLES
-
-    # ---- verification ------------------------------------------------------------------------
-
-    def chosen(self, state: CurriculumState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the result), an arm or an id means."""
-        if which == "all":
-            return [one.id for one in plan.recipes(state).values() if one.id in state.made]
-        return [self.find(state, MODEL if which == "champion" else which)]
+    def measured(self, arm: Any) -> Mapping[str, float]:
+        """Return the accuracy of an arm that was compared."""
+        return {"accuracy": arm.accuracy}
 
 
 def _next(state: CurriculumState, arm: Arm) -> Decision:

@@ -12,10 +12,9 @@ from evaluation.measures.paired_bits import mean
 from evaluation.observing import Observed
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
-from phases.curriculum import findings, origins, panels, plan, report
+from phases.curriculum import findings, panels, plan, report
 from phases.curriculum.events import Completed, CurriculumState, MixChosen
 from runs.kinds import default_panels
-from runs.kinds.origin import Ancestor
 from runs.kinds.view import Outlook
 from runs.panels.head import Head
 from runs.panels.panels import Panel
@@ -102,28 +101,6 @@ class CurriculumView(GivenView[CurriculumState]):
             ]
             for arm in state.submitted.config.arms
         }
-
-    def models(self, event: Event, state: CurriculumState) -> list[dict[str, Any]]:
-        """Return the trained model for the model registry, once it is measured."""
-        if not isinstance(event, Completed):
-            return []
-        folder = state.submitted.output_dir
-        return [
-            {
-                "name": f"{state.run}-{role}",
-                "kind": "champion",
-                "digest": made.digest,
-                "parameters": state.started.model.parameters,
-                "path": f"{folder}/{role}" if folder else None,
-                "metrics": {"accuracy": event.arms[event.chosen].accuracy},
-                "lineage": [state.started.model.digest],
-            }
-            for role, made in event.models.items()
-        ]
-
-    def ancestry(self, state: CurriculumState, name: str) -> list[Ancestor]:
-        """Return a model (the result without a name), and what it was made from."""
-        return origins.ancestry(state, name or MODEL)
 
     def head(self, state: CurriculumState) -> Head:
         """Return the head: accuracy of the result beside that of the given model."""

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import GivenKind, answers
+from evaluation.given_model_runs.kind import answers
+from evaluation.given_model_runs.one_result import OneResult
 from evaluation.observing import Observe
 from events import Event
-from phases.student import findings, origins, plan
+from phases.student import findings, plan
 from phases.student.config import StudentConfig
 from phases.student.events import Completed, Forked, Started, StudentState, Submitted
 from phases.student.view import StudentView
 from weights.making.events import Making
 
 
-class Student(StudentView, GivenKind[StudentState]):
+class Student(StudentView, OneResult[StudentState]):
     """A smaller model, distilled from a given one (phase 8)."""
 
     name = "student"
@@ -29,6 +29,7 @@ class Student(StudentView, GivenKind[StudentState]):
     forked = Forked
     state = StudentState
     completed = Completed
+    result_title = "student"
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
@@ -62,23 +63,12 @@ class Student(StudentView, GivenKind[StudentState]):
             return 0
         return 16 * state.started.parameters + 4 * state.started.model.parameters
 
-    # ---- results and work --------------------------------------------------------------------
+    # ---- results -----------------------------------------------------------------------------
 
-    def result_id(self, state: StudentState) -> str | None:
-        """Return the recipe id of the better student once it is known."""
-        if state.started is None:
-            return None
-        found = findings.named(state).get(MODEL)
-        return found.id if found else None
+    def named(self, state: StudentState) -> Mapping[str, Making]:
+        """Return name → recipe of all that the run makes; `model` is there once it is known."""
+        return findings.named(state)
 
-    def roles(self, config: Any) -> Sequence[str]:
-        """Return the student."""
-        return origins.ROLES
-
-    # ---- verification ------------------------------------------------------------------------
-
-    def chosen(self, state: StudentState, which: str) -> list[str]:
-        """Return the recipe ids that "all", "champion" (the result), an arm or an id means."""
-        if which == "all":
-            return [one.id for one in plan.recipes(state).values() if one.id in state.made]
-        return [self.find(state, MODEL if which == "champion" else which)]
+    def parameters(self, state: StudentState) -> int:
+        """Return the number of the student's parameters."""
+        return state.started.parameters

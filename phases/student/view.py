@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
-from events import Envelope, Event
-from phases.student import findings, origins, panels, plan, report
-from phases.student.events import Completed, StudentState
+from events import Envelope
+from phases.student import findings, panels, plan, report
+from phases.student.events import StudentState
 from runs.kinds import default_panels
-from runs.kinds.origin import Ancestor
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 from weights.making.events import Making
@@ -40,28 +38,6 @@ class StudentView(GivenView[StudentState]):
         if type_ != "started":
             return super().gist(type_, data, names)
         return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
-
-    def models(self, event: Event, state: StudentState) -> list[dict[str, Any]]:
-        """Return the student for the model registry, once it is measured."""
-        if not isinstance(event, Completed):
-            return []
-        folder = state.submitted.output_dir
-        return [
-            {
-                "name": f"{state.run}-{role}",
-                "kind": "champion",
-                "digest": made.digest,
-                "parameters": state.started.parameters,
-                "path": f"{folder}/{role}" if folder else None,
-                "metrics": event.arms[event.chosen].bits_per_byte,
-                "lineage": [state.started.model.digest],
-            }
-            for role, made in event.models.items()
-        ]
-
-    def ancestry(self, state: StudentState, name: str) -> list[Ancestor]:
-        """Return a model (the result without a name), and what it was made from."""
-        return origins.ancestry(state, name or MODEL)
 
     def head(self, state: StudentState) -> Head:
         """Return the head: bits per byte of the student beside those of the given model."""

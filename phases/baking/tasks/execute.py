@@ -88,7 +88,7 @@ class Context(GivenContext[BakingState]):
 
     @cached_property
     def speech(self) -> Speech:
-        """How sessions are written."""
+        """The form of sessions: calls, results and the prompt of tools as text."""
         return submission.speech_of(self.config, self.text.tokenizer, self.tasks)
 
     @cached_property

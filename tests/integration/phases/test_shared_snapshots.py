@@ -221,7 +221,7 @@ def test_a_store_that_fails_costs_a_note_and_no_training(
     caplog: pytest.LogCaptureFixture,
     what: str,
 ) -> None:
-    """What is on this machine's disk is enough."""
+    """Nothing is fetched if this machine's disk has the snapshot."""
 
     def down(self: Vault, *words: Any) -> Any:
         raise UnavailableError("the store is full.")
@@ -291,7 +291,7 @@ def test_they_stay_for_a_fork_that_goes_on(first: Home, monkeypatch: pytest.Monk
 def test_a_fork_before_its_parents_newest_snapshot_trains_each_segment_once(
     first: Home, undisturbed: Any, trained: list[tuple[int, int]]
 ) -> None:
-    """Of the fork's snapshots the newest must stay, though the parent's are of later steps."""
+    """The fork's newest snapshot must stay, though the parent's are of later steps."""
     cognate_runs.carry_until(first, lambda now: len(advanced(now)) > 5)
     rows = cognate_runs.rows(first)
     place = next(n for n, row in enumerate(rows, 1) if row.type == "advanced")

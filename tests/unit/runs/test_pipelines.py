@@ -231,7 +231,7 @@ def test_a_model_made_of_given_ones_is_measured_beside_them_and_the_first_ones()
 
 
 def test_a_gate_says_the_same_figure_of_the_phase_s_best_input() -> None:
-    """Of 2.0 bits per byte and a retention of 1.1 the input had 2.2; it had kept 1.32 / 1.1 so far."""
+    """Bits per byte of 2.0 at a retention of 1.1: the input had 2.2, and kept 1.32 / 1.1 so far."""
     own = [{"metric": name, "at_most": 1e9} for name in ("bits_per_byte", "bytes", "size", "lead")]
     state = standard(PHASES[0], {**MERGE, "gates": own})
     end(state, 1, base=model("1"), code=model("2"))

@@ -162,11 +162,23 @@ def test_what_is_no_call_is_told_from_a_malformed_one() -> None:
     for form in FORMS.values():
         assert form.parse("the answer is 4") is None
         assert form.parse(f"{form.written(Call('calc', '1'))} and more") is None
-    for text, form in (("<call>4 + 4</call>", "tags"), ("<tool_call>[1]</tool_call>", "chat")):
+    half = r'<tool_call>{"name": "put", "arguments": {"input": "a = \ud800"}}</tool_call>'
+    malformed = (
+        ("<call>4 + 4</call>", "tags"),
+        ("<tool_call>[1]</tool_call>", "chat"),
+        (half, "chat"),
+    )
+    for text, form in malformed:
         with pytest.raises(ToolError, match="a call is"):
             FORMS[form].parse(text)
     with pytest.raises(ToolError, match="at most"):
         calls.TAGS.parse(calls.TAGS.written(Call("calc", "1" * 5_000)))
+
+
+@pytest.mark.parametrize("program", ["1" + "+1" * 1_500, "-" * 1_500 + "1", "a" + ".b" * 1_500])
+def test_a_program_that_is_nested_too_deep_is_an_error_of_the_tool(program: str) -> None:
+    with pytest.raises(ToolError, match="not Python"):
+        split(program)
 
 
 def test_errors_of_tools_are_texts(tmp_path: Path) -> None:
