@@ -1,6 +1,6 @@
 """The rule `window`: a mix by weights, with a frontier that does not stay where it is stuck. Pure.
 
-The window of a family are its levels up to the frontier. The frontier goes up over all levels that are
+The window of a family is its levels up to the frontier. The frontier goes up over all levels that are
 passed; after `patience` segments without that it goes up by one level all the same: levels teach one
 another, and a level of few items is learned by heart and never passed. It does not go down: a level of
 the window that is lost has its full weight again.
