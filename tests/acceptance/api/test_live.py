@@ -136,6 +136,7 @@ def test_clients_that_are_cut_off_at_random_lose_and_double_nothing(server: Serv
     assert found == [list(range(start + 1, start + 401))] * 6
 
 
+@pytest.mark.slow
 def test_a_client_of_one_run_sees_that_run_from_its_beginning(server: Server) -> None:
     fake_runs.whole(server.store, "other", generations=3)
     rows = server.store.read(stream("evomerge", "other"))
@@ -228,6 +229,7 @@ def test_a_thousand_watchers_all_see_everything(server: Server) -> None:
     assert found == [list(range(start + 1, start + 6))] * count
 
 
+@pytest.mark.slow
 def test_server_sent_events_are_the_same_and_go_on_by_their_ids(server: Server) -> None:
     start = server.last
     server.say(6)
@@ -250,6 +252,7 @@ def test_server_sent_events_are_the_same_and_go_on_by_their_ids(server: Server) 
     assert first + rest == list(range(start + 1, start + 7))
 
 
+@pytest.mark.slow
 def test_a_stranger_is_told_so_and_let_go(server: Server) -> None:
     async def knock(first: str) -> tuple[dict[str, Any], int | None]:
         async with connect(f"ws://127.0.0.1:{server.port}/ws") as socket_:
@@ -294,6 +297,7 @@ def test_a_client_is_let_go_once_its_token_is_void(server: Server) -> None:
     assert [(one["type"], one["status"]) for one in said] in ([("error", 401)], [])
 
 
+@pytest.mark.slow
 def test_bytes_are_answered_and_large_messages_are_not_read(server: Server) -> None:
     async def talk() -> int | None:
         async with server.watch() as socket_:
@@ -310,6 +314,7 @@ def test_bytes_are_answered_and_large_messages_are_not_read(server: Server) -> N
     assert asyncio.run(talk()) == 1009
 
 
+@pytest.mark.slow
 def test_an_event_that_cannot_be_told_holds_up_no_other(server: Server) -> None:
     """A fork whose past was changed, say: its own page says so, the others go on."""
     start = server.last

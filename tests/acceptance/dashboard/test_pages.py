@@ -220,6 +220,7 @@ def test_a_form_offers_the_settings_of_the_chosen_strategy_and_a_budget(
     assert facts.get_by_text("generations").count() == 0
 
 
+@pytest.mark.slow
 def test_a_new_users_token_is_shown_once(visit: Callable[..., Any], site: Site) -> None:
     page = visit("/users")
     page.get_by_role("button", name="Add a user").click()

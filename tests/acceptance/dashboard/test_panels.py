@@ -303,6 +303,7 @@ def test_a_cognate_run_is_shown_with_curves_figures_and_lineage(
     assert page.locator(".note.bad").count() == 0
 
 
+@pytest.mark.slow
 def test_panels_fit_a_phone(visit: Callable[..., Any], site: Site) -> None:
     page = visit(f"/runs/{SHOWN}", width=360, height=740)
     for run, title in ((SHOWN, "Gates"), (TRAINED, "Models")):

@@ -136,6 +136,7 @@ def test_chosen_runs_are_compared(visit: Callable[..., Any]) -> None:
     page.get_by_role("link", name=FAILED).first.wait_for()
 
 
+@pytest.mark.slow
 def test_a_run_is_reached_by_keyboard(visit: Callable[..., Any]) -> None:
     page = visit("/runs?q=77d0aa")
     page.get_by_text("1 run", exact=True).wait_for()

@@ -206,7 +206,6 @@ def healthy(check: list[str], env: dict[str, str]) -> bool:
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True).returncode == 0
 
 
-@pytest.mark.smoke
 @pytest.mark.slow
 def test_the_commands_of_the_compose_file_run(
     redis: tuple[str, dict[str, str]], postgres: Postgres, tmp_path: Path

@@ -72,6 +72,7 @@ def test_a_worker_outlives_its_idle_process(cluster: Cluster, toys: Toys) -> Non
     assert "task_died" not in {row.type for row in cluster.events()}
 
 
+@pytest.mark.slow
 def test_output_without_a_reader_ends_a_command_quietly() -> None:
     """`forge … | head`: no traceback, and the exit code that SIGPIPE gives."""
     for words in (["settings", "--json"], ["settings"]):

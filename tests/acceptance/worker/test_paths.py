@@ -88,6 +88,7 @@ def test_every_depth_is_rebuilt_and_loads(home: Home, toys: Toys, tmp_path: Path
         assert AutoConfig.from_pretrained(out).num_hidden_layers == depth
 
 
+@pytest.mark.slow
 def test_paths_that_begin_and_end_in_the_merge_are_said_as_configs(home: Home, tmp_path) -> None:
     state, said = runs.state(home), 0
     for id_ in depths(state):

@@ -115,6 +115,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     return folder, json.loads(said), state(home, "whole")
 
 
+@pytest.mark.slow
 def test_every_key_and_value_of_the_file_is_the_logs(sent: Any) -> None:
     _, told, found = sent
     written = wandb_files.read(Path(told["place"]))

@@ -210,6 +210,7 @@ def test_by_default_a_run_is_measured_in_bfloat16_where_the_processor_has_it(
     assert bench.resident.dtype == (torch.bfloat16 if native else None)
 
 
+@pytest.mark.slow
 def test_passes_count_as_compiled_where_they_are_full(monkeypatch) -> None:
     """By hand: 2 generations of 3 candidates, of 48 windows in passes of 20 two are full, in one of
     two domains; 2 · 3 · 2 · 20 · 64 tokens at 960 a second are 16 s, half of which is saved.

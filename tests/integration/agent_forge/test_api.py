@@ -30,6 +30,7 @@ def evolved(toys: Toys, tmp_path_factory: pytest.TempPathFactory):
     return home, seen, result
 
 
+@pytest.mark.slow
 def test_evolve_returns_the_result_of_the_source_documents(evolved) -> None:
     """Field by field."""
     _, seen, result = evolved

@@ -73,6 +73,7 @@ def run_of(finished) -> str:
     return json.loads(finished[1].stdout)["run"]
 
 
+@pytest.mark.slow
 def test_evo_prints_data_on_stdout_and_progress_on_stderr(finished) -> None:
     """So that it can be piped."""
     data = json.loads(finished[1].stdout)

@@ -367,6 +367,7 @@ def test_measured_speed_is_positive_and_peak_memory_holds_the_logits(resident: R
     assert found.peak_bytes == speed.measure(mine, 32, repetitions=1).peak_bytes
 
 
+@pytest.mark.slow
 def test_garbage_that_goes_during_a_pass_hides_no_memory(
     resident: ResidentModel, monkeypatch: pytest.MonkeyPatch
 ):
@@ -389,6 +390,7 @@ def test_garbage_that_goes_during_a_pass_hides_no_memory(
     assert found.peak_bytes > 10e6
 
 
+@pytest.mark.slow
 def test_speed_is_measured_in_the_batch_that_evaluation_uses(
     resident: ResidentModel, monkeypatch: pytest.MonkeyPatch
 ):

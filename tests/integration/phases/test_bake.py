@@ -187,6 +187,7 @@ def several(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home
     return home, bake_runs.finish(home)
 
 
+@pytest.mark.slow
 def test_prompts_in_a_row_have_the_given_model_as_their_teacher(several) -> None:
     """The second training begins with the first one's result; only a pursuit's teacher is baked."""
     home, state = several
@@ -417,6 +418,7 @@ def test_prompts_that_change_nothing_train_nothing(tmp_path: Path) -> None:
         kind_views.of("bake").announce(state, {})
 
 
+@pytest.mark.slow
 def test_a_chat_template_makes_the_prompt_the_system_message(model: Path, tmp_path: Path) -> None:
     chatty = Path(shutil.copytree(model, tmp_path / "chatty"))
     template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
@@ -454,6 +456,7 @@ def test_replies_are_sampled_again_where_they_are_gone(made, tmp_path: Path) -> 
     assert set(found) == set(STREAMS)
 
 
+@pytest.mark.slow
 def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
     said: list[str] = []

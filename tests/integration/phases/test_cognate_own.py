@@ -95,6 +95,7 @@ def test_its_history_is_honest_and_its_lineage_ends_at_the_given_model(made) -> 
     assert Source(digest=state.started.base.digest).id == state.started.base.recipe_id
 
 
+@pytest.mark.slow
 def test_it_is_made_again_from_the_given_base(made) -> None:
     """`verify --rebuild all`, with an empty cache; a forged digest of the base is found."""
     home, state, _ = made
@@ -232,6 +233,7 @@ def test_tokenizers_that_do_not_fit_are_refused(given, tmp_path: Path) -> None:
 # ---- memory --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_fit_is_computed_in_parts(given, tmp_path: Path, monkeypatch) -> None:
     """As many as are needed, with a note; they are pinned. One window that does not fit ends it."""
     from phases.cognate.tasks import execute
@@ -278,6 +280,7 @@ def test_two_processes_share_every_training_and_verify_does_too(given, made, tmp
 # ---- what is measured ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_questions_of_a_domain_without_text_are_left_to_the_search(given, tmp_path: Path) -> None:
     """They are items for `forge evo`; here texts are measured."""
     rows = [

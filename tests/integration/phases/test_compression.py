@@ -253,6 +253,7 @@ def test_a_forecast_counts_a_student_too(taught, tmp_path: Path) -> None:
     assert f"{passes} measurements" in told.seconds.how
 
 
+@pytest.mark.slow
 def test_a_codec_that_does_not_take_a_matrix_leaves_it_plain(
     toys: Toys, data: Path, tmp_path: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_those_of_a_failed_run_stay_and_are_marked_until_it_is_tried_again(
     assert not any((folder / ENDED).exists() for folder in kept(begun))
 
 
+@pytest.mark.slow
 def test_a_fork_in_the_middle_of_a_training_ends_with_the_same_digests(
     begun: Home, toys: Toys
 ) -> None:

@@ -42,6 +42,7 @@ def trained(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Home:
     return home
 
 
+@pytest.mark.slow
 def test_a_process_with_another_canary_is_refused_at_resume(
     trained: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

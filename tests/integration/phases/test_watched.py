@@ -90,6 +90,7 @@ def bake(home: Home, model: Path, **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("begun", [cognate, student])
+@pytest.mark.slow
 def test_a_loss_that_leaps_ends_the_run_with_step_and_loss(
     begun: Any, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_without_the_setting_a_leap_is_trained_on(
     assert state.steps(recipe) == recipe.upto > LEAPS
 
 
+@pytest.mark.slow
 def test_activations_are_computed_again_if_a_cognate_run_is_asked_to(
     toys: Toys, tmp_path: Path
 ) -> None:
@@ -145,6 +147,7 @@ def test_activations_are_computed_again_if_a_cognate_run_is_asked_to(
 
 
 @pytest.mark.parametrize("kind", ["student", "bitnet", "bake"])
+@pytest.mark.slow
 def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
     kind: str, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_the_champion_measures_the_same_again(finished) -> None:
     assert told.stderr.count("again") == len(champion)
 
 
+@pytest.mark.slow
 def test_weights_that_the_log_does_not_say_are_found(finished) -> None:
     """What a flipped bit in a library, or a forged digest, would look like."""
     state = finished[1]

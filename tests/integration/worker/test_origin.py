@@ -272,6 +272,7 @@ def test_a_champion_of_the_registry_is_that_of_its_run(home: Home, state: RunSta
     assert weights_of(found.path) == state.built[state.champion][0]
 
 
+@pytest.mark.slow
 def test_what_is_nobody_s_name_is_said_with_all_that_may_be(home: Home, toys: Toys):
     """One message each, with what to do."""
     runs.submit(home, toys, "second")

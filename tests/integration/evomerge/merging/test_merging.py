@@ -906,6 +906,7 @@ def test_the_command_merges_several_documents_that_use_each_other(
     assert strict.returncode == 2
 
 
+@pytest.mark.slow
 def test_a_dry_run_looks_at_every_document_that_it_can(toys: Toys, tmp_path: Path) -> None:
     """One that builds on another has to wait for it; one after that has not."""
     where = places(toys)

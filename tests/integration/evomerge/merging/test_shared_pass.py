@@ -75,6 +75,7 @@ def test_a_generation_built_ahead_is_recorded_as_if_built_alone(
     assert [w["digest"] for w in wanted] == [end.built[str(w["recipe_id"])][0] for w in wanted]
 
 
+@pytest.mark.slow
 def test_a_recipe_that_cannot_be_built_fails_its_own_task_alone(
     finished: tuple[RunState, RunState], tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_a_training_that_is_cut_after_every_step_gives_the_same_bits() -> None:
     assert bits(carried_out(whole)) == bits(carried_out(whole, tuple(range(1, whole.steps))))
 
 
+@pytest.mark.slow
 def test_it_learns_and_prompts_are_not_learned() -> None:
     """Random prompts of an untrained model stay near log 64; the answers do not."""
     whole = training(steps=150, data={"hard/2": 1.0}, batch=8, context=40)
