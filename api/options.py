@@ -10,7 +10,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from evaluation.data import hub_data, training_texts
-from runs import kinds
 from runs.errors import ConfigError
 from runs.system.child_environment import may_ask_hub
 
@@ -65,10 +64,6 @@ class Options:
     register_seconds: float = 1800.0
     #: The user is the one who started the process: any file may be named, as at a terminal.
     anywhere: bool = False
-
-    def starts(self, kind: str) -> bool:
-        """Return False for a kind whose settings may name any file, if there are roots to keep."""
-        return self.anywhere or not kinds.of(kind).names_files
 
     @classmethod
     def of_environment(cls, roots: Sequence[str] = (), host: str = "127.0.0.1") -> Options:
@@ -150,6 +145,13 @@ class Options:
             return self._placed(text)
         except (ValueError, OSError, RuntimeError) as error:
             raise ConfigError(f"{text[:200]!r} is no path: {error}") from error
+
+    def there(self, text: str) -> bool:
+        """Return True if a name is that of a path that may be read."""
+        try:
+            return Path(self.place(text)).is_absolute()
+        except ConfigError:
+            return False
 
     def model(self, text: str) -> str:
         """Return a model of a request; Hub ids and aliases only if this server may fetch models."""

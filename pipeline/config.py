@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -116,11 +117,13 @@ class PipelineConfig(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        names = [phase.name for phase in self.phases]
-        for number, phase in enumerate(self.phases):
-            if phase.name in names[:number]:
+        names = {phase.name for phase in self.phases}
+        before: set[str] = set()
+        for phase in self.phases:
+            if phase.name in before:
                 raise ValueError(f"two phases are called {phase.name}")
-            _check(phase, names[:number], names[number:])
+            _check(phase, before, names)
+            before.add(phase.name)
         return self
 
     def phase(self, number: int) -> PhaseConfig:
@@ -143,12 +146,12 @@ class PipelineConfig(BaseModel):
         return found[0] if found and found[1] == ITEMS else None
 
 
-def _check(phase: PhaseConfig, before: list[str], later: list[str]) -> None:
+def _check(phase: PhaseConfig, before: Set[str], names: Set[str]) -> None:
     """Raise ValueError for a reference to a phase that is not before, or to no model of the phase."""
     items = (entry for entry in phase.data if entry.endswith(f":{ITEMS}"))
     for reference in (*phase.given, *items):
         name = reference.partition(":")[0]
-        if name in later and name not in before:
+        if name in names and name not in before:
             where = "itself" if name == phase.name else f"phase {name}, which comes later"
             raise ValueError(f"phase {phase.name} is given {reference} of {where}")
     if phase.unchanged is not None and phase.unchanged not in phase.given:

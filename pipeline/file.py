@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,8 @@ from runs.system import bounded_files
 
 #: Bytes of the largest file.
 MOST_BYTES = 1 << 20
+#: Bits of the largest whole number.
+MOST_BITS = 64
 #: The table of names that the file gives to models; every config file may have it.
 ALIASES = "aliases"
 #: Key of a table in the file → the field that it is, and what its tables hold.
@@ -27,16 +30,43 @@ _TABLES: dict[str, tuple[str, type[BaseModel]]] = {
 
 def read(path: Path) -> dict[str, Any]:
     """Return the settings of a pipeline as its file has them. Raises ConfigError with the line."""
-    text = bounded_files.read_text(path, MOST_BYTES, ConfigError)
+    return parse(bounded_files.read_text(path, MOST_BYTES, ConfigError), str(path))
+
+
+def parse(text: str, place: str = "the file") -> dict[str, Any]:
+    """Return the settings that the text of a pipeline's file gives, as plain JSON.
+
+    `place` names the file in an error. Raises ConfigError with the line.
+    """
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        _check_plain(content)
+    except RecursionError as error:
+        raise ConfigError(f"{place} is nested too deeply.") from error
+    except ValueError as error:  # tomllib's own errors, too
+        raise ConfigError(f"{place}: {error}") from error
     if not isinstance(content.get("phase", []), list):
-        raise ConfigError(f"{path}: begin each phase with a line [[phase]].")
+        raise ConfigError(f"{place}: begin each phase with a line [[phase]].")
     for line, what in _unknown(content, text):
-        raise ConfigError(f"{path}, line {line}: {what}")
+        raise ConfigError(f"{place}, line {line}: {what}")
     return content
+
+
+def _check_plain(value: Any) -> None:
+    """Raise ValueError for a value that no setting has: a date, a time, a number without bounds."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            _check_plain(one)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is no setting: give a finite number.")
+    elif isinstance(value, int):
+        if value.bit_length() > MOST_BITS:
+            raise ValueError(f"a number has more than {MOST_BITS} bits: give a smaller one.")
+    elif not isinstance(value, str):
+        raise ValueError(f"{value} is no setting: give a text, a number, true or false.")
 
 
 def _unknown(content: Mapping[str, Any], text: str) -> Iterator[tuple[int, str]]:

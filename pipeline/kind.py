@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event
-from pipeline import decide, origins, plan
+from pipeline import decide, file, names, origins, plan, writing
 from pipeline.config import PipelineConfig
 from pipeline.events import (
     Forked,
@@ -22,7 +23,7 @@ from pipeline.events import (
 from pipeline.view import PipelineView
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import MadeModel
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
 from runs.kinds.state import State
@@ -56,7 +57,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         PhaseFailed: Delegate,
     }
     listed = frozenset({PhaseEnded.type})
-    names_files = True
+    naming = frozenset({"phases", "phase", "test"})
 
     # ---- deciding ------------------------------------------------------------------------------
 
@@ -198,6 +199,26 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         raise ConfigError(f"phase {unit} has not ended.")
 
     # ---- asking for a run ------------------------------------------------------------------------
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Return the settings that the text of a pipeline's file gives. Raises ConfigError."""
+        return file.parse(text)
+
+    def written(self, config: Mapping[str, Any]) -> str | None:
+        """Return the text of a pipeline's file with these settings; None if TOML cannot say them."""
+        try:
+            return writing.text(config)
+        except ValueError:
+            return None
+
+    def again(self, submitted: Submitted) -> Asked:
+        """Return a pipeline as a user would ask for it, with names that mean the same anywhere."""
+        asked = super().again(submitted)
+        return replace(asked, config=names.again(submitted, asked.config))
+
+    def named(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
+        """Return the models and data from outside, of all phases and of `test`."""
+        return names.named(self, self.parse(config), there)
 
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a pipeline; every phase is checked before anything starts."""

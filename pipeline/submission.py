@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline import architectures
+from pipeline import architectures, names
 from pipeline import plan as plans
 from pipeline.config import ITEMS, PhaseConfig, PipelineConfig
 from pipeline.events import PipelineState, Started, Submitted
@@ -19,7 +19,6 @@ from runs.kinds.architecture import Architecture
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.tasks import Start
-from runs.lists import model_names
 from weights.devices import check_device
 
 
@@ -50,7 +49,8 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     """Return the plan of a pipeline. Raises ConfigError or UnavailableError."""
     if asked.models or asked.data:
         raise ConfigError("a pipeline's models and data are those of its phases: write them there.")
-    config = with_colons(kind, kind.parse(asked.config))
+    config = names.with_colons(kind, kind.parse(asked.config), _there(lookup))
+    _check_kinds(config)
     check_phases(config)
     given: dict[str, ModelReference] = {}
     places: dict[str, tuple[str, ...]] = {}
@@ -63,7 +63,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
             _check_given(config, phase, roles)
             given |= _resolved(config, phase, lookup)
             places[phase.name] = tuple(
-                maker.placed(entry) if config.items_of(entry) is None else entry
+                maker.placed(lookup.data(entry)) if config.items_of(entry) is None else entry
                 for entry in phase.data
             )
             settings = maker.parse(phase.settings)
@@ -74,36 +74,30 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
             roles[phase.name] = maker.roles(settings)
             _check_measured(config, number, len(roles[phase.name]))
             known[phase.name] = architectures.of_phase(config, phase, settings, given, known)
-    fields = {"given": given, "places": places, "test": _test(config, roles)}
+    fields = {"given": given, "places": places, "test": _test(config, roles, lookup)}
     return Plan(kind.name, config, fields, asked.output_dir)
 
 
-def with_colons(kind: Kind, config: PipelineConfig) -> PipelineConfig:
-    """Return the settings with PHASE:ROLE for PHASE/ROLE. Raises ConfigError.
-
-    A folder of that path and a Hub id with a revision stay as they are.
-    """
-    names = [phase.name for phase in config.phases]
-
-    def said(model: str) -> str:
-        phase, sign, role = model_names.split(model)
-        meant = sign == "/" and role and phase in names and "@" not in model
-        return f"{phase}:{role}" if meant and not Path(model).exists() else model
-
-    plain = config.model_dump(mode="json", exclude_unset=True)
-    for phase in plain.get("phases", []):
-        given = phase.get("models", {})
-        phase["models"] = {
-            role: [said(model) for model in models] for role, models in given.items()
-        }
-        if phase.get("unchanged"):
-            phase["unchanged"] = said(phase["unchanged"])
-    return (
-        config if plain == config.model_dump(mode="json", exclude_unset=True) else kind.parse(plain)
-    )
+def _check_kinds(config: PipelineConfig) -> None:
+    """Raise ConfigError for a kind of run that this program does not know."""
+    for phase in config.phases:
+        if phase.kind not in kinds.table():
+            raise ConfigError(
+                f"phase {phase.name}: there is no kind of run {phase.kind!r}. There are: "
+                f"{', '.join(sorted(kinds.table()))}."
+            )
 
 
-def _test(config: PipelineConfig, roles: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def _there(lookup: Lookup) -> Callable[[str], bool]:
+    """Return what tells if a model's name is the path of a folder."""
+    if lookup.placed is not None:
+        return lookup.placed.models.__contains__
+    return lambda model: Path(model).exists()
+
+
+def _test(
+    config: PipelineConfig, roles: Mapping[str, Sequence[str]], lookup: Lookup
+) -> tuple[str, ...]:
     """Return the items that results are measured on, paths made absolute. Raises ConfigError."""
     measured = [n for n, phase in enumerate(config.phases, start=1) if phase.given]
     for entry in config.test:
@@ -115,7 +109,10 @@ def _test(config: PipelineConfig, roles: Mapping[str, Sequence[str]]) -> tuple[s
                 "measured on them."
             )
     maker = kinds.of(plans.MEASURE)
-    return tuple(maker.placed(one) if config.items_of(one) is None else one for one in config.test)
+    return tuple(
+        maker.placed(lookup.data(one)) if config.items_of(one) is None else one
+        for one in config.test
+    )
 
 
 def _check_measured(config: PipelineConfig, number: int, models: int) -> None:
@@ -144,7 +141,7 @@ def _resolved(
 
     aliases = {**ALIASES, **lookup.aliases}
     own = [model for model in phase.given if config.named(model) is None]
-    return {model: resolve(model, aliases, lookup.named) for model in own}
+    return {model: resolve(lookup.model(model), aliases, lookup.named) for model in own}
 
 
 def check(plan: Plan) -> Checked:
@@ -183,8 +180,7 @@ def _unmeasured(config: PipelineConfig) -> list[str]:
 
 def check_phases(config: PipelineConfig) -> None:
     """Check kinds, settings and gates of all phases. Raises ConfigError."""
-    if not config.phases:
-        raise ConfigError("a pipeline needs at least one phase.")
+    names.check_length(config)
     measured = kinds.of(plans.MEASURE).figures_of
     for gate in config.gates:
         if gate.metric not in measured:

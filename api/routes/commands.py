@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,15 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.datastructures import State
 
+from api import inputs
 from api.access.authorization import SUBMITTER
 from api.options import Options
 from api.problems import UNPROCESSABLE, Problem
 from api.routes.control import KEY, owned
 from api.routes.runs import desk_of
 from api.schemas import bodies as schemas
+from api.schemas import texts
 from api.state.run_cache import Desk
-from evaluation.lm_eval import spec
 from events import Envelope, EventStore
 from runs import kinds
 from runs.errors import ConfigError, ConflictError
@@ -34,8 +34,6 @@ from runs.kinds.commands import refusal
 from runs.kinds.kind import Kind
 from runs.record import user_events as events
 from runs.streams import run_of
-from weights.folders.sources import ALIASES
-from weights.storage import model_origin as origins
 from worker import append
 from worker.commands import fork as forks
 from worker.commands import submit
@@ -43,9 +41,6 @@ from worker.commands.accounts import User
 from worker.queue.reporting import wait_reason
 
 router = APIRouter(tags=["asking"])
-
-#: Seconds that a request waits for a model of a run or of the registry to be found or built.
-PATIENCE = 20.0
 
 
 async def plan_of(
@@ -56,30 +51,47 @@ async def plan_of(
     `state` is the application's. Raises ConfigError, Problem.
     """
     submit.check_queued(wanted.priority, tuple(wanted.labels))
-    for name in wanted.data:
-        if spec.is_task(name) and spec.parse(name).file is not None:
-            raise ConfigError(f"{name}: a task file is code; give a task by its name.")
     if wanted.kind not in kinds.table():
         raise ConfigError(f"there is no kind of run {wanted.kind!r}: `GET /kinds` lists them.")
-    check_terminal(wanted.kind, state.options)
-    _check_fields(wanted.kind, wanted.config)
-    roles = _roles(wanted)
-    given = [name for some in roles.values() for name in some]
-    files = [name for name in wanted.data if not spec.is_task(name)]
-    places = await asyncio.to_thread(_places, state.options.place, given)
-    data = await asyncio.to_thread(_places, state.options.data, files)
-    models = {name: await _model(state, user, name, places[name]) for name in dict.fromkeys(given)}
-    paths = {role: [models[name].path for name in some] for role, some in roles.items()}
+    kind, roles = kinds.of(wanted.kind), _roles(wanted)
+    config, aliases = await asyncio.to_thread(_settings, kind, wanted)
+    _check_fields(wanted.kind, config)
+    named = await asyncio.to_thread(kind.named, config, state.options.there)
+    if max(len(named.models), len(named.data)) > schemas.MOST_MODELS:
+        raise ConfigError(f"the settings name more than {schemas.MOST_MODELS} models or data.")
+    given = [*(name for some in roles.values() for name in some), *named.models]
+    found = await inputs.find(state, user, given, [*wanted.data, *named.data], aliases)
+    paths = {role: [found.models[name].path for name in some] for role, some in roles.items()}
     order = {
         "kind": wanted.kind,
-        "config": wanted.config,
+        "config": config,
         "models": {role: some for role, some in paths.items() if some},
-        "data": [data.get(name, name) for name in wanted.data],
+        "data": [found.data[name] for name in wanted.data],
+        "placed": {
+            "models": {name: found.models[name].path for name in named.models},
+            "data": {name: found.data[name] for name in named.data},
+        },
     }
-    named = state.options.anywhere  # settings may name models of the log, too
-    told = await state.readers.ask("check", user.name, open=opened, named=named, **order)
-    names = {found.path: found.name for found in models.values() if found.name}
-    return planned(wanted.kind, told, names), told
+    told = await state.readers.ask("check", user.name, open=opened, **order)
+    known = {model.path: model for model in found.models.values() if model.name}
+    return planned(wanted.kind, told, known), told
+
+
+def _settings(kind: Kind, wanted: schemas.Wanted) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings that a body gives, those of a file among them, and its aliases.
+
+    For a thread beside the event loop: a file may be large. Raises ConfigError.
+    """
+    if wanted.file is None:
+        return asked.without_aliases(wanted.config)
+    if wanted.config:
+        raise ConfigError("the settings are given twice: as file and as config.")
+    config = kind.read(wanted.file)
+    try:
+        texts.plain_values(config)
+    except ValueError as error:
+        raise ConfigError(f"the file: {error}.") from error
+    return asked.without_aliases(config)
 
 
 def _roles(wanted: schemas.Wanted) -> dict[str, list[str]]:
@@ -97,71 +109,13 @@ def _roles(wanted: schemas.Wanted) -> dict[str, list[str]]:
     return roles if wanted.base is None else {**roles, "base": [wanted.base]}
 
 
-def check_terminal(kind: str, options: Options) -> None:
-    """Raise ConfigError for a kind that this server does not start."""
-    if not options.starts(kind):
-        raise ConfigError(
-            f"{kinds.of(kind).title} names models and files in its settings: start it at a terminal, "
-            "with --detach for the workers of this server."
-        )
+def planned(kind: str, told: dict[str, Any], known: dict[str, ModelReference]) -> Plan:
+    """Return the plan that a process beside the server has made.
 
-
-def planned(kind: str, told: dict[str, Any], names: dict[str, str]) -> Plan:
-    """Return the plan that a process beside the server has made, with models by their own names."""
+    `known` has models that were found by name, by their paths.
+    """
     given = {"run": "", "owner": "", **told["submitted"]}
-    return asked.renamed(asked.plan_of(kinds.of(kind).submitted.model_validate(given), kind), names)
-
-
-def _places(place: Callable[[str], str], names: list[str]) -> dict[str, str]:
-    """Return each name with its place; a folder's files are looked at once, however often it is named.
-
-    For a thread beside the event loop: a folder may have many files. Raises ConfigError.
-    """
-    return {name: place(name) for name in dict.fromkeys(names)}
-
-
-async def _model(state: State, user: User, text: str, placed: str) -> ModelReference:
-    """Return a model's path below a root or its Hub id, and its name if it has one of its own.
-
-    A run's result and a model of the registry are found by name: every user may read both. Only
-    folders below the server's roots, or of its own home, are read. No thread is held while the model
-    is built. Raises ConfigError, Problem.
-    """
-    found = None
-    if not Path(placed).is_absolute() and text not in ALIASES:
-        found = await asyncio.to_thread(_origin, state, text)
-    if found is None:
-        state.options.check_fetched(placed)
-        return ModelReference(name="", path=placed)
-    origin, folders = found
-    folder = await state.work.outcome(
-        f"model {origin.digest}",
-        list(origins.COMMAND),
-        origin.request(folders),
-        PATIENCE,
-        user.name,
-    )
-    return origin.reference(folder)
-
-
-def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
-    """Return the model that a name of the log means, and its folders that may be read.
-
-    Raises ConfigError.
-    """
-    options: Options = state.options
-    origin = origins.find(state.desk.store, text)
-    if origin is None:
-        return None
-    if origin.hub is not None:
-        options.model(origin.hub)
-    own = state.desk.home.folder.resolve()
-    folders = [
-        place
-        for place in origin.folders
-        if options.inside(Path(place)) or own in Path(place).resolve().parents
-    ]
-    return origin, folders
+    return asked.renamed(asked.plan_of(kinds.of(kind).submitted.model_validate(given), kind), known)
 
 
 def _check_fields(kind: str, config: dict[str, Any]) -> None:
@@ -267,7 +221,8 @@ def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
 
 def _digest(wanted: schemas.Wanted) -> str:
     """Return the digest of a body as it was asked: what a name in it means may change later."""
-    text = json.dumps(wanted.model_dump(mode="json"), sort_keys=True)
+    later = {"file"} if wanted.file is None else set()  # earlier versions had no such field
+    text = json.dumps(wanted.model_dump(mode="json", exclude=later), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -300,9 +255,7 @@ def fork(
     """Fork a run of any user: the history up to a place, and a future of its own."""
     desk = desk_of(request)
     name = desk.name(run)
-    if body.settings:
-        kind_name = (stream_of(desk.store, name) or "").partition("/")[0]
-        check_terminal(kind_name, request.app.state.options)
+    _check_changes(desk, name, body.settings, request.app.state.options)
     try:
         branch = forks.plan(desk.store, name, body.at, body.generation, body.settings)
     except ConfigError as error:
@@ -315,6 +268,17 @@ def fork(
     made = forks.fork(desk.store, branch, by=user.name, reason=body.reason, key=key)
     append.project(desk.store)
     return JSONResponse({"run": made}, 201, {"Location": f"/runs/{made}"})
+
+
+def _check_changes(desk: Desk, run: str, changes: dict[str, Any], options: Options) -> None:
+    """Raise ConfigError for a change of settings that name models and files, if there are roots."""
+    kind = kinds.kind_of(stream_of(desk.store, run) or "")
+    naming = sorted(set(changes) & kind.naming) if kind else []
+    if kind and naming and not options.anywhere:
+        raise ConfigError(
+            f"setting {naming[0]} of {kind.title} names models and files, which stay as they are in a "
+            "fork over the API: start a new run, or fork at a terminal."
+        )
 
 
 @router.post("/runs/{run}/export", status_code=202, response_model=schemas.Export)

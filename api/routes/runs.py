@@ -101,12 +101,14 @@ def asked(request: Request, run: str) -> Response:
         again = kind.again(state.submitted)
         models = {role: list(some) for role, some in again.models.items() if role != "base"}
         further = set(models) - {kind.main_role}
+        file = kind.written(again.config)
         body = {
             "kind": again.kind,
             "models": models if further else models.get(kind.main_role, []),
             "base": next(iter(again.models.get("base", ())), None),
             "data": list(again.data),
-            "config": dict(again.config),
+            "config": dict(again.config) if file is None else {},
+            "file": file,
             "priority": state.submitted.priority,
             "labels": list(state.submitted.labels),
         }
@@ -121,7 +123,6 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
     at, part = desk.place(name, at, upto), children.part_of(desk, name)
     with desk.state(name) as state:
         more = {"places": state.place, "part_of": part, "delegates": kinds.of(state.kind).delegates}
-        more["again"] = request.app.state.options.starts(state.kind)
         row = queries.row(desk.store, name)
         if row is not None:
             more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}

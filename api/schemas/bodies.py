@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -35,52 +33,12 @@ from api.schemas.listings import (
     Workers,
 )
 from api.schemas.runs import Activity, Again, Answer, Rows, Run, RunFacts, Status
+from api.schemas.texts import Config, Label, Lines, Name, Plain, Text
 from runs import kinds
-from runs.errors import ConfigError
-from runs.system import plain_text
 from worker.commands.accounts import MOST_DAYS, NAME, Role
 
-
-def plain(text: str) -> str:
-    """Return the text. Raises ValueError for characters that steer a terminal."""
-    try:
-        return plain_text.check(text, "the text")
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-
-
-def one_line(given: Any) -> Any:
-    """Return what people write in several lines as one; anything else as it is."""
-    return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", given) if isinstance(given, str) else given
-
-
-def plain_values(given: Any, depth: int = 0) -> Any:
-    """Return settings as they are. Raises ValueError where a name or a text in them is not plain."""
-    if depth > MOST_DEPTH:
-        raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
-    if isinstance(given, str):
-        plain(given)
-    elif isinstance(given, dict):
-        for key, value in given.items():
-            plain(key)
-            plain_values(value, depth + 1)
-    elif isinstance(given, list):
-        for value in given:
-            plain_values(value, depth + 1)
-    return given
-
-
-#: Levels of nested settings.
-MOST_DEPTH = 16
 #: Metrics of a model.
 MOST_METRICS = 64
-
-Plain = Annotated[str, AfterValidator(plain)]
-Text = Annotated[Plain, BeforeValidator(one_line), Field(max_length=2000)]
-Name = Annotated[Plain, Field(min_length=1, max_length=1000)]
-Label = Annotated[Plain, Field(max_length=100)]
-Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
-
 #: Models of a run, of all roles together.
 MOST_MODELS = 64
 #: Names of the two spellings of models: places in a body are told without them.
@@ -189,6 +147,14 @@ class Wanted(Reason):
         {},
         description="Settings of the kind: see `GET /settings`. Others have their defaults.",
         examples=[{"generations": 8, "strategy": "auto"}],
+    )
+    file: Lines | None = Field(
+        None,
+        min_length=1,
+        max_length=1 << 20,
+        description="In place of `config`, for kinds that have a file of their own: its text, such as "
+        "the TOML of a pipeline.",
+        examples=['[[phase]]\nname = "specialists"\nkind = "cognate"\n'],
     )
     priority: int = Field(
         0, ge=-1_000_000, le=1_000_000, description="Of one user's runs, high ones go first."

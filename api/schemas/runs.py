@@ -51,6 +51,8 @@ class Again(Answer):
     base: str | None
     data: list[str]
     config: dict[str, Any]
+    #: The settings as the text of a file, of kinds that have one; `config` is empty then.
+    file: str | None
     priority: int
     labels: list[str]
 
@@ -308,8 +310,6 @@ class RunFacts(Answer):
     part_of: PartOf | None
     #: Its tasks are runs: its page shows these, too.
     delegates: bool
-    #: This server starts runs of its kind: its settings may be taken for another one.
-    again: bool
 
 
 class Run(RunFacts):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from runs.errors import ConfigError
 from runs.event_types import ModelReference
 from runs.record.events import Submitted
 
@@ -41,6 +42,22 @@ class Names(Protocol):
 
 
 @dataclass(frozen=True)
+class Named:
+    """Models and data that the settings of a run name, as the user wrote them."""
+
+    models: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Models and data that settings name: each name, and the name or path that is looked up for it."""
+
+    models: Mapping[str, str]
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Lookup:
     """Rules by which names of models are looked up, and the place where the run will be carried."""
 
@@ -50,6 +67,22 @@ class Lookup:
     named: Names | None = None
     #: The run is carried by another machine: the device may be missing here.
     elsewhere: bool = False
+    #: The only models and data that settings may name; None: any.
+    placed: Placed | None = None
+
+    def model(self, name: str) -> str:
+        """Return what is looked up for a model that settings name. Raises ConfigError."""
+        return name if self.placed is None else _placed(self.placed.models, name)
+
+    def data(self, name: str) -> str:
+        """Return the path of data that settings name. Raises ConfigError."""
+        return name if self.placed is None else _placed(self.placed.data, name)
+
+
+def _placed(places: Mapping[str, str], name: str) -> str:
+    if name not in places:
+        raise ConfigError(f"{name[:200]!r} was not looked up before: it cannot be read.")
+    return places[name]
 
 
 @dataclass(frozen=True)
@@ -79,6 +112,17 @@ def plan_of(submitted: Any, kind: str) -> Plan:
     return Plan(kind, submitted.config, fields, submitted.output_dir)
 
 
+def without_aliases(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the settings without their `aliases`, and these. Raises ConfigError."""
+    rest = dict(config)
+    given = rest.pop("aliases", {})
+    if not isinstance(given, dict) or not all(
+        isinstance(name, str) and isinstance(model, str) for name, model in given.items()
+    ):
+        raise ConfigError('aliases have a name and a model each, as mine = "owner/name".')
+    return rest, given
+
+
 def roles(submitted: type[Submitted]) -> list[str]:
     """Return the roles of models that runs are submitted with, by the class of the event."""
     shapes = (ModelReference, ModelReference | None, tuple[ModelReference, ...])
@@ -100,12 +144,15 @@ def inputs(plan: Plan) -> Iterator[str]:
     yield from within(plan.fields)
 
 
-def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
-    """Return the plan with the models whose path is in `names` under those names."""
+def renamed(plan: Plan, found: Mapping[str, ModelReference]) -> Plan:
+    """Return the plan with names and digests of the models that were `found`, by their paths."""
 
     def called(value: Any) -> Any:
-        if isinstance(value, ModelReference):
-            return value.model_copy(update={"name": names.get(value.path, value.name)})
+        if isinstance(value, ModelReference) and value.path in found:
+            known = found[value.path]
+            return value.model_copy(update={"name": known.name, "digest": known.digest})
+        if isinstance(value, Mapping):
+            return {name: called(one) for name, one in value.items()}
         return tuple(map(called, value)) if isinstance(value, tuple) else value
 
     fields = {name: called(value) for name, value in plan.fields.items()}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from events import Envelope, Event
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import ModelReference
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
 from runs.kinds.origin import Origin
 from runs.kinds.outcome import Outcome
 from runs.kinds.state import State
@@ -64,9 +64,9 @@ class Kind(View[S], Outcome[S]):
     answers: ClassVar[Mapping[type[Event], type]]
     #: Types of events after which the run list is brought up to date, beside the common ones.
     listed: ClassVar[frozenset[str]] = frozenset()
-    #: True if its settings name models or files. The API, which may read some folders only, then starts
-    #: no such run and changes none.
-    names_files: ClassVar[bool] = False
+    #: Settings that name models or files. A fork over the API, which may read some folders only, does
+    #: not change these.
+    naming: ClassVar[frozenset[str]] = frozenset()
     #: Role of the models that a request over the API calls `models`.
     main_role: ClassVar[str] = "sources"
 
@@ -176,6 +176,24 @@ class Kind(View[S], Outcome[S]):
         if error["type"] == "extra_forbidden":
             what = f"there is no such setting: `forge settings {self.name}` lists them"
         return ".".join(map(str, error["loc"])), what
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Return the settings that the text of a run's own file gives. Raises ConfigError.
+
+        By default always: most kinds have no file of their own.
+        """
+        raise ConfigError(f"{self.title} has no file of its own: give its settings.")
+
+    def written(self, config: Mapping[str, Any]) -> str | None:
+        """Return the text of a run's own file with these settings; None if its kind has no file."""
+        return None
+
+    def named(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
+        """Return the models and data that the settings of a run name; by default none.
+
+        `there` tells if a name is the path of a folder that is there. Raises ConfigError.
+        """
+        return Named()
 
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""

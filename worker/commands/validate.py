@@ -9,8 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from runs import kinds
-from runs.errors import ConfigError
-from runs.kinds.asked import Asked, Checked, Lookup, Plan, inputs
+from runs.kinds.asked import Asked, Checked, Lookup, Plan, inputs, without_aliases
 from weights.devices import check_device
 from weights.storage.output_folder import check_apart
 
@@ -20,24 +19,14 @@ def plan(asked: Asked, lookup: Lookup = Lookup()) -> Plan:
 
     Raises ConfigError, UnavailableError, ConflictError for an output folder that holds an input.
     """
-    asked, aliases = _aliases(asked)
+    config, aliases = without_aliases(asked.config)
+    asked = replace(asked, config=config)
     lookup = replace(lookup, aliases={**lookup.aliases, **aliases})
     made = kinds.of(asked.kind).plan(asked, lookup)
     check_device(made.config.device, lookup.elsewhere)
     if made.output_dir is not None:
         check_apart(Path(made.output_dir), inputs(made))
     return made
-
-
-def _aliases(asked: Asked) -> tuple[Asked, dict[str, str]]:
-    """Return the request without the settings' `aliases`, and these. Raises ConfigError."""
-    config = dict(asked.config)
-    given = config.pop("aliases", {})
-    if not isinstance(given, dict) or not all(
-        isinstance(name, str) and isinstance(model, str) for name, model in given.items()
-    ):
-        raise ConfigError('aliases have a name and a model each, as mine = "owner/name".')
-    return replace(asked, config=config), given
 
 
 def check(plan: Plan) -> Checked:

@@ -30,17 +30,14 @@ CGROUP = Path("/sys/fs/cgroup/memory.max")
 def check(order: dict[str, Any]) -> dict[str, Any]:
     """Return the plan of a run as JSON; open its models and data too if the order says `open`.
 
-    With `named`, models that the settings name are looked up in the log of FORGE_HOME, too.
+    Settings name only models and data that the order has `placed`.
     """
     from runs import kinds
-    from runs.home import Home
-    from runs.kinds.asked import Asked, Lookup
-    from weights.storage.model_origin import Finder
+    from runs.kinds.asked import Asked, Lookup, Placed
     from worker.commands import validate as plans
 
     wanted = Asked(order["kind"], order["config"], order["models"], order["data"])
-    named = Finder(Home.default(), lambda told: log.info("%s", told)) if order["named"] else None
-    made = plans.plan(wanted, Lookup({}, named, elsewhere=True))
+    made = plans.plan(wanted, Lookup(elsewhere=True, placed=Placed(**order["placed"])))
     event = kinds.of(made.kind).submitted(run="", owner="", config=made.config, **made.fields)
     told: dict[str, Any] = {
         "config": made.config.model_dump(mode="json"),

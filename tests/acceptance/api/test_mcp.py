@@ -103,14 +103,15 @@ def test_a_restricted_client_changes_nothing_and_reads_its_folders_only(
             viewer = await client.call_tool("pause_run", {"run": "r"})
         (tmp_path / "models").mkdir()
         async with spoken("--models", str(tmp_path / "models")) as client:
-            asked = {"kind": "pipeline", "config": {"phases": TWO}}
+            outside = [{**TWO[0], "data": ["/etc/passwd"]}]
+            asked = {"kind": "pipeline", "config": {"phases": outside}}
             pipeline = await client.call_tool("start_run", asked)
             folder = await client.call_tool("start_run", {"kind": "toy", "models": ["/etc"]})
         return [text(told) for told in (viewer, pipeline, folder)]
 
     viewer, pipeline, folder = asyncio.run(talk())
     assert viewer == "Forbidden: This needs the role submitter; ada is a viewer."
-    assert "start it at a terminal" in pipeline
+    assert "'/etc/passwd' is not in the folders" in pipeline
     assert "'/etc' is not in the folders" in folder
 
 
@@ -225,7 +226,7 @@ def test_users_with_tokens_read_ask_and_are_the_actors(start: Start, mode: str) 
             assert not (await admin.call_tool("pause_run", {"run": "open"})).is_error
             assert (await news).structured_content["status"] == "paused"  # pyright: ignore
             own = await admin.call_tool("start_run", {"kind": "pipeline", "config": {}})
-            assert "start it at a terminal" in text(own)
+            assert "a pipeline needs at least one phase" in text(own)
 
     carried(talk)
     assert [row.actor for row in toy_runs.rows(running.home, "open")] == ["ada", "admin"]

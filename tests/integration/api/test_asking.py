@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from starlette.datastructures import State
 
+from api import inputs
 from api.options import LOOPBACK, Options
 from api.problems import Problem
 from api.processes.background_jobs import Work
-from api.routes import commands
 from evomerge.config import EvoMergeConfig
 from runs.errors import ConfigError
 from testing.worlds.fake_world import RUN
@@ -69,7 +69,7 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
         await asyncio.sleep(60)
         return ""
 
-    monkeypatch.setattr(commands.origins, "find", lambda *_: Origin("m", "a model", "0" * 64))
+    monkeypatch.setattr(inputs.origins, "find", lambda *_: Origin("m", "a model", "0" * 64))
     desk = SimpleNamespace(store=None, home=SimpleNamespace(folder=tmp_path))
     work = SimpleNamespace(outcome=outcome)
     state = State({"options": Options((tmp_path,)), "desk": desk, "work": work})
@@ -77,7 +77,7 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         users = [User("ada", "submitter"), User("bob", "submitter")]
-        found = [asyncio.ensure_future(commands._model(state, user, "m", "m")) for user in users]
+        found = [asyncio.ensure_future(inputs._model(state, user, "m", "m")) for user in users]
         while len(waiting) < 2:
             await asyncio.wait_for(asyncio.to_thread(int), 5)
         assert waiting == ["ada", "bob"]

@@ -1,4 +1,4 @@
-"""Pipelines over the API: followed and controlled, and started at a terminal only."""
+"""Pipelines over the API: followed, controlled and forked."""
 
 from __future__ import annotations
 
@@ -50,27 +50,21 @@ def test_a_pipeline_is_shown_by_its_panels(client: TestClient) -> None:
     }
 
 
-@pytest.mark.parametrize("path", ["/runs", "/phases/pipeline/start", "/plans"])
-def test_no_pipeline_is_started_over_the_api(client: TestClient, path: str) -> None:
-    """Its settings name files, and a user of the API reads those below the roots only."""
-    phase = {**TWO[0], "data": ["/etc/passwd"]}
-    body = {"kind": "pipeline", "config": {"phases": [phase]}, "models": [], "data": []}
-    answer = client.post(path, json=body)
-    assert answer.status_code in (404, 422), answer.text
-    if path == "/runs":
-        assert "start it at a terminal" in answer.json()["detail"]
-
-
-def test_a_fork_over_the_api_changes_no_phase(client: TestClient, tmp_path: Path) -> None:
+def test_a_fork_over_the_api_changes_settings_and_names_no_files(
+    client: TestClient, tmp_path: Path
+) -> None:
+    """Models and data stay those of the pipeline: `phases` and `test` may name any file."""
     phases = [TWO[0], {**TWO[1], "data": ["/etc/passwd"]}]
-    body = {"generation": 2, "settings": {"phases": phases}}
-    refused = client.post("/runs/p/fork", json=body)
-    assert refused.status_code == 422
-    assert "start it at a terminal" in refused.json()["detail"]
-    made = client.post("/runs/p/fork", json={"generation": 2})
-    assert made.status_code == 201, made.text
-    home = Home(tmp_path / "home")
-    assert toy_runs.finish(home, made.json()["run"]).completed
+    for wrong in ({"phases": phases}, {"phase": phases}, {"test": ["/etc/passwd"]}):
+        refused = client.post("/runs/p/fork", json={"generation": 2, "settings": wrong})
+        assert refused.status_code == 422
+        assert "names models and files, which stay" in refused.json()["detail"]
+    for settings in ({}, {"second.seed": 7}):
+        made = client.post("/runs/p/fork", json={"generation": 2, "settings": settings})
+        assert made.status_code == 201, made.text
+        home = Home(tmp_path / "home")
+        assert toy_runs.finish(home, made.json()["run"]).completed
+    assert toy_runs.state(home, f"{made.json()['run']}.2-second").submitted.config.seed == 7
 
 
 def test_a_stopped_gate_is_overridden_with_a_reason(client: TestClient, tmp_path: Path) -> None:
@@ -170,7 +164,6 @@ def test_a_phase_s_run_says_where_it_stands(client: TestClient, tmp_path: Path) 
     }
     whole = client.get("/runs/p").json()
     assert (first["delegates"], whole["delegates"]) == (False, True)
-    assert (first["again"], whole["again"]) == (True, False)
     assert client.get("/runs/p.2-second").json()["part_of"]["previous"] == "p.1-first"
     toy_runs.submit(Home(tmp_path / "home"), "p.3-third")
     assert client.get("/runs/p.3-third").json()["part_of"] is None

@@ -271,7 +271,7 @@ def test_a_pipeline_is_checked_whole_before_anything_starts() -> None:
     one = phase("one")
     assert "at least one phase" in said()
     assert "two phases are called one" in said(one, one)
-    assert "phase two: runs of kind 'nothing' are not known" in said(
+    assert "phase two: there is no kind of run 'nothing'. There are: " in said(
         one, {"name": "two", "kind": "nothing"}
     )
     assert "phase one: settings of a toy run: stepz" in said(phase("one", stepz=1))

@@ -50,7 +50,7 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
           </a>
         ))}
         <div className="buttons">
-          {maySubmit && live.again && (
+          {maySubmit && (
             <a className="button" href={href(["new"], { from: live.run })}>
               <Icon name="copy" />
               Again with changes

@@ -16,7 +16,6 @@ from runs.errors import ConfigError
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO
 from tests.integration.api.mcp.conftest import Served, Talk
-from worker.commands import validate
 from worker.commands.accounts import ROLES, Role
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "mcp.md"
@@ -124,13 +123,18 @@ def test_a_key_means_one_run(served: Served) -> None:
     served.talk(ask)
 
 
-def test_what_the_api_starts_at_a_terminal_only_no_tool_starts(served: Served) -> None:
-    """Settings that name files, files out of the roots, files with code: by the same checks."""
+def test_what_the_api_refuses_no_tool_starts(served: Served) -> None:
+    """Files out of the roots, also those in a pipeline, and files with code: by the same checks."""
+    outside = {**TWO[0], "data": ["/etc/passwd"]}
 
     async def ask(talk: Talk) -> None:
         for tool in ("check_run", "start_run"):
             for asked, why in (
-                ({"kind": "pipeline", "config": {"phases": TWO}}, "start it at a terminal"),
+                ({"kind": "pipeline", "config": {"phases": [outside]}}, "is not in the folders"),
+                (
+                    {"kind": "pipeline", "file": "[[phase]]\nnam = 1"},
+                    "line 2: a phase has no 'nam'",
+                ),
                 ({"kind": "toy", "models": ["/etc"]}, "'/etc' is not in the folders that this"),
                 ({"kind": "toy", "data": ["../x"]}, "is not in the folders that this server"),
                 ({"kind": "toy", "data": ["lm-eval:/t.yaml"]}, "a task file is code"),
@@ -220,31 +224,15 @@ def test_the_terminals_user_may_name_any_file_unless_confined(
             confined.place(text)
 
 
-def test_the_terminals_user_starts_a_pipeline_and_a_confined_one_does_not(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As at a terminal, where its settings may name runs of the log, too."""
-    lookups = []
+def test_a_pipeline_is_started_by_its_file_or_settings(served: Served) -> None:
+    file = '[[phase]]\nname = "first"\nkind = "toy"\nsettings = { seed = 1 }\n'
 
-    def plan(wanted: Any, lookup: Any) -> Any:
-        lookups.append(lookup)
-        return planned(wanted, lookup)
+    async def ask(talk: Talk) -> list[str]:
+        assert (await talk.call("check_run", kind="pipeline", file=file))["ok"]
+        given = ({"file": file}, {"config": {"phases": TWO}})
+        return [(await talk.call("start_run", kind="pipeline", **one))["run"] for one in given]
 
-    planned = validate.plan
-    monkeypatch.setattr(validate, "plan", plan)
-
-    async def ask(talk: Talk) -> Any:
-        return await talk.client.call_tool(
-            "start_run", {"kind": "pipeline", "config": {"phases": TWO}}
-        )
-
-    assert served.talk(ask).is_error
-    served.options["anywhere"] = True
-    told = served.talk(ask)
-    assert not told.is_error, told
-    run = told.structured_content["run"]
-    assert toy_runs.finish(served.home, run).completed
-    assert lookups[0].named is not None
-    served.options["anywhere"] = False
-    served.talk(lambda talk: talk.call("check_run", kind="toy"))
-    assert lookups[-1].named is None
+    for anywhere in (False, True):  # a user with a token, and the terminal's
+        served.options["anywhere"] = anywhere
+        for run in served.talk(ask):
+            assert toy_runs.finish(served.home, run).completed

@@ -1,0 +1,57 @@
+"""Texts in bodies of requests: no character in them steers a terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from runs.errors import ConfigError
+from runs.system import plain_text
+
+
+def plain(text: str) -> str:
+    """Return the text. Raises ValueError for characters that steer a terminal."""
+    try:
+        return plain_text.check(text, "the text")
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def one_line(given: Any) -> Any:
+    """Return what people write in several lines as one; anything else as it is."""
+    return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", given) if isinstance(given, str) else given
+
+
+def plain_lines(text: str) -> str:
+    """Return a text of several lines. Raises ValueError for characters that steer a terminal."""
+    plain(re.sub(r"[\t\r\n]", " ", text))
+    return text
+
+
+def plain_values(given: Any, depth: int = 0) -> Any:
+    """Return settings as they are. Raises ValueError where a name or a text in them is not plain."""
+    if depth > MOST_DEPTH:
+        raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
+    if isinstance(given, str):
+        plain(given)
+    elif isinstance(given, dict):
+        for key, value in given.items():
+            plain(key)
+            plain_values(value, depth + 1)
+    elif isinstance(given, list):
+        for value in given:
+            plain_values(value, depth + 1)
+    return given
+
+
+#: Levels of nested settings.
+MOST_DEPTH = 16
+
+Plain = Annotated[str, AfterValidator(plain)]
+Text = Annotated[Plain, BeforeValidator(one_line), Field(max_length=2000)]
+Lines = Annotated[str, AfterValidator(plain_lines)]
+Name = Annotated[Plain, Field(min_length=1, max_length=1000)]
+Label = Annotated[Plain, Field(max_length=100)]
+Config = Annotated[dict[str, Any], AfterValidator(plain_values)]
