@@ -31,6 +31,14 @@ from cli.options import json_option, queue_options, setting
     help="Further bakes, each with the result before it as the teacher.",
 )
 @click.option(
+    "--lora",
+    "rank",
+    type=click.IntRange(min=1),
+    metavar="RANK",
+    help="Train low-rank adapters of this rank, which are merged into the weights, instead of all "
+    "weights.",
+)
+@click.option(
     "--keep",
     "others",
     multiple=True,
@@ -50,6 +58,7 @@ def bake_command(
     others: tuple[str, ...],
     sequence: bool,
     pursuit: int | None,
+    rank: int | None,
     out: str | None,
     data: tuple[str, ...],
     settings: tuple[str, ...],
@@ -71,6 +80,7 @@ def bake_command(
       forge bake Qwen/Qwen3-0.6B --prompt persona.txt --prompt tools.txt --keep summary.txt --out baked
       forge bake models/base --prompt style.txt --data questions.jsonl --set reply_tokens=64 --out baked
       forge bake models/base --prompt style.txt --prompt persona.txt --sequence --out baked
+      forge bake Qwen/Qwen3-0.6B --prompt style.txt --lora 16 --out baked
     """
     from cli.runs.carry_on import begin
     from cli.runs.start import planned
@@ -85,6 +95,8 @@ def bake_command(
         config["sequence"] = True
     if pursuit is not None:
         config["pursuit"] = pursuit
+    if rank is not None:
+        config |= {"train": "lora", "lora_rank": rank}
     if others:
         config["others"] = [_text(file) for file in others]
     home = Home.default()

@@ -33,6 +33,16 @@ def without_watch(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "divergence": None}}
 
 
+def all_weights(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the setting `train`: earlier trainings were of all weights."""
+    return {**data, "config": {**data["config"], "train": "full"}}
+
+
+def without_adapters(data: dict[str, Any]) -> dict[str, Any]:
+    """Return `started` with `trainable`: earlier trainings were of all weights."""
+    return {**data, "trainable": None}
+
+
 def not_divided(data: dict[str, Any]) -> dict[str, Any]:
     """Return `started` with `accumulation`: in earlier runs the settings alone said the parts."""
     return {**data, "accumulation": None}

@@ -63,11 +63,21 @@ def _words(recipe: Making) -> str:
     """Return a recipe in words."""
     if isinstance(recipe, Train):
         shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
-        return f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {recipe.start[:12]}"
+        return (
+            f"{recipe.upto:,} steps of {_objective(recipe)} on {shares}, from {recipe.start[:12]}"
+        )
     how = recipe.params.get("method")
     if "place" in recipe.params:
         how = f"{recipe.params['place']:g} of the way from {recipe.inputs['start'][:12]}"
     return f"{recipe.operation}{f' ({how})' if how else ''} of {_of(recipe)[:12]}"
+
+
+def _objective(recipe: Train) -> str:
+    """Return a training's objective, and the rank of its adapters if it has any."""
+    params = recipe.params
+    if "rank" not in params:
+        return recipe.objective
+    return f"{params['objective']} by adapters of rank {params['rank']}"
 
 
 def _of(recipe: Transform) -> str:

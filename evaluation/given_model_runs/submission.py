@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +70,18 @@ def opened(plan: Plan) -> Checkpoint:
     training_plan.window(plan.config, found.positions)
     model_config.load(folder)
     return found
+
+
+def trainable(config: Any, settings: Mapping[str, Any]) -> int | None:
+    """Return the parameters of the adapters for a model by its config.json; None without adapters.
+
+    Raises ConfigError for layers that the model lacks, and a rank that they have not.
+    """
+    if config.train == "full":
+        return None
+    from weights.training import low_rank
+
+    return low_rank.count(settings, config.lora_rank, config.lora_modules)
 
 
 def checked(plan: Plan, given: Checkpoint) -> Checked:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from evaluation.given_model_runs.settings import MIX, StepsConfig
+from evaluation.given_model_runs.settings import MIX, AdaptedConfig, StepsConfig
 from evaluation.training_runs.training_defaults import CLIP, FLOOR, OPTIMISERS, READINGS
 from runs.errors import ConfigError
 from weights.recipes import Algorithm, Train, Transform
@@ -60,6 +60,32 @@ def readings(submitted: Any, started: Any, unread: Collection[str] = ()) -> list
 def as_float32(started: Any) -> Transform:
     """Return the recipe of the given model in float32."""
     return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
+
+
+def adapted(
+    config: AdaptedConfig, objective: str, params: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """Return objective and parameters of a training, of adapters if the settings say so.
+
+    `params` must be complete.
+    """
+    if config.train == "full":
+        return objective, params
+    return "lora@1", {
+        "objective": objective,
+        "params": params,
+        "rank": config.lora_rank,
+        "alpha": config.lora_alpha,
+        "modules": list(config.lora_modules),
+    }
+
+
+def memory(parameters: int, trainable: int | None) -> int:
+    """Return the bytes of weights, gradients and optimiser of a training, and of its teacher.
+
+    `trainable` are the parameters of adapters; None: all weights are trained.
+    """
+    return 20 * parameters if trainable is None else 8 * parameters + 16 * trainable
 
 
 def training(

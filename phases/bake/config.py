@@ -6,7 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TextConfig
+from evaluation.given_model_runs.settings import (
+    KNOWN,
+    LORA_RATE,
+    AdaptedConfig,
+    Domain,
+    Positive,
+)
 from evaluation.training_runs.training_settings import Watched
 from evaluation.verifiers.form import AnyForm
 
@@ -20,7 +26,7 @@ Stop = Annotated[float, Field(gt=0, lt=1)]
 LEAST = 8
 
 
-class BakeConfig(TextConfig, Watched):
+class BakeConfig(AdaptedConfig, Watched):
     """Settings: the prompts, what they are baked on, how long and how strongly."""
 
     prompts: tuple[Prompt, ...] = Field(
@@ -113,7 +119,9 @@ class BakeConfig(TextConfig, Watched):
         "model takes so long a sequence; none: no such set.",
     )
     steps: int = Field(90, ge=1, description="Steps of the training.")
-    rate: Positive = Field(3e-4, description="Peak learning rate.")
+    rate: Positive = Field(
+        3e-4, description=f"Peak learning rate; of adapters {LORA_RATE:g} without a setting."
+    )
 
     @field_validator("prompts", "others")
     @classmethod

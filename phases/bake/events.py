@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 from evaluation.given_model_runs.events import (
     GivenCompleted,
     GivenSubmitted,
+    all_weights,
     not_divided,
+    without_adapters,
     without_watch,
 )
 from evaluation.observing import Observed
@@ -27,7 +29,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(GivenSubmitted):
     """A bake was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: BakeConfig
 
@@ -35,7 +37,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """A bake was branched from another."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: BakeConfig
 
@@ -43,7 +45,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Model, text, contexts and profile were pinned."""
 
-    schema_version = 2
+    schema_version = 3
 
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -70,6 +72,8 @@ class Started(common.Started):
     prompt_tokens: Count
     #: Slice → number of contexts that its text has.
     contexts: dict[str, Count]
+    #: Parameters of the adapters that are trained; None: all weights are.
+    trainable: Large | None = None
 
     @property
     def machine(self) -> str | None:
@@ -99,6 +103,9 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 1): _as_before,
         (Forked.type, 1): _as_before,
         (Started.type, 1): not_divided,
+        (Submitted.type, 2): all_weights,
+        (Forked.type, 2): all_weights,
+        (Started.type, 2): without_adapters,
     },
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs import comparison, training_plan
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import answers, unanswered
 from evaluation.given_model_runs.one_result import OneResult
@@ -91,7 +91,9 @@ class Bake(BakeView, OneResult[BakeState]):
 
     def memory(self, state: BakeState) -> int:
         """Return the bytes of weights, gradients and optimiser of the training, and of the parent."""
-        return 20 * state.started.model.parameters if state.started else 0
+        if state.started is None:
+            return 0
+        return training_plan.memory(state.started.model.parameters, state.started.trainable)
 
     def needs(self, task: Any) -> str | None:
         """Return the id of the model or snapshot that a task reads."""

@@ -44,6 +44,8 @@ def facts(state: BakeState) -> tuple[Fact, ...]:
         Fact(name="parameters", value=state.started.model.parameters),
         Fact(name="tokens of the prompts", value=state.started.prompt_tokens),
     ]
+    if state.started.trainable is not None:
+        told.append(Fact(name="trained parameters", value=state.started.trainable))
     if stages.changes(state) is False:
         told.append(Fact(name="the prompts change", value="nothing: nothing was trained"))
     if state.completed is not None:

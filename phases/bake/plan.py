@@ -88,8 +88,9 @@ def full(
     inputs = {"teacher": before, "guard": given} if stage.again else {"teacher": given}
     purpose = PURPOSE if stage.number == 1 else f"{PURPOSE}-{stage.number}"
     rate, watch = config.rate, config.divergence
+    objective, params = training_plan.adapted(config, "bake@1", params)
     base = training_plan.training(
-        submitted, started, purpose, before, "bake@1", params, rate, inputs, watch
+        submitted, started, purpose, before, objective, params, rate, inputs, watch
     )
     own = [stage.named(BAKED), *([OTHERS] if rehearses else [])]
     ordinary = {name: share for name, share in base.data.items() if name not in config.contexts}

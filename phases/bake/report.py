@@ -25,6 +25,8 @@ class Report(BaseModel):
     #: Tokens of the prompts.
     prompt_tokens: int
     parameters: int
+    #: Parameters that were trained: all, or those of the adapters.
+    trained: int
     #: Of all trainings.
     steps: int
     #: Stage and way to a strength → strength → [ratio, drift] on the selection slice.
@@ -84,6 +86,7 @@ def report(state: BakeState) -> Report:
         prompts=config.prompts,
         prompt_tokens=started.prompt_tokens,
         parameters=started.model.parameters,
+        trained=started.trainable or started.model.parameters,
         steps=config.steps * len(stages.active(state)),
         strengths={
             title: {f"{strength:g}": point for strength, point in points.items()}
@@ -164,6 +167,11 @@ def sentences(report: Report) -> list[str]:
         for name, ratio in report.ratios.items()
         if name != report.chosen and not name.endswith(plan.FULL)
     ]
+    if report.trained < report.parameters:
+        out.append(
+            f"- Adapters of {report.trained:,} parameters were trained and merged into the model's "
+            f"{report.parameters:,}."
+        )
     for number, share in report.kept.items():
         out.append(
             f"- Of what prompt {number} changes beside the others the result has {_span(share)}, "

@@ -68,6 +68,7 @@ def check(plan: Plan) -> Checked:
     if config.top is not None and config.top >= len(tokenizer):
         raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
     check_room(beginnings(config, tokenizer), config, given.positions)
+    submission.trainable(config, given.config)
     return found
 
 

@@ -41,7 +41,9 @@ class BakeView(GivenView[BakeState]):
             prompts = data["config"]["prompts"]
             return f"{data['model']['name']}, {sum(map(len, prompts)):,} characters of prompts"
         if type_ == "started":
-            return f"prompts of {data['prompt_tokens']:,} tokens"
+            own = data.get("trainable")
+            adapters = f", adapters of {own:,} parameters" if own else ""
+            return f"prompts of {data['prompt_tokens']:,} tokens{adapters}"
         if type_ == "sampled":
             count = sum(one["trajectories"] for one in data["streams"].values())
             return (

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.given_model_runs.settings import Positive, TextConfig
+from evaluation.given_model_runs.settings import LORA_RATE, AdaptedConfig, Positive
 from evaluation.tool_tasks.base import LEVELS
 
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
@@ -22,7 +22,7 @@ OTHERS = (
 )
 
 
-class BakingConfig(TextConfig):
+class BakingConfig(AdaptedConfig):
     """Settings: the tasks, the cycles and when they end, and each bake."""
 
     families: tuple[str, ...] = Field(
@@ -85,7 +85,9 @@ class BakingConfig(TextConfig):
         32, ge=1, description="Tokens of a window of ordinary text, one for each turn of a step."
     )
     steps: int = Field(60, ge=1, description="Steps of each training.")
-    rate: Positive = Field(3e-4, description="Peak learning rate.")
+    rate: Positive = Field(
+        3e-4, description=f"Peak learning rate; of adapters {LORA_RATE:g} without a setting."
+    )
 
     @field_validator("families", "cycles")
     @classmethod

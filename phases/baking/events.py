@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
+from evaluation.given_model_runs.events import (
+    GivenCompleted,
+    GivenSubmitted,
+    all_weights,
+    without_adapters,
+)
 from evaluation.observing import Observed
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event, Registry
@@ -27,17 +32,23 @@ Reason = Literal["plateau", "reverted", "nothing", "limit"]
 class Submitted(GivenSubmitted):
     """A baking run was asked for."""
 
+    schema_version = 2
+
     config: BakingConfig
 
 
 class Forked(common.Forked):
     """A baking run was branched from another."""
 
+    schema_version = 2
+
     config: BakingConfig
 
 
 class Started(common.Started):
     """Model, text, tasks and profile were pinned."""
+
+    schema_version = 2
 
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -62,6 +73,10 @@ class Started(common.Started):
     #: Form of calls, and the prompt that tells of the tools.
     form: str
     prompt: str
+    #: Parameters of the adapters that are trained; None: all weights are.
+    trainable: Large | None = None
+    #: True if each iteration draws random numbers of its own; in earlier runs all had the same.
+    drawn_apart: bool = True
 
     @property
     def machine(self) -> str | None:
@@ -146,11 +161,21 @@ class CycleSample(Sample):
         return f"sample/{self.cycle}/{self.recipe_id}"
 
 
+def _drawn_alike(data: dict[str, Any]) -> dict[str, Any]:
+    """Return `started` of a run whose iterations drew the same random numbers."""
+    return {**without_adapters(data), "drawn_apart": False}
+
+
 REGISTRY: Registry = common.registry(
     (
         *(Submitted, Forked, Started, *making.EVENTS, Sampled, Proposed, Observed),
         *(IterationEnded, CycleSwitched, Completed),
-    )
+    ),
+    {
+        (Submitted.type, 1): all_weights,
+        (Forked.type, 1): all_weights,
+        (Started.type, 1): _drawn_alike,
+    },
 )
 
 

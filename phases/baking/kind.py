@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs import comparison, training_plan
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import LISTED as GIVEN_LISTED
 from evaluation.given_model_runs.kind import answers, unanswered
@@ -87,7 +87,9 @@ class Baking(BakingView, OneResult[BakingState]):
 
     def memory(self, state: BakingState) -> int:
         """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
-        return 20 * state.started.model.parameters if state.started else 0
+        if state.started is None:
+            return 0
+        return training_plan.memory(state.started.model.parameters, state.started.trainable)
 
     def needs(self, task: Any) -> str | None:
         """Return the id of the model or snapshot that a task reads."""

@@ -53,6 +53,8 @@ def facts(state: BakingState) -> tuple[Fact, ...]:
         Fact(name="calls are written as", value=state.started.form),
         Fact(name="iterations", value=len(state.iterations)),
     ]
+    if state.started.trainable is not None:
+        found.append(Fact(name="trained parameters", value=state.started.trainable))
     if state.completed is None:
         found.append(Fact(name="cycle", value=[*plan.rounds(state)][-1].cycle))
     else:

@@ -47,7 +47,8 @@ def name(number: int, whole: bool = False) -> str:
 def canary(submitted: Submitted, started: Started) -> Train:
     """Return a training on ordinary text, by which a machine is recognised before any sampling."""
     first, rate = as_float32(started).id, submitted.config.rate
-    return training_plan.training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
+    objective, params = training_plan.adapted(submitted.config, "lm@1", {})
+    return training_plan.training(submitted, started, PURPOSE, first, objective, params, rate)
 
 
 def sample(config: BakingConfig, cycle: Cycle, start: Making) -> CycleSample:
@@ -74,8 +75,9 @@ def full(state: BakingState, start: Making, written: Sampled) -> Train:
     own = [BAKED, *([OTHERS] if config.rehearsed else [])]
     others = config.others_weight if config.rehearsed else 0.0
     params = {"neutral": config.neutral_weight, "others": others, "top": None}
+    objective, params = training_plan.adapted(config, "bake@1", params)
     base = training_plan.training(
-        *(submitted, started, PURPOSE, start.id, "bake@1", params, config.rate),
+        *(submitted, started, PURPOSE, start.id, objective, params, config.rate),
         {"teacher": start.id},
     )
     text = base.data if config.neutral_weight else {}
@@ -113,6 +115,20 @@ def rounds(state: BakingState) -> Iterator[Round]:
             if following is None:
                 return
             cycle = following
+
+
+def draws(state: BakingState, cycle: str, writer: str) -> tuple[str | int, ...]:
+    """Return the key of the random numbers by which the model of a recipe's id writes in a cycle.
+
+    Each iteration has numbers of its own. With the same numbers the next model, which is much like the
+    one before, would write many of the same turns again.
+    """
+    key = (state.submitted.config.seed, PURPOSE)
+    if not state.started.drawn_apart:
+        return key
+    own = (one.number for one in rounds(state) if (one.cycle, one.start.id) == (cycle, writer))
+    number = next(own, None)
+    return key if number is None else (*key, "iteration", number)
 
 
 def recipes(state: BakingState) -> dict[str, Making]:

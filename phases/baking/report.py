@@ -43,6 +43,8 @@ class Report(BaseModel):
     model: str
     seed: int
     parameters: int
+    #: Parameters that were trained: all, or those of the adapters.
+    trained: int
     #: Form of calls, and the prompt that tells of the tools.
     form: str
     prompt: str
@@ -69,6 +71,7 @@ def report(state: BakingState) -> Report:
         model=started.model.name,
         seed=config.seed,
         parameters=started.model.parameters,
+        trained=started.trainable or started.model.parameters,
         form=started.form,
         prompt=started.prompt,
         strength=config.strength,
@@ -159,6 +162,11 @@ def sentences(report: Report) -> list[str]:
         f"- Under the prompt of the tools the given model solves {prompted.value:.1%}; the result "
         f"without it is {_points(figures['over_prompted'])} from that.",
     ]
+    if report.trained < report.parameters:
+        out.append(
+            f"- Adapters of {report.trained:,} parameters were trained and merged into the model's "
+            f"{report.parameters:,}."
+        )
     if report.chosen == plan.START:
         out.append("- No bake was kept: the result is the given model.")
     if "ratio" in figures:

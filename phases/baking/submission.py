@@ -43,6 +43,7 @@ def check(plan: Plan) -> Checked:
     speech = speech_of(config, given_tokenizer(Path(plan.fields["model"].path)), tasks)
     check_room(speech, config, tasks, given.positions)
     check_sandbox(tasks)
+    submission.trainable(config, given.config)
     return found
 
 

@@ -40,7 +40,9 @@ class BakingView(GivenView[BakingState]):
             case "submitted":
                 return f"{data['model']['name']}, {', '.join(data['config']['families'])}"
             case "started":
-                return f"{sum(data['counts'].values()):,} tasks, calls as {data['form']}"
+                own = data.get("trainable")
+                adapters = f", adapters of {own:,} parameters" if own else ""
+                return f"{sum(data['counts'].values()):,} tasks, calls as {data['form']}{adapters}"
             case "sampled":
                 turns = sum(one["trajectories"] for one in data["streams"].values())
                 return f"{name}: {turns:,} turns"

@@ -52,6 +52,13 @@ SEVERAL: dict[str, Any] = {
     "trajectories": 8,
     "held_out": 8,
 }
+#: Adapters instead of all weights, of two layers of each block.
+ADAPTED: dict[str, Any] = {
+    "train": "lora",
+    "lora_rank": 4,
+    "lora_modules": ["q_proj", "mlp.down_proj"],
+    "rate": 2e-2,
+}
 
 
 def model(folder: Path) -> Path:

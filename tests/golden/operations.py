@@ -173,6 +173,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     },
     "distil@1": {"inputs": {"teacher": toy_training.INIT.id}, "params": {"temperature": 2.0}},
     "lm@1": {},
+    "lora@1": {"params": {"objective": "lm@1", "rank": 4}},
     "ternary@1": {},
 }
 

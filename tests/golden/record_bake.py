@@ -1,4 +1,4 @@
-"""Write the golden log of a bake: `python -m tests.golden.record_bake`. None twice."""
+"""Write the golden logs of bakes: `python -m tests.golden.record_bake`. None twice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a bake of one prompt beside another that is kept, and one of two prompts in a row."""
-    for name, settings in (("bake-1", {}), ("bake-2", bake_runs.SEVERAL)):
+    """Write a bake beside a prompt that is kept, one of two prompts in a row, and one by adapters."""
+    own = {"bake-1": {}, "bake-2": bake_runs.SEVERAL, "bake-3": bake_runs.ADAPTED}
+    for name, settings in own.items():
         if not (FOLDER / f"{name}.jsonl").exists():
             _write(FOLDER / f"{name}.jsonl", settings)
 

@@ -9,6 +9,7 @@ import torch
 from runs.errors import SourceError
 from weights.folders.model_config import described
 from weights.model import Model
+from weights.training import low_rank
 from weights.training.sharding import whole
 
 
@@ -54,8 +55,11 @@ def checkpoint_activations(module: Any) -> None:
 
 
 def weights(module: Any) -> dict[str, torch.Tensor]:
-    """Return copies of a module's parameters by name, tied ones once, in the processor's memory."""
+    """Return copies of a module's parameters by name, tied ones once, in the processor's memory.
+
+    Adapters are added to the matrices that they are of.
+    """
     return {
-        name: whole(p.detach()).to("cpu", copy=True).contiguous()
-        for name, p in module.named_parameters()
+        name: whole(p).to("cpu", copy=True).contiguous()
+        for name, p in low_rank.merged(module).items()
     }

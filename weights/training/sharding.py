@@ -23,6 +23,8 @@ def check(recipe: Train) -> None:
     """Raise ConfigError for a training that needs whole weights, or that would keep copies of them."""
     if recipe.optimiser.params.get("tau") is not None:
         raise ConfigError("QK-Clip scales whole weights: a sharded training needs tau None")
+    if recipe.objective.startswith("lora@"):
+        raise ConfigError("adapters are merged into whole weights: a sharded training has none")
     if recipe.precision != "float32":
         raise ConfigError(
             f"a sharded training computes in float32, not {recipe.precision}: casts would keep a copy "

@@ -10,6 +10,7 @@ from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import training_texts
+from evaluation.given_model_runs import submission as given_submission
 from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.context import GivenContext
 from evaluation.measures.perplexity import score_windows
@@ -217,7 +218,14 @@ class Context(GivenContext[BakeState]):
         counts = replies.counts(self.text, config)
         submission.check_contexts(counts)
         beyond = submission.beyond(self._beginnings, config, positions)
-        return Started(**common, prompt_tokens=tokens, contexts=counts, beyond=beyond)
+        trainable = given_submission.trainable(config, self.settings)
+        return Started(
+            **common,
+            prompt_tokens=tokens,
+            contexts=counts,
+            beyond=beyond,
+            trainable=trainable,
+        )
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of three steps here before anything is sampled, and their seconds."""

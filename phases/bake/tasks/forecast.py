@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evaluation.given_model_runs import training_plan
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.folders import write_companions
 from evaluation.training_text.kept_text import ITEMS
@@ -19,8 +20,8 @@ from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS, canary
 
-#: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
-STORED, TRAINED = 4, 16
+#: Bytes of a number of the models, which are stored in float32.
+STORED = 4
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -58,7 +59,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"counted: {models} models of {parameters:,} numbers in float32, and the text",
         ),
         Amount(
-            parameters * (TRAINED + STORED),
+            training_plan.memory(parameters, state.started.trainable),
             "counted: weights, gradients and two moments of the training, and the given model; "
             "activations come on top",
         ),

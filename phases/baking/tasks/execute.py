@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
+from evaluation.given_model_runs import submission as given_submission
 from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.context import GivenContext
 from evaluation.given_model_runs.training_plan import as_float32
@@ -127,7 +128,8 @@ class Context(GivenContext[BakingState]):
         model = self._loaded(task.recipe_id)
         player, config = self._player(model), self.config
         prompt, tools = self._prompt(task)
-        key = (config.seed, plan.PURPOSE, task.cycle)
+        base = plan.draws(self.state, task.cycle, task.recipe_id)
+        key = (*base, task.cycle)
         if task.cycle == plan.HOLDING:
             slices = {plan.HELD: "selection", plan.HELD_TEST: "test"}
             return {
@@ -141,7 +143,7 @@ class Context(GivenContext[BakingState]):
         )
         found = {BAKED: own}
         if config.rehearsed:
-            found[OTHERS] = turns.others(model, self.speech, config, self.tasks["train"])
+            found[OTHERS] = turns.others(model, self.speech, config, self.tasks["train"], base)
         return found
 
     def _prompt(self, task: CycleSample) -> tuple[str, bool]:
@@ -173,7 +175,8 @@ class Context(GivenContext[BakingState]):
 
     def _proposed(self, task: Propose) -> Proposed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
-        found = turns.personas(model, self.speech, self.config)
+        key = plan.draws(self.state, "personas", task.recipe_id)
+        found = turns.personas(model, self.speech, self.config, key)
         seconds = time.monotonic() - began
         return Proposed(recipe_id=task.recipe_id, personas=found, seconds=seconds)
 
@@ -223,6 +226,7 @@ class Context(GivenContext[BakingState]):
             counts={name: len(some) for name, some in _by_cell(self.tasks).items()},
             form=self.speech.form.name,
             prompt=submission.prompt_of(self.config, self.speech),
+            trainable=given_submission.trainable(self.config, self.settings),
         )
 
     def check_unchanged(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evaluation.given_model_runs import training_plan
 from evaluation.given_model_runs.events import MODEL
 from evaluation.training_text.kept_text import ITEMS
 from phases.baking import plan
@@ -17,8 +18,8 @@ from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
 
-#: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
-STORED, TRAINED = 4, 16
+#: Bytes of a number of the models, which are stored in float32.
+STORED = 4
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -49,7 +50,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"counted: at most {models} models of {parameters:,} numbers in float32, and the text",
         ),
         Amount(
-            parameters * (TRAINED + STORED),
+            training_plan.memory(parameters, state.started.trainable),
             "counted: weights, gradients and two moments of a training, and the teacher; activations "
             "come on top",
         ),

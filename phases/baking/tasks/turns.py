@@ -12,7 +12,6 @@ from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.episodes import Episode, Player
 from evaluation.tool_tasks.speech import Speech
 from evaluation.trajectories.sampling import sample
-from phases.baking import plan
 from phases.baking.config import BakingConfig
 from weights.training.trajectories import Trajectory
 
@@ -56,28 +55,33 @@ def written(
 
 
 def others(
-    model: ResidentModel, speech: Speech, config: BakingConfig, families: Families
+    model: ResidentModel,
+    speech: Speech,
+    config: BakingConfig,
+    families: Families,
+    key: tuple[str | int, ...],
 ) -> list[Trajectory]:
     """Return a turn for each task under the other prompts in turn, which both models are to read."""
     asked = [item.questions[0] for item in flat(families)]
     prompts = config.rehearsed
     begins = [speech.begin(prompts[n % len(prompts)], question) for n, question in enumerate(asked)]
-    key = (config.seed, plan.PURPOSE, "others")
-    said = sample(model, begins, config.reply_tokens, end_tokens(model, speech.tokenizer), *key)
+    ends = end_tokens(model, speech.tokenizer)
+    said = sample(model, begins, config.reply_tokens, ends, *key, "others")
     both = zip(begins, said, strict=True)
     return [Trajectory(n % len(prompts), b, b, turn) for n, (b, turn) in enumerate(both)]
 
 
-def personas(model: ResidentModel, speech: Speech, config: BakingConfig) -> tuple[str, ...]:
+def personas(
+    model: ResidentModel, speech: Speech, config: BakingConfig, key: tuple[str | int, ...]
+) -> tuple[str, ...]:
     """Return the different personas that a model proposes: continuations of `proposal`, one line each.
 
     There are fewer than asked for if some are equal or add nothing.
     """
     ids = speech.tokenizer.encode(config.proposal, add_special_tokens=False)
     begins = [np.asarray(ids, np.int32)] * config.personas
-    key = (config.seed, plan.PURPOSE, "personas")
     ends = end_tokens(model, speech.tokenizer)
-    said = sample(model, begins, config.persona_tokens, ends, *key)
+    said = sample(model, begins, config.persona_tokens, ends, *key, "personas")
     lines = [" ".join(speech.text(one).strip().split("\n")[0].split()) for one in said]
     texts = [f"{config.proposal.rstrip()} {line}\n" for line in lines if line]
     return tuple(dict.fromkeys(texts))

@@ -26,12 +26,14 @@ from runs.errors import ConfigError, NotFoundError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
+from runs.kinds.state import fold_into
 from testing.models import toy_models
 from testing.models.able_toy import tokenizer
 from testing.models.toys import Toys
 from testing.worlds import baking_runs
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
+from tests.golden.test_golden import rows_of
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.storage import model_origin
@@ -39,6 +41,8 @@ from weights.storage.weight_cache import Artifacts
 from weights.training.trajectories import BAKED, OTHERS, unpack
 from weights.training.windows import stream_digest
 
+#: Recorded logs: `baking-1` of before each iteration drew numbers of its own.
+GOLDEN = Path(__file__).parents[2] / "golden"
 #: A chat template that lists tools, and writes results as messages.
 TEMPLATE = (
     "{% if tools %}{{ tools | tojson }}\n{% endif %}"
@@ -164,6 +168,19 @@ def test_iterations_with_the_same_turns_read_their_own_other_turns(
     end = plan.full(state, last.start, last.written)
     found = context._streams_of(end)
     assert stream_digest(found[OTHERS]) == end.data_digests[OTHERS]
+
+
+def test_each_iteration_draws_numbers_of_its_own() -> None:
+    """Those of earlier runs drew the same, and are sampled again as they were."""
+
+    def keys(log: str) -> list[tuple[str | int, ...]]:
+        state = fold_into(BakingState(), rows_of(GOLDEN / f"{log}.jsonl"))
+        held = plan.held(state.started)
+        assert plan.draws(state, held.cycle, held.recipe_id) == (0, "baking")
+        return [plan.draws(state, one.cycle, one.start.id) for one in plan.rounds(state)]
+
+    assert keys("baking-1") == [(0, "baking"), (0, "baking")]
+    assert keys("baking-2") == [(0, "baking", "iteration", 1), (0, "baking", "iteration", 2)]
 
 
 @pytest.mark.slow
@@ -303,6 +320,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     refused(ConfigError, "give each name once", families=["table", "table"])
     refused(ConfigError, "the tool prompt has no text", tool_prompt=" ")
     refused(ConfigError, "context is 999999, the model takes", context=999_999)
+    refused(ConfigError, "a rank of 4096 is more than", train="lora", lora_rank=4096)
 
 
 def test_a_tokenizer_that_cannot_write_calls_is_named() -> None:

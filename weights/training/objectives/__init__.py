@@ -28,6 +28,7 @@ OBJECTIVES = {
     "bake@1": "weights.training.objectives.bake:Bake",
     "distil@1": "weights.training.objectives.distil:Distil",
     "lm@1": "weights.training.objectives.next_token:NextToken",
+    "lora@1": "weights.training.objectives.lora:Lora",
     "ternary@1": "weights.training.objectives.ternary:Ternary",
 }
 

@@ -1,0 +1,159 @@
+"""Bakes of adapters: an ordinary model comes out, by the same bits however the run is killed."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from phases.bake import findings, plan, report, stages
+from phases.bake.config import BakeConfig
+from phases.bake.events import BakeState
+from phases.bake.kind import Bake
+from phases.baking.config import BakingConfig
+from runs.errors import ConfigError
+from runs.history import audit
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.worlds import bake_runs
+from testing.worlds.bake_runs import ADAPTED, QUICK
+from testing.worlds.bitnet_runs import texts
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+from tests.integration.cli.test_forge import call
+from weights.folders.checkpoint import open_checkpoint
+from weights.recipes import Train
+from weights.storage import model_origin
+from weights.storage.weight_cache import Artifacts
+from weights.training import complete
+from worker.commands import validate
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a model that a prompt moves."""
+    return bake_runs.model(tmp_path_factory.mktemp("adapted-model"))
+
+
+@pytest.fixture(scope="module")
+def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState, Path]:
+    """A finished run: (home, state, folder of the result)."""
+    folder = tmp_path_factory.mktemp("adapted")
+    home = Home(folder / "home")
+    bake_runs.submit(home, model, **ADAPTED)
+    state = bake_runs.finish(home)
+    Bake().write_result(home, state, folder / "out")
+    return home, state, folder / "out"
+
+
+def test_adapters_are_trained_and_the_result_is_an_ordinary_model(made, model: Path) -> None:
+    """Matrices of the adapted layers change by the rank at most, and nothing else changes."""
+    home, state, out = made
+    assert audit.audit(bake_runs.rows(home)) == []
+    full: Any = stages.recipes(state)[plan.FULL]
+    assert isinstance(full, Train)
+    assert complete(full) == full
+    assert (full.objective, full.params["objective"]) == ("lora@1", "bake@1")
+    assert (full.params["rank"], full.params["modules"]) == (4, ADAPTED["lora_modules"])
+    cache = Artifacts.of(home)
+    trained, given = cache.get(state.made[full.id].digest), open_checkpoint(model).tensors()
+    assert trained is not None
+    changed = {name for name, tensor in given.items() if not torch.equal(tensor, trained[name])}
+    assert changed
+    assert {name.split(".", 3)[3] for name in changed} == {
+        "self_attn.q_proj.weight",
+        "mlp.down_proj.weight",
+    }
+    for name in changed:
+        values = torch.linalg.svdvals((trained[name] - given[name]).double())
+        assert values[4] < 1e-5 * values[0]
+    assert set(open_checkpoint(out / "model").tensors()) == set(given)
+    assert state.completed.figures["ratio"].value < 1
+
+
+def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path) -> None:
+    """By hand: rank · (in + out) of two layers of each block."""
+    home, state, _ = made
+    tensors = open_checkpoint(model).tensors()
+    ends = ("q_proj.weight", "down_proj.weight")
+    sides = [sum(t.shape) for name, t in tensors.items() if name.endswith(ends)]
+    assert state.started.trainable == 4 * sum(sides)
+    told = report.report(state)
+    assert told.trained == state.started.trainable < told.parameters
+    words = "\n".join(report.sentences(told))
+    assert f"Adapters of {told.trained:,} parameters were trained" in words
+    shown = Bake().overview(state)
+    assert [one.value for one in shown.head.facts if one.name == "trained parameters"] == [
+        told.trained
+    ]
+    said = call(home.folder, "show", "b")
+    assert said.exit_code == 0, said.output
+    whole, own = told.parameters, state.started.trainable
+    assert Bake().memory(state) == 8 * whole + 16 * own
+    places = Bake().ancestry(state, plan.FULL)
+    assert "bake@1 by adapters of rank 4" in places[0].words
+
+
+def test_everything_is_made_again_and_strengths_are_named(made) -> None:
+    home, state, _ = made
+    said: list[str] = []
+    kind, cache = Bake(), Artifacts.of(home)
+    assert list(kind.rebuild(state, cache, kind.chosen(state, "all"), 0.0, said.append)) == []
+    with closing(home.open_store()) as store:
+        for name in ("b", "b:full", "b:strength-0.3"):
+            assert model_origin.find(store, name) is not None
+    assert findings.figures(state) == state.completed.figures
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "snapshot-kept:4",
+        pytest.param("segment-trained:2", marks=pytest.mark.soak),
+        pytest.param("advanced-kept:7", marks=pytest.mark.soak),
+        pytest.param("task-appended:6", marks=pytest.mark.soak),
+    ],
+)
+@pytest.mark.slow
+def test_killed_between_steps_a_run_of_adapters_ends_as_if_undisturbed(
+    made, model: Path, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Each segment is one step, so that every step begins with what a snapshot holds."""
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.00001")
+    home = Home(tmp_path)
+    bake_runs.submit(home, model, **ADAPTED)
+    assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"
+    state = bake_runs.finish(home)
+    assert state.started.segment == 1
+    assert state.lineage_digest() == made[1].lineage_digest()
+    assert state.completed.models == made[1].completed.models
+    assert audit.audit(bake_runs.rows(home)) == []
+
+
+def test_adapters_have_a_rate_of_their_own() -> None:
+    """Unless one is given; an optimiser of whole matrices is refused."""
+    for kind in (BakeConfig, BakingConfig):
+        assert kind.model_validate({}).rate == 3e-4
+        assert kind.model_validate({"train": "lora"}).rate == 4e-3
+        assert kind.model_validate({"train": "lora", "rate": 1e-3}).rate == 1e-3
+        dumped = kind.model_validate({"train": "lora"}).model_dump(mode="json")
+        assert kind.model_validate(dumped).rate == 4e-3
+        with pytest.raises(ValueError, match="adapters need adamw"):
+            kind.model_validate({"train": "lora", "optimiser": "muon"})
+
+
+def test_layers_that_cannot_be_adapted_are_refused_before_any_work(
+    model: Path, tmp_path: Path
+) -> None:
+    given, data = {"model": [str(model)]}, texts(tmp_path / "texts")
+
+    def refused(match: str, **settings: Any) -> None:
+        asked = Asked("bake", {**QUICK, "train": "lora", **settings}, given, data)
+        with pytest.raises(ConfigError, match=match):
+            validate.check(validate.plan(asked))
+
+    refused("the name 'lm_head': they are", lora_modules=["q_proj", "lm_head"])
+    refused("a rank of 4096 is more than the layer", lora_rank=4096)

@@ -1,0 +1,176 @@
+"""Low-rank adapters (LoRA, Hu et al. 2021, arXiv 2106.09685, section 4.1) on a module's linear layers.
+
+    y = W x + s B (A x),  s = alpha / rank          A [rank, in], B [out, rank]
+
+W is frozen; A and B are trained. A begins uniform in ±1 / √in, drawn by key, and B at 0, so that the
+first forward pass is the given model's. The merged matrix is W + s B A.
+
+Names, first values, forward and merge are those of the package `peft`, which a test compares with. The
+package is not used itself: its version would be part of a training's bits, it renames parameters, and
+it draws A from torch's global generator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from runs.errors import ConfigError
+from weights import block_names, randomness
+from weights.folders.model_config import described
+
+#: Names of a layer's two matrices.
+DOWN, UP = "lora_A", "lora_B"
+
+
+def layers(module: Any) -> dict[str, Any]:
+    """Return name → linear layer of a model's blocks, in the module's order."""
+    return {
+        name: layer
+        for name, layer in module.named_modules()
+        if (isinstance(layer, torch.nn.Linear) or _transposed(layer))
+        and block_names.block_of(f"{name}.") is not None
+    }
+
+
+def chosen(module: Any, rank: int, names: Collection[str]) -> dict[str, Any]:
+    """Return name → layer that gets an adapter: those whose name ends with one of `names`; none: all.
+
+    Raises ConfigError for a module without such layers, a name that no layer has, a rank above the
+    smaller side of a layer, and layers that share a matrix.
+    """
+    every = layers(module)
+    if not every:
+        raise ConfigError("the model has no linear layers in blocks: there is nothing to adapt")
+    for wanted in names:
+        if not any(_ends(name, wanted) for name in every):
+            known = ", ".join(sorted({name.rpartition(".")[2] for name in every}))
+            raise ConfigError(
+                f"no linear layer of the model's blocks has the name {wanted!r}: they are {known}."
+            )
+    found = {
+        name: layer
+        for name, layer in every.items()
+        if not names or any(_ends(name, wanted) for wanted in names)
+    }
+    for name, layer in found.items():
+        out, columns = _sides(layer)
+        if rank > min(out, columns):
+            raise ConfigError(
+                f"a rank of {rank} is more than the layer {name} has, which is {out} × {columns}: "
+                "choose a smaller rank, or other modules."
+            )
+    if len({id(layer.weight) for layer in found.values()}) < len(found):
+        raise ConfigError(
+            "some of the layers share a matrix: adapters would be merged into it once"
+        )
+    return found
+
+
+def count(settings: Mapping[str, Any], rank: int, names: Collection[str]) -> int:
+    """Return the number of parameters of the adapters for a model by its config.json.
+
+    Raises SourceError for a config that describes no model, and the errors of `chosen`.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with described("the config describes no model that can be built"), torch.device("meta"):
+        config = AutoConfig.for_model(**dict(settings))
+        module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    return sum(rank * sum(_sides(layer)) for layer in chosen(module, rank, names).values())
+
+
+class Adapters:
+    """The adapters of a module: from now on they are what is trained of it."""
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        rank: int,
+        alpha: float,
+        names: Collection[str],
+        key: tuple[str | int, ...],
+    ) -> None:
+        """Freeze a module and add adapters, whose first values `key` says. Raises ConfigError."""
+        self._layers, scale = chosen(module, rank, names), alpha / rank
+        module.requires_grad_(False)
+        for name, layer in self._layers.items():
+            out, columns = _sides(layer)
+            drawn = randomness.uniform(rank * columns, "lora", *key, name).reshape(rank, columns)
+            down = torch.from_numpy((2.0 * drawn - 1.0) / math.sqrt(columns)).float()
+            device = layer.weight.device
+            layer.register_parameter(DOWN, torch.nn.Parameter(down.to(device)))
+            layer.register_parameter(UP, torch.nn.Parameter(torch.zeros(out, rank, device=device)))
+            layer.lora_scale = scale
+            layer.forward = _adapted(layer, layer.forward, scale)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return copies of all matrices of the adapted layers: W, A and B, as LAYER/PARAMETER."""
+        return {
+            f"{name}/{part}": getattr(layer, part).detach().clone()
+            for name, layer in self._layers.items()
+            for part in ("weight", DOWN, UP)
+        }
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned. Raises KeyError for any other set of names."""
+        names = {f"{name}/{part}" for name in self._layers for part in ("weight", DOWN, UP)}
+        if names != set(tensors):
+            raise KeyError(sorted(names ^ set(tensors))[0])
+        for key, tensor in tensors.items():
+            name, _, part = key.partition("/")
+            getattr(self._layers[name], part).copy_(tensor)
+
+
+@torch.no_grad()
+def merged(module: Any) -> dict[str, torch.Tensor]:
+    """Return a module's parameters by name, tied ones once, with adapters added to their matrices."""
+    found = {}
+    for name, parameter in module.named_parameters():
+        place, _, part = name.rpartition(".")
+        if part in (DOWN, UP):
+            continue
+        layer = module.get_submodule(place)
+        adapted = part == "weight" and hasattr(layer, "lora_scale")
+        found[name] = parameter + _delta(layer) if adapted else parameter.detach()
+    return found
+
+
+def _delta(layer: Any) -> torch.Tensor:
+    """Return s B A in the orientation of the layer's matrix."""
+    product = layer.lora_B @ layer.lora_A
+    return (product.T if _transposed(layer) else product) * layer.lora_scale
+
+
+def _adapted(
+    layer: Any, plain: Callable[[torch.Tensor], torch.Tensor], scale: float
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the forward of a layer with its adapter."""
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return plain(x) + F.linear(F.linear(x, layer.lora_A), layer.lora_B) * scale
+
+    return forward
+
+
+def _ends(name: str, wanted: str) -> bool:
+    """Return True if a layer's name is `wanted` or ends with it, part by part."""
+    return name == wanted or name.endswith(f".{wanted}")
+
+
+def _transposed(layer: Any) -> bool:
+    """Return True for a linear layer of transformers whose matrix is [in, out], as GPT-2 has them."""
+    from transformers.pytorch_utils import Conv1D
+
+    return isinstance(layer, Conv1D)
+
+
+def _sides(layer: Any) -> tuple[int, int]:
+    """Return (outputs, inputs) of a linear layer."""
+    rows, columns = layer.weight.shape
+    return (columns, rows) if _transposed(layer) else (rows, columns)

@@ -1,0 +1,116 @@
+"""Objective `lora`: another objective, for low-rank adapters of the model instead of all its weights.
+
+The weights of a snapshot are the merged ones, so that its result is an ordinary model. The adapters and
+the matrices that they are added to are kept beside the optimiser's tensors: the sum does not tell its
+parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from runs.errors import ConfigError
+from weights import algorithms
+from weights.model import Model
+from weights.recipes import Train, Versioned
+from weights.training import objectives
+from weights.training.low_rank import Adapters
+from weights.training.objectives import Batch, Objective
+from weights.training.windows import Ids
+
+#: Objectives that change what layers compute themselves.
+OWN_LAYERS = ("lora", "ternary")
+#: Optimisers that serve: MuGrokfast's Muon moves whole matrices, and QK-Clip scales them.
+OPTIMISERS = ("adamw",)
+
+
+class LoraParams(BaseModel):
+    """Parameters of the objective."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: The objective, and its parameters.
+    objective: Versioned
+    params: dict[str, Any] = Field(default={}, validate_default=True)
+    #: Columns of the adapters; and α: an adapter's product is multiplied by α / rank.
+    rank: int = Field(default=8, ge=1)
+    alpha: float = Field(default=16.0, gt=0)
+    #: Last parts of the names of the linear layers that are adapted; none: all of the blocks.
+    modules: tuple[str, ...] = ()
+
+    @field_validator("objective")
+    @classmethod
+    def _serves(cls, given: str) -> str:
+        if given.partition("@")[0] in OWN_LAYERS:
+            raise ValueError(f"adapters do not serve the objective {given}")
+        return given
+
+    @field_validator("params")
+    @classmethod
+    def _whole(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Write out the parameters of the objective."""
+        name = info.data.get("objective")
+        return (
+            given if name is None else algorithms.complete(objectives.of(name).Params, given, name)
+        )
+
+
+class Lora:
+    """The loss of another objective, whose gradients reach adapters alone."""
+
+    Params = LoraParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Add adapters to the module, and build the objective.
+
+        Raises ConfigError for an optimiser of whole matrices, for layers that are not there, and the
+        errors of the objective.
+        """
+        params = LoraParams.model_validate(recipe.params)
+        if recipe.optimiser.name.partition("@")[0] not in OPTIMISERS:
+            raise ConfigError(
+                f"the optimiser {recipe.optimiser.name} is for whole matrices: adapters need adamw"
+            )
+        key = (recipe.seed, recipe.purpose)
+        self._adapters = Adapters(module, params.rank, params.alpha, params.modules, key)
+        own = {"objective": params.objective, "params": params.params}
+        made = objectives.of(params.objective)
+        self._inner: Objective = made(recipe.model_copy(update=own), module, streams, inputs)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step."""
+        return self._inner.tokens
+
+    def batch(self, step: int) -> Batch:
+        """Return the rows of a step, on the processor."""
+        return self._inner.batch(step)
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return the mean loss of some rows, on the module's device."""
+        return self._inner.loss(part)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return copies of the adapted layers' matrices, and of the objective's state."""
+        return {
+            f"{name}/{key}": tensor
+            for name, part in (("adapters", self._adapters), ("inner", self._inner))
+            for key, tensor in part.state().items()
+        }
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned. Raises KeyError for any other set of names."""
+        for name, part in (("adapters", self._adapters), ("inner", self._inner)):
+            start = f"{name}/"
+            own = {k.removeprefix(start): t for k, t in tensors.items() if k.startswith(start)}
+            part.load(own)
