@@ -30,6 +30,8 @@ FAMILIES: Mapping[str, Family] = {
     "sort-letters": Sorting(ascii_lowercase),
     "subtraction": Subtraction(),
 }
+#: Beginning of the names of families whose tasks need a tool.
+TOOLS = "tool-"
 _AUTOMATON = re.compile(r"automaton-(0|[1-9][0-9]{0,2})")
 
 
@@ -44,6 +46,11 @@ def find(name: str) -> Family:
         f"there is no task family {name!r}: there are {', '.join(FAMILIES)} and automaton-0 to "
         f"automaton-{RULES - 1}."
     )
+
+
+def uses_tools(family: str) -> bool:
+    """Return True if the tasks of a family need a tool: `evaluation/tool_tasks/` makes those."""
+    return family.startswith(TOOLS)
 
 
 def item(family: str, level: int, seed: int, number: int) -> Item:

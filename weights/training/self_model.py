@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from runs.errors import ConfigError
+
 #: Ridge, as a share of the mean of the Gram matrix's diagonal.
 RIDGE = 1e-3
 
@@ -23,8 +25,19 @@ class SelfModel(BaseModel):
 
     #: Weight in the loss, where the loss of the answers has 1.
     weight: float = Field(gt=0)
-    #: Block after which the activations are taken that are predicted, from 1 on; 0: the embeddings.
-    layer: int = Field(ge=0)
+    #: Block after which the activations are taken that are predicted, from 1 on; 0: the embeddings;
+    #: None: after half of the blocks.
+    layer: int | None = Field(default=None, ge=0)
+
+    def of(self, blocks: int) -> int:
+        """Return the layer in a model of some blocks. Raises ConfigError if it has no such layer."""
+        layer = blocks // 2 if self.layer is None else self.layer
+        if layer >= blocks:
+            raise ConfigError(
+                f"a self-model predicts the activations after block {layer}: the model has {blocks} "
+                "blocks, and the last one is what it predicts from"
+            )
+        return layer
 
 
 def untold(inner: torch.Tensor, last: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,6 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch.nn import functional as F
 
-from runs.errors import ConfigError
 from weights.model import Model
 from weights.recipes import Train
 from weights.training import embedding_noise, self_model
@@ -53,14 +52,10 @@ class AnswersBeside(Answers):
         super().__init__(recipe, module, streams, inputs)
         self._params = BesideParams.model_validate(recipe.params)
         trained: Any = module
-        config = trained.config.get_text_config()
         self._width = int(trained.get_input_embeddings().weight.shape[1])
-        own = self._params.self_model
-        if own is not None and own.layer >= config.num_hidden_layers:
-            raise ConfigError(
-                f"a self-model predicts the activations after block {own.layer}: the model has "
-                f"{config.num_hidden_layers} blocks, and the last one is what it predicts from"
-            )
+        own, blocks = self._params.self_model, trained.config.get_text_config().num_hidden_layers
+        #: The layer that a self-model predicts.
+        self._layer = own.of(int(blocks)) if own is not None else 0
 
     def batch(self, step: int) -> Batch:
         """Return the rows of a step, as `answers@1` has them, and
@@ -98,5 +93,5 @@ class AnswersBeside(Answers):
         if own is None:
             return lost
         read = part["read"].to(self._device)
-        inner, last = told.hidden_states[own.layer], told.hidden_states[-1]
+        inner, last = told.hidden_states[self._layer], told.hidden_states[-1]
         return lost + own.weight * self_model.untold(inner[read], last[read])
