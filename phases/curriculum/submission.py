@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import task_families, tool_tasks
 from evaluation.given_model_runs import submission, training_plan
+from evaluation.task_families.gym import Gym
 from evaluation.tool_tasks.base import LEVELS as TOOL_LEVELS
 from phases.curriculum import plan as plans
 from phases.curriculum.config import CurriculumConfig
@@ -31,7 +32,9 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
 def find(config: CurriculumConfig, family: str) -> None:
     """Raise ConfigError for a family that there is not, or that has not as many levels."""
     if not task_families.uses_tools(family):
-        task_families.find(family)
+        found = task_families.find(family)
+        if isinstance(found, Gym):
+            found.check(config.levels)
         return
     name = family.removeprefix(task_families.TOOLS)
     tool_tasks.find(name)

@@ -178,6 +178,7 @@ def test_items_are_measured_as_greedy_decoding_would(made) -> None:
     context = Context.opened(state, Artifacts.of(home))
     module, tokenizer = context._module, context.text.tokenizer
     item = task_families.item("brackets", 1, 5, 5)
+    assert item is not None
     (encoded,) = encode(tokenizer, [item])
     ids = [*encoded.prompt]
     with torch.no_grad():
