@@ -7,13 +7,7 @@ import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from string import ascii_lowercase, digits
 from typing import Any
-
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from transformers import PreTrainedTokenizerFast
 
 from evaluation.measures.paired_bits import mean
 from phases.curriculum import findings, report
@@ -21,26 +15,17 @@ from phases.curriculum.events import CurriculumState
 from phases.curriculum.kind import Curriculum
 from runs.home import Home
 from runs.kinds.asked import Asked
-from weights import operations
-from weights.folders.checkpoint import SHARD_BYTES, write_weights
-from weights.recipes import Transform
+from testing.models import symbol_models
 from weights.storage.output_folder import CURRICULUM
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit, validate
 from worker.tasks import runner
 
-#: The words that tasks are written in, a token each; the end token has id 0.
-SYMBOLS = (
-    *("<end>", "<unknown>", *ascii_lowercase, *digits, *"()[]{}<>=+-:"),
-    *("add", "subtract", "close", "look", "reverse", "sort", "step"),
-)
 #: Size → shape of the model, and tokens of a training.
 SIZES: dict[str, tuple[dict[str, int], int]] = {
     "mini": ({"hidden": 96, "layers": 3, "heads": 4, "kv_heads": 4, "intermediate": 192}, 600_000),
     "tiny": ({"hidden": 160, "layers": 4, "heads": 4, "kv_heads": 4, "intermediate": 320}, 900_000),
 }
-#: Longest sequence of the models.
-POSITIONS = 128
 #: Settings of all jobs, unless the user says otherwise.
 SETTINGS: dict[str, Any] = {
     "batch": 16,
@@ -95,23 +80,6 @@ class Row:
     seconds: float = 0.0
 
 
-def write_model(folder: Path, size: str, seed: int) -> None:
-    """Write a model with new weights and a tokenizer of `SYMBOLS`; the weights last."""
-    words = {word: number for number, word in enumerate(SYMBOLS)}
-    core: Any = Tokenizer(WordLevel(words, unk_token="<unknown>"))
-    core.pre_tokenizer = WhitespaceSplit()
-    tokenizer: Any = PreTrainedTokenizerFast(
-        tokenizer_object=core, eos_token="<end>", pad_token="<end>", unk_token="<unknown>"
-    )
-    shape = {**SIZES[size][0], "vocabulary": len(tokenizer), "context": POSITIONS}
-    recipe = operations.complete(Transform(operation="qwen2-init@1", params=shape, seed=seed))
-    model = operations.apply(recipe, {})
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save_pretrained(folder)
-    (folder / "config.json").write_text(json.dumps(dict(model.config), indent=1), "utf-8")
-    write_weights(folder, model.weights, SHARD_BYTES)
-
-
 def carried_out(home: Home, name: str, model: str, settings: dict[str, Any]) -> CurriculumState:
     """Carry a run to its end, from where it is; return its state."""
     with closing(home.open_store()) as store:
@@ -127,7 +95,7 @@ def do(job: Job, place: Path) -> Row:
     began, home = time.monotonic(), Home(place / "homes" / job.name)
     new = place / "homes" / job.name / "new"
     if not job.model and not (new / "model.safetensors").exists():
-        write_model(new, job.size, job.seed)
+        symbol_models.write(new, SIZES[job.size][0], job.seed)
     model = job.model or str(new)
     if job.first is not None:
         learned = place / "homes" / job.name / "first"

@@ -1,7 +1,8 @@
-"""Task families: tasks that a program makes and checks, in ten levels of difficulty. Pure.
+"""Task families: tasks that a program makes and checks, in ten levels of difficulty.
 
 An item is a function of (family, level, seed, number), so that nothing has to be stored. `find` gives a
-family by its name; `automaton-RULE` has a family for every rule.
+family by its name; `automaton-RULE` has a family for every rule, `gym-NAME` one for every data set of
+reasoning-gym. All but the last are pure.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import re
 from collections.abc import Mapping
 from string import ascii_lowercase, digits
 
+from evaluation.task_families import gym
 from evaluation.task_families.addition import Addition
 from evaluation.task_families.automaton import RULES, Automaton
 from evaluation.task_families.base import LEVELS, Draws, Family, Item
 from evaluation.task_families.brackets import Brackets
+from evaluation.task_families.gym import Gym
 from evaluation.task_families.lookup import Lookup
 from evaluation.task_families.reversal import Reversal
 from evaluation.task_families.sorting import Sorting
@@ -30,30 +33,45 @@ FAMILIES: Mapping[str, Family] = {
     "sort-letters": Sorting(ascii_lowercase),
     "subtraction": Subtraction(),
 }
+#: Beginning of the names of families whose tasks need a tool.
+TOOLS = "tool-"
 _AUTOMATON = re.compile(r"automaton-(0|[1-9][0-9]{0,2})")
 
 
-def find(name: str) -> Family:
-    """Return a family. Raises ConfigError for a name that none has."""
+def find(name: str) -> Family | Gym:
+    """Return a family.
+
+    Raises ConfigError for a name that none has, UnavailableError for one whose package is missing.
+    """
     if name in FAMILIES:
         return FAMILIES[name]
+    if name.startswith(gym.START):
+        return gym.find(name)
     found = _AUTOMATON.fullmatch(name)
     if found and int(found[1]) < RULES:
         return Automaton(int(found[1]))
     raise ConfigError(
-        f"there is no task family {name!r}: there are {', '.join(FAMILIES)} and automaton-0 to "
-        f"automaton-{RULES - 1}."
+        f"there is no task family {name!r}: there are {', '.join(FAMILIES)}, automaton-0 to "
+        f"automaton-{RULES - 1}, and {gym.START}NAME with the data sets of reasoning-gym."
     )
 
 
-def item(family: str, level: int, seed: int, number: int) -> Item:
-    """Return an item: the same for the same arguments.
+def uses_tools(family: str) -> bool:
+    """Return True if the tasks of a family need a tool: `evaluation/tool_tasks/` makes those."""
+    return family.startswith(TOOLS)
 
-    Raises ConfigError for an unknown family, ValueError for a level that there is not.
+
+def item(family: str, level: int, seed: int, number: int) -> Item | None:
+    """Return an item: the same for the same arguments; None if this number has none.
+
+    Only families of reasoning-gym lack some. Raises ConfigError for an unknown family, ValueError for a
+    level that there is not, DataError for a generator that fails.
     """
     if not 1 <= level <= LEVELS:
         raise ValueError(f"level {level}: there are levels 1 to {LEVELS}")
     found = find(family)
+    if isinstance(found, Gym):
+        return found.item(level, seed, number)
     prompt = found.prompt(level, Draws("task-families", family, level, seed, number))
     return Item(family, level, prompt, found.answer(prompt))
 
@@ -64,7 +82,10 @@ def verify(item: Item, reply: str) -> bool:
     Blanks do not count. The answer is computed from the prompt; an error in this counts as wrong.
     """
     try:
-        right = find(item.family).answer(item.prompt)
+        found = find(item.family)
+        if isinstance(found, Gym):
+            return found.right(item, reply)
+        right = found.answer(item.prompt)
         return "".join(reply.split()) == "".join(right.split())
     except Exception:  # any error of a verifier means that the reply is not shown to be right
         return False

@@ -52,6 +52,8 @@ class Item:
     prompt: str
     #: The right answer, without surrounding blanks.
     answer: str
+    #: Seed and number, of an item whose answer does not follow from its prompt.
+    origin: tuple[int, int] | None = None
 
 
 class Family(Protocol):

@@ -37,7 +37,11 @@ def _new(family: str, level: int, seed: int, on: Slice) -> Iterator[Item]:
     seen, last = set[str](), 0
     for number in count():
         found = task_families.item(family, level, seed, number)
-        if found.prompt not in seen and slice_of_prompt(family, found.prompt) == on:
+        if (
+            found is not None
+            and found.prompt not in seen
+            and slice_of_prompt(family, found.prompt) == on
+        ):
             seen.add(found.prompt)
             last = number
             yield found

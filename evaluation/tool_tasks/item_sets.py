@@ -36,6 +36,11 @@ def items(family: str, levels: int, seed: int, on: Slice, wanted: int) -> list[T
     return found
 
 
+def of_level(family: str, level: int, seed: int, on: Slice, wanted: int) -> list[ToolItem]:
+    """Return up to `wanted` different items of one level of a slice, in the order of their numbers."""
+    return list(islice(_new(family, level, seed, on, set()), wanted))
+
+
 def _new(family: str, level: int, seed: int, on: Slice, seen: set[str]) -> Iterator[ToolItem]:
     """Yield the items of a slice that are not among those `seen`, until a lull; add them there."""
     last = 0

@@ -12,9 +12,14 @@ from evaluation.training_runs.training_settings import Watched
 
 #: A share or a rate of success.
 Rate = Annotated[float, Field(ge=0, le=1)]
-Arm = Literal["adaptive", "uniform", "easy_to_hard"]
+Addition = Literal["chaos", "dreams", "self_model"]
+Arm = Literal["adaptive", "uniform", "easy_to_hard", "chaos", "dreams", "self_model", "stages"]
 Rule = Literal["window", "frontier"]
-ARMS: tuple[Arm, ...] = get_args(Arm)
+#: The arms that are trained without a setting.
+ARMS: tuple[Arm, ...] = ("adaptive", "uniform", "easy_to_hard")
+ADDITIONS: tuple[Addition, ...] = get_args(Addition)
+#: Stages of training in the arm `stages`; the assessment before them is the first of seven.
+STAGED = 6
 #: Fewest items of a cell by which a level is passed or lost.
 EVIDENCE = 8
 
@@ -54,7 +59,14 @@ class CurriculumConfig(TokensConfig, Watched):
         ARMS,
         min_length=1,
         description="What is trained, on as many tokens: adaptive follows success; uniform has all "
-        "levels alike; easy_to_hard adds level after level.",
+        "levels alike; easy_to_hard adds level after level; chaos, dreams and self_model are adaptive "
+        "with that one addition; stages has seven stages, of which the first measures.",
+    )
+    adds: tuple[Addition, ...] = Field(
+        (),
+        description="What adaptive has besides: chaos (bursts of noise and learning rate), dreams "
+        "(answers of the model itself to tasks that it has passed), self_model (a loss on its own "
+        "activations).",
     )
     rule: Rule = Field(
         "window",
@@ -89,10 +101,40 @@ class CurriculumConfig(TokensConfig, Watched):
         description="Segments without a promotion after which a family does not move: by the rule "
         "window its next level is opened, by the rule frontier its share is capped.",
     )
+    burst_every: int = Field(
+        4, ge=2, description="Segments from one burst of chaos to the next; the last one has none."
+    )
+    burst_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.25, description="Share of a segment's steps that a burst lasts, from the first one on."
+    )
+    burst_rate: float = Field(
+        3.0, ge=1, le=10, description="Factor of the learning rate during a burst."
+    )
+    burst_noise: Rate = Field(
+        0.2,
+        description="Noise on the embeddings during a burst, as a share of their root mean square.",
+    )
+    relapse: Rate = Field(
+        0.05,
+        description="Success that a segment with a burst may lose, the mean over levels; if it loses "
+        "more, the next segment begins with the model before the burst.",
+    )
+    dream: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.2, description="Share of the items that are dreams, where a level is passed."
+    )
+    dream_items: int = Field(
+        64, ge=1, le=10_000, description="Dreams of each level that is passed, at most."
+    )
+    self_weight: Positive = Field(0.1, description="Weight of the loss of the self-model.")
+    self_layer: int | None = Field(
+        None,
+        ge=0,
+        description="Block whose activations the self-model predicts; none: the middle one.",
+    )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of items and batches.")
     device: str = Field("cpu", description="cpu or cuda:N.")
 
-    @field_validator("families", "arms")
+    @field_validator("families", "arms", "adds")
     @classmethod
     def _distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(given)) < len(given):
@@ -105,4 +147,17 @@ class CurriculumConfig(TokensConfig, Watched):
             raise ValueError("demote, low, high and promote must not decrease")
         if self.replay + self.trickle >= 1:
             raise ValueError("replay and trickle together must be below 1")
+        return self
+
+    @model_validator(mode="after")
+    def _adds(self) -> CurriculumConfig:
+        if twice := [one for one in self.adds if one in self.arms]:
+            raise ValueError(f"adaptive has {twice[0]} already, so the arm {twice[0]} is the same")
+        if "stages" in self.arms and self.segments < STAGED:
+            raise ValueError(f"the arm stages needs {STAGED} segments at least")
+        chaos = "chaos" in (*self.arms, *self.adds)
+        if chaos and self.burst_every >= self.segments:
+            raise ValueError("no segment has a burst: burst_every must be below segments")
+        if (chaos or "stages" in self.arms) and self.burst_rate == 1 and not self.burst_noise:
+            raise ValueError("a burst changes nothing: give burst_rate or burst_noise")
         return self

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from evaluation.given_model_runs.events import (
     GivenSubmitted,
     ModelsCompleted,
@@ -13,7 +15,7 @@ from evaluation.given_model_runs.events import (
 )
 from evaluation.observing import Observed
 from events import Event, Registry
-from phases.curriculum.config import Arm, CurriculumConfig
+from phases.curriculum.config import Addition, Arm, CurriculumConfig
 from runs.event_types import Figure, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
@@ -23,6 +25,8 @@ from weights.making import events as making
 from weights.making.making import HANDLERS, MakingState
 
 Change = Literal["placed", "promoted", "demoted", "opened", "held"]
+#: Stages of the arm `stages` in which it is trained.
+Stage = Literal["base_adaptation", "edge_of_chaos", "tool_use", "chaos", "dreams", "self_model"]
 
 
 class Frontier(Part):
@@ -38,6 +42,16 @@ class Frontier(Part):
     still: Count
 
 
+class Dreamt(Part):
+    """Dreams of one cell."""
+
+    #: BLAKE3 of the token ids of its items, as recipes name data.
+    digest: Digest
+    items: Count
+    #: Those of them whose answer is the right one.
+    right: Count
+
+
 class Compared(Part):
     """An arm that was measured on the test slice."""
 
@@ -49,7 +63,7 @@ class Compared(Part):
 class Submitted(GivenSubmitted):
     """A curriculum run was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: CurriculumConfig
 
@@ -57,7 +71,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """A curriculum run was branched from another."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: CurriculumConfig
 
@@ -65,7 +79,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Model, items and profile were pinned."""
 
-    schema_version = 2
+    schema_version = 3
 
     model: SourceRecord
     #: Cell → BLAKE3 of the token ids of its training items.
@@ -76,7 +90,7 @@ class Started(common.Started):
     pool: dict[str, Count]
     #: Name → BLAKE3 of the files of tokenizer and configuration, which all models share.
     files: dict[str, Digest]
-    #: BLAKE3 of the items to measure on.
+    #: BLAKE3 of the items to measure on, but for those that use tools.
     items: Digest
     profile: Profile
     #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
@@ -88,6 +102,8 @@ class Started(common.Started):
     accumulation: Count | None = None
     #: Steps of a task; no part of the lineage.
     segment: Count
+    #: Digest of the tool tasks to measure on; None without families that use tools.
+    tool_items: Digest | None = None
 
     @property
     def machine(self) -> str | None:
@@ -98,17 +114,36 @@ class Started(common.Started):
 class MixChosen(Event):
     """The mix of an arm's next segment follows from what was measured."""
 
-    schema_version = 2
+    schema_version = 3
 
     type = "mix_chosen"
 
     arm: Arm
     #: Number of the segment, from 0.
     segment: Count
-    #: Cell → share of the items.
+    #: Cell → share of the items; of dreams, the name of their stream → share.
     mix: dict[str, float]
-    #: Family → its frontier; of the arm adaptive alone.
+    #: Family → its frontier; of arms that follow success.
     frontiers: dict[str, Frontier] = {}
+    #: The segment's stage, of the arm `stages`.
+    stage: Stage | None = None
+    #: What the segment has beside its mix.
+    added: tuple[Addition, ...] = ()
+    #: True if it begins with the model before the last segment, whose burst lost too much.
+    returned: bool = False
+
+
+class Dreamed(Event):
+    """A model answered tasks that it has passed, to be trained on its answers."""
+
+    type = "dreamed"
+
+    recipe_id: Digest
+    #: Cell → what was dreamt; a cell of which no answer came to an end is left out.
+    cells: dict[str, Dreamt]
+    #: BLAKE3 over all streams as tensors: the name under which they are kept.
+    digest: Digest
+    seconds: float = Field(ge=0)
 
 
 class Completed(ModelsCompleted):
@@ -128,12 +163,16 @@ def _by_frontier(data: dict[str, Any]) -> dict[str, Any]:
 
 
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, MixChosen, *making.EVENTS, Observed, Completed),
+    (Submitted, Forked, Started, MixChosen, *making.EVENTS, Observed, Dreamed, Completed),
     {
         (Submitted.type, 1): _by_frontier,
+        (Submitted.type, 2): dict,
         (Forked.type, 1): _by_frontier,
+        (Forked.type, 2): dict,
         (Started.type, 1): not_divided,
+        (Started.type, 2): dict,
         (MixChosen.type, 1): dict,
+        (MixChosen.type, 2): dict,
     },
 )
 
@@ -144,7 +183,7 @@ def _on_mix(state: CurriculumState, event: MixChosen) -> None:
 
 @dataclass
 class CurriculumState(MakingState):
-    """State of a curriculum run. Observations are in `answers`, under their tasks' keys."""
+    """State of a curriculum run. Observations and dreams are in `answers`, by their tasks' keys."""
 
     kind: ClassVar[str] = "curriculum"
     registry = REGISTRY

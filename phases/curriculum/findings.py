@@ -20,13 +20,15 @@ from evaluation.measures.bootstrap import Counts
 from evaluation.measures.paired_bits import draws, figure, mean
 from evaluation.observing import Observe, Observed
 from phases.curriculum import plan
-from phases.curriculum.cells import Success
 from phases.curriculum.events import Compared, CurriculumState
+from phases.curriculum.mixing.cells import Success
 from runs.event_types import Figure
 from weights.making.events import Making
 
 MEASURE = "exact-answers@1"
 ADAPTIVE, UNIFORM = "adaptive", "uniform"
+#: Arms that are adaptive with something beside it.
+BESIDE = ("chaos", "dreams", "self_model", "stages")
 
 #: Figure → what it is, in words.
 FIGURES = {
@@ -34,6 +36,10 @@ FIGURES = {
     "gain": "accuracy of the result minus that of the given model",
     "lead_over_uniform": "accuracy of the arm adaptive minus that of the arm uniform",
     "lead_over_easy_to_hard": "accuracy of the arm adaptive minus that of the arm easy_to_hard",
+    "lead_of_chaos": "accuracy of the arm chaos minus that of the arm adaptive",
+    "lead_of_dreams": "accuracy of the arm dreams minus that of the arm adaptive",
+    "lead_of_self_model": "accuracy of the arm self_model minus that of the arm adaptive",
+    "lead_of_stages": "accuracy of the arm stages minus that of the arm adaptive",
     "tokens_to_equal": "share of the tokens after which the arm adaptive is first as accurate as the "
     "arm uniform at its end, on the selection slice; missing if it never is",
     "forgetting": "the most accuracy that a family of the result has lost since an earlier segment, "
@@ -73,6 +79,33 @@ def course(state: CurriculumState, arm: str) -> list[Observed]:
 def success(event: Observed) -> dict[str, Success]:
     """Return cell → success, as the rule of the mix reads it."""
     return {name: Success(rate, len(event.items[name])) for name, rate in event.values.items()}
+
+
+def _chosen_by(state: CurriculumState, recipe_id: str) -> Observed:
+    """Return what was observed of a model on the selection slice."""
+    found = state.answers[Observe(recipe_id, MEASURE, CHOOSING).key]
+    assert isinstance(found, Observed)
+    return found
+
+
+def measured(state: CurriculumState, recipe_id: str) -> dict[str, Success]:
+    """Return cell → success of a model that was assessed."""
+    return success(_chosen_by(state, recipe_id))
+
+
+def relapsed(state: CurriculumState, arm: str) -> bool:
+    """Return True if the last segment of an arm had a burst and lost more than `relapse`."""
+    mixes = state.mixes.get(arm, ())
+    if not mixes or "chaos" not in mixes[-1].added:
+        return False
+    before, after = burst(state, arm, len(mixes) - 1)
+    return before - after > state.submitted.config.relapse
+
+
+def burst(state: CurriculumState, arm: str, segment: int) -> tuple[float, float]:
+    """Return accuracy on the selection slice before and after a segment that was measured."""
+    recipe = plan.segments(state, arm)[segment]
+    return mean(_chosen_by(state, recipe.start)), mean(_chosen_by(state, recipe.id))
 
 
 # ---- what follows ------------------------------------------------------------------------------
@@ -136,13 +169,37 @@ def lead(
 def chosen(state: CurriculumState) -> str | None:
     """Return the arm that is the result: the most accurate at its end, on the selection slice.
 
-    Of equal arms it is adaptive. None before all are measured.
+    Of equal arms it is adaptive. An arm with an addition must pay. None before all are measured.
     """
     config = state.submitted.config
     seen = {arm: course(state, arm) for arm in config.arms}
     if any(len(some) <= config.segments for some in seen.values()):
         return None
-    return max(config.arms, key=lambda arm: (mean(seen[arm][-1]), arm == ADAPTIVE))
+    able = [arm for arm in config.arms if arm not in BESIDE or pays(state, arm)]
+    return max(able, key=lambda arm: (mean(seen[arm][-1]), arm == ADAPTIVE))
+
+
+def pays(state: CurriculumState, arm: str) -> bool:
+    """Return True if an arm with an addition is more accurate than adaptive beyond the interval.
+
+    At their ends, on the selection slice; True if adaptive is not trained.
+    """
+    config = state.submitted.config
+    if ADAPTIVE not in config.arms:
+        return True
+    ends = {name: course(state, name)[-1] for name in (ADAPTIVE, arm)}
+    low = lead(ends, drawn(ends, config.seed), arm, ADAPTIVE).low
+    assert low is not None
+    return low > 0
+
+
+def verdict(one: Figure) -> str:
+    """Return what the lead of an arm with an addition says, in words."""
+    assert one.low is not None
+    assert one.high is not None
+    if one.low > 0:
+        return "pays"
+    return "costs" if one.high < 0 else "no difference"
 
 
 def results(state: CurriculumState) -> dict[str, Result]:
@@ -184,6 +241,8 @@ def figures(state: CurriculumState) -> dict[str, Figure]:
     for arm in seen:
         if f"lead_over_{arm}" in FIGURES and ADAPTIVE in seen:
             told[f"lead_over_{arm}"] = lead(seen, resampled, ADAPTIVE, arm)
+        if arm in BESIDE and ADAPTIVE in seen:
+            told[f"lead_of_{arm}"] = lead(seen, resampled, arm, ADAPTIVE)
     share = tokens_to_equal(state)
     return told | ({} if share is None else {"tokens_to_equal": Figure(value=share)})
 

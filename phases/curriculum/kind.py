@@ -11,19 +11,22 @@ from evaluation.given_model_runs.kind import answers, unanswered
 from evaluation.given_model_runs.one_result import OneResult
 from evaluation.given_model_runs.training_plan import as_float32
 from events import Event, New
-from phases.curriculum import findings, mix, plan
+from phases.curriculum import dreams, findings, plan
 from phases.curriculum.config import Arm, CurriculumConfig
+from phases.curriculum.dreams import Dream
 from phases.curriculum.events import (
     Completed,
     CurriculumState,
+    Dreamed,
     Forked,
     MixChosen,
     Started,
     Submitted,
 )
+from phases.curriculum.mixing import additions, mix
 from phases.curriculum.view import CurriculumView
 from runs.event_types import Measurement
-from runs.kinds.tasks import Decision
+from runs.kinds.tasks import Decision, Task
 from weights.making import making
 from weights.making.events import Making
 
@@ -43,8 +46,8 @@ class Curriculum(CurriculumView, OneResult[CurriculumState]):
     result_title = "curriculum"
     #: Its items are problems; a gate of a pipeline measures texts.
     gives_items = False
-    listed = GIVEN_LISTED | {MixChosen.type}
-    answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
+    listed = GIVEN_LISTED | {MixChosen.type, Dreamed.type}
+    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Dreamed: Dream}
     as_given = (MODEL,)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
 
@@ -58,12 +61,19 @@ class Curriculum(CurriculumView, OneResult[CurriculumState]):
 
     def _trained(self, state: CurriculumState) -> Decision:
         """Return what is next of each arm: choose a mix, train a segment, measure."""
-        facts, tasks = list[New](), dict[str, Any]()
+        # Arms that have been alike so far have their models in common.
+        facts, tasks = dict[str, New](), dict[str, Any]()
         for arm in state.submitted.config.arms:
             found = _next(state, arm)
-            facts += found.facts
+            facts |= {new.key: new for new in found.facts}
             tasks |= {task.key: task for task in found.tasks}
-        return Decision(facts=facts) if facts else Decision(tasks=[*tasks.values()])
+        return Decision(facts=[*facts.values()]) if facts else Decision(tasks=[*tasks.values()])
+
+    def unasked(self, state: CurriculumState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Dream) and isinstance(event, Dreamed):
+            return dreams.unasked(task, event, state.submitted.config.dream_items)
+        return super().unasked(state, task, event)
 
     def conclusions(self, state: CurriculumState) -> dict[str, Any]:
         """Return the fields of `completed` that follow from what was made and measured."""
@@ -84,6 +94,10 @@ class Curriculum(CurriculumView, OneResult[CurriculumState]):
         """Return the bytes of weights, gradients and optimiser of one training."""
         return 0 if state.started is None else 16 * state.started.model.parameters
 
+    def needs(self, task: Any) -> str | None:
+        """Return the id of the model or snapshot that a task reads."""
+        return task.recipe_id if isinstance(task, Dream) else super().needs(task)
+
     # ---- results -----------------------------------------------------------------------------
 
     def named(self, state: CurriculumState) -> Mapping[str, Making]:
@@ -96,20 +110,36 @@ class Curriculum(CurriculumView, OneResult[CurriculumState]):
 
 
 def _next(state: CurriculumState, arm: Arm) -> Decision:
-    """Return what is next of an arm: its segment, the measurement after it, or the next mix."""
+    """Return what is next of an arm: its segment, the measurement, dreams, or the next mix."""
     config: CurriculumConfig = state.submitted.config
     last = plan.points(state, arm)[-1]
     decision = making.next_of(state, [last], state.started.segment)
     if decision.facts or decision.tasks:
         return decision
     task, number = findings.assessed(last), len(state.mixes.get(arm, ()))
-    seen = state.answers.get(task.key)
-    if seen is None:
+    if task.key not in state.answers:
         return Decision(tasks=[task])
     if number == config.segments:
         return Decision()
+    returned = findings.relapsed(state, arm)
+    begins = plan.segments(state, arm)[-1].start if returned else last.id
+    measured = findings.measured(state, begins)
+    added, told = additions.added(config, arm, number), list[str]()
+    if "dreams" in added and (cells := additions.dreamt(config, measured)):
+        dream = Dream(begins, cells)
+        dreamt: Any = state.answers.get(dream.key)
+        if dreamt is None:
+            return Decision(tasks=[dream])
+        told = [*dreams.streams(dreamt)]
     before = state.mixes[arm][-1].frontiers if number else {}
-    measured = findings.success(findings.course(state, arm)[-1])
     shares, frontiers = mix.choose(config, arm, number, measured, before)
-    event = MixChosen(arm=arm, segment=number, mix=shares, frontiers=frontiers)
+    event = MixChosen(
+        arm=arm,
+        segment=number,
+        mix=mix.with_dreams(config, shares, told),
+        frontiers=frontiers,
+        stage=additions.stage(config, arm, number),
+        added=added,
+        returned=returned,
+    )
     return Decision(facts=[New(event, f"{state.run}/mix/{arm}/{number}")])

@@ -9,7 +9,7 @@ from evaluation.measures.paired_bits import mean
 from evaluation.observing import Observed
 from evaluation.training_runs import training_panels
 from evaluation.training_runs.training_panels import Curves
-from phases.curriculum import findings, plan
+from phases.curriculum import additions_panels, findings, plan
 from phases.curriculum.events import CurriculumState
 from phases.curriculum.report import ARMS, frontiers, reason
 from runs.event_types import Figure
@@ -86,9 +86,10 @@ def panels(state: CurriculumState, curves: Curves) -> list[Panel]:
         found.append(_arms(state, seen, best))
     if any(findings.course(state, arm) for arm in state.submitted.config.arms):
         found.append(_course(state))
-    shown = next((arm for arm in ("adaptive",) if frontiers(state, arm)), None)
+    shown = next((arm for arm in state.submitted.config.arms if frontiers(state, arm)), None)
     if shown is not None:
         found += [_levels(state, shown), _mix(state, shown), _reasons(state, shown)]
+    found += additions_panels.panels(state)
     for arm in state.submitted.config.arms:
         if some := findings.course(state, arm):
             found.append(_matrix(arm, seen.get(arm), some[-1]))
@@ -144,7 +145,7 @@ def _levels(state: CurriculumState, arm: str) -> Lines:
     return Lines(
         name="levels",
         title="Levels by time",
-        says="The highest level that a family is to learn, in each segment of the arm adaptive.",
+        says=f"The highest level that a family is to learn, in each segment of the arm {arm}.",
         x=SEGMENT,
         y=Axis(name="level", whole=True, better="up"),
         series=tuple(
@@ -161,7 +162,7 @@ def _mix(state: CurriculumState, arm: str) -> Shares:
     return Shares(
         name="mix",
         title="Mix by time",
-        says="Share of a family's items in each segment of the arm adaptive.",
+        says=f"Share of a family's items in each segment of the arm {arm}.",
         metric=Metric(name="share"),
         x=SEGMENT,
         at=tuple(event.segment + 1 for event in events),
@@ -187,7 +188,7 @@ def _reasons(state: CurriculumState, arm: str) -> Units:
     return Units(
         name="changes",
         title="Levels gained, opened, lost",
-        says="Each move of a frontier in the arm adaptive, and the success that it follows from.",
+        says=f"Each move of a frontier in the arm {arm}, and the success that it follows from.",
         unit="change",
         columns=(
             Column(name="segment", type="integer"),

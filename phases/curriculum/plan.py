@@ -6,18 +6,25 @@ segment before, within one schedule for all.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from evaluation.given_model_runs.training_plan import as_float32, reading
+from phases.curriculum import dreams
 from phases.curriculum.config import CurriculumConfig
-from phases.curriculum.events import CurriculumState, MixChosen, Started, Submitted
+from phases.curriculum.dreams import Dream
+from phases.curriculum.events import CurriculumState, Dreamed, MixChosen, Started, Submitted
 from runs.errors import ConfigError
 from weights.making.events import Making
-from weights.recipes import Train
+from weights.recipes import Algorithm, Train
 
 #: The given model in float32, which all arms begin with.
 START = "start"
 #: Key of the random draws of all trainings.
 PURPOSE = "curriculum"
 OBJECTIVE = "answers@1"
+#: With noise or a self-model beside the answers.
+BESIDE = "answers@2"
 
 
 def bounds(config: CurriculumConfig, context: int) -> list[int]:
@@ -41,27 +48,82 @@ def name(config: CurriculumConfig, arm: str, segment: int) -> str:
     return arm if segment + 1 == config.segments else f"{arm}-{segment + 1}"
 
 
-def segment(submitted: Submitted, started: Started, chosen: MixChosen, before: str | None) -> Train:
-    """Return the recipe of a segment; `before` is the id of the segment before it."""
+def segment(
+    submitted: Submitted,
+    started: Started,
+    chosen: MixChosen,
+    before: str | None,
+    dreamt: Mapping[str, str] = {},
+) -> Train:
+    """Return the recipe of a segment; `before` is the id of the training that it carries on.
+
+    `dreamt` are the digests of streams of dreams by name.
+    """
     config, number = submitted.config, chosen.segment
     at = bounds(config, started.context)
     first = before or as_float32(started).id
-    whole = reading(submitted, started, chosen.mix, PURPOSE, first, OBJECTIVE, config.rate)
+    given = {name: share for name, share in chosen.mix.items() if name not in dreamt}
+    whole = reading(submitted, started, given, PURPOSE, first, OBJECTIVE, config.rate)
+    digests = {name: dreamt[name] for name in chosen.mix if name in dreamt}
     own = {
+        "data": chosen.mix,
+        "data_digests": whole.data_digests | digests,
         "carries": before is not None,
         "first": at[number],
         "upto": at[number + 1],
         "divergence": config.divergence,
     }
-    return whole.model_copy(update=own)
+    return whole.model_copy(update=own | _beside(config, started, chosen, whole.schedule))
+
+
+def _beside(
+    config: CurriculumConfig, started: Started, chosen: MixChosen, schedule: Algorithm
+) -> dict[str, Any]:
+    """Return the fields of a recipe that chaos and a self-model change.
+
+    During a burst a leap of the loss is wanted: only numbers that are not finite end such a training.
+    """
+    first, last = bounds(config, started.context)[chosen.segment :][:2]
+    until = first + max(1, round(config.burst_share * (last - first)))
+    noise = own = None
+    found: dict[str, Any] = {}
+    if "chaos" in chosen.added:
+        span = {"first": first, "upto": until}
+        if config.burst_noise:
+            noise = {"scale": config.burst_noise, **span}
+        params = {**schedule.params, "factor": config.burst_rate, **span}
+        found |= {
+            "schedule": Algorithm(name="cosine-burst@1", params=params),
+            "divergence": None,
+        }
+    if "self_model" in chosen.added:
+        own = {"weight": config.self_weight, "layer": config.self_layer}
+    if noise or own:
+        found |= {"objective": BESIDE, "params": {"noise": noise, "self_model": own}}
+    return found
 
 
 def segments(state: CurriculumState, arm: str) -> list[Train]:
     """Return the recipes of an arm's segments, as far as their mixes are chosen."""
+    return state.remembered(("segments", arm), lambda: _segments(state, arm))
+
+
+def _segments(state: CurriculumState, arm: str) -> list[Train]:
     found: list[Train] = []
     for chosen in state.mixes.get(arm, ()):
         before = found[-1].id if found else None
-        found.append(segment(state.submitted, state.started, chosen, before))
+        if chosen.returned:
+            before = found[-1].start
+        told = dreamt(state, before) if "dreams" in chosen.added else None
+        digests = dreams.streams(told) if told else {}
+        found.append(segment(state.submitted, state.started, chosen, before, digests))
+    return found
+
+
+def dreamt(state: CurriculumState, before: str | None) -> Dreamed | None:
+    """Return what a model dreamt; None if it did not. `before` is None for the start."""
+    writer = before or as_float32(state.started).id
+    found: Any = state.answers.get(Dream(writer, ()).key)
     return found
 
 

@@ -18,7 +18,33 @@ ARMS = {
     "adaptive": "trained at the edge of what it can do",
     "uniform": "trained on all levels alike",
     "easy_to_hard": "trained on level after level",
+    "chaos": "as adaptive, with bursts of noise and learning rate",
+    "dreams": "as adaptive, and on its own answers to what it has passed",
+    "self_model": "as adaptive, with a loss on its own activations",
+    "stages": "trained in stages, with each of these in one of them",
 }
+
+
+class Burst(BaseModel):
+    """A segment with a burst, and accuracy on the selection slice before and after it."""
+
+    #: Number of the segment, from 1.
+    segment: int
+    before: float
+    after: float
+    #: True if the next segment began with the model before it.
+    returned: bool
+
+
+class Dreams(BaseModel):
+    """Dreams of an arm before one of its segments."""
+
+    #: Number of the segment, from 1.
+    segment: int
+    cells: int
+    items: int
+    #: Those of them whose answer is the right one.
+    right: int
 
 
 class Report(BaseModel):
@@ -38,6 +64,12 @@ class Report(BaseModel):
     frontiers: dict[str, dict[str, list[int]]]
     #: Arm → the most accuracy that a family has lost since an earlier segment.
     forgetting: dict[str, float]
+    #: Arm with an addition → "pays", "costs" or "no difference", by its lead over adaptive.
+    verdicts: dict[str, str]
+    #: Arm → its bursts.
+    bursts: dict[str, list[Burst]]
+    #: Arm → its dreams.
+    dreams: dict[str, list[Dreams]]
     #: Arm → the accuracy of the result minus the arm's.
     leads: dict[str, Figure]
     #: The arm that is the result.
@@ -59,11 +91,50 @@ def report(state: CurriculumState) -> Report:
         course={arm: [mean(one) for one in findings.course(state, arm)] for arm in config.arms},
         frontiers={arm: frontiers(state, arm) for arm in config.arms if frontiers(state, arm)},
         forgetting={arm: findings.forgetting(state, arm) for arm in config.arms},
+        verdicts=verdicts(state),
+        bursts={arm: found for arm in config.arms if (found := bursts(state, arm))},
+        dreams={arm: found for arm in config.arms if (found := dreams(state, arm))},
         leads=findings.leads(state),
         chosen=done.chosen,
         figures=done.figures,
         seconds=state.spent.device,
     )
+
+
+def verdicts(state: CurriculumState) -> dict[str, str]:
+    """Return arm with an addition → what its lead over adaptive says."""
+    told = state.completed.figures
+    leads = {arm: told.get(f"lead_of_{arm}") for arm in findings.BESIDE}
+    return {arm: findings.verdict(one) for arm, one in leads.items() if one is not None}
+
+
+def bursts(state: CurriculumState, arm: str) -> list[Burst]:
+    """Return the bursts of an arm that are measured."""
+    mixes, measured = state.mixes.get(arm, ()), len(findings.course(state, arm)) - 1
+    found = []
+    for event in mixes[:measured]:
+        if "chaos" in event.added:
+            before, after = findings.burst(state, arm, event.segment)
+            left = any(one.returned for one in mixes[event.segment + 1 :][:1])
+            found.append(
+                Burst(segment=event.segment + 1, before=before, after=after, returned=left)
+            )
+    return found
+
+
+def dreams(state: CurriculumState, arm: str) -> list[Dreams]:
+    """Return what an arm dreamt, by the segment that it was dreamt for."""
+    found = []
+    for event, recipe in zip(state.mixes.get(arm, ()), plan.segments(state, arm), strict=True):
+        told = plan.dreamt(state, recipe.start) if "dreams" in event.added else None
+        if told is not None and told.cells:
+            items, right = (
+                sum(getattr(one, key) for one in told.cells.values()) for key in ("items", "right")
+            )
+            found.append(
+                Dreams(segment=event.segment + 1, cells=len(told.cells), items=items, right=right)
+            )
+    return found
 
 
 def frontiers(state: CurriculumState, arm: str) -> dict[str, list[int]]:
@@ -92,6 +163,7 @@ def lines(report: Report) -> list[str]:
     for arm, one in report.leads.items():
         span = f"{100 * one.value:+.1f} [{_points(one.low)}, {_points(one.high)}]"
         out.append(f"{report.chosen} over {arm}, {ARMS[arm]}: {span} points")
+    out += [f"{arm}: {word}" for arm, word in report.verdicts.items()]
     out.append(f"result: {report.chosen}, after {report.tokens:,} tokens, as each other arm")
     return out
 
@@ -120,6 +192,12 @@ def sentences(report: Report) -> list[str]:
                 f"- The arm adaptive is {100 * one.value:+.1f} points ({_points(one.low)} to "
                 f"{_points(one.high)}) from the arm {arm}, after as many tokens."
             )
+    for arm, word in report.verdicts.items():
+        one = figures[f"lead_of_{arm}"]
+        out.append(
+            f"- The arm {arm} is {100 * one.value:+.1f} points ({_points(one.low)} to "
+            f"{_points(one.high)}) from the arm adaptive: {word}."
+        )
     share = figures.get("tokens_to_equal")
     if share is not None:
         out.append(

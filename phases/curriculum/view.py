@@ -44,11 +44,21 @@ class CurriculumView(GivenView[CurriculumState]):
                     if one.change != "held"
                 ]
                 about = f"{event.arm}, segment {event.segment + 1}"
+                beside = [one.replace("_", " ") for one in (event.stage, *event.added) if one]
+                if event.returned:
+                    beside.append("from before the burst")
+                about += f" ({', '.join(dict.fromkeys(beside))})" if beside else ""
                 return ": ".join([about, *([", ".join(moved)] if moved else [])])
+            case "dreamed":
+                name, some = names.get(str(data["recipe_id"]), ""), data["cells"].values()
+                items, right = (sum(one[key] for one in some) for key in ("items", "right"))
+                return f"{name}: {items} of {len(some)} cells, {right} of them right"
         return super().gist(type_, data, names)
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
         """Return a task's key in words; empty if there are none."""
+        if key.startswith("dream/"):
+            return f"let {names.get(key.rpartition('/')[2], 'a model')} dream"
         return super().task_words(key, names).replace("text and model", "items and model")
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
@@ -63,9 +73,8 @@ class CurriculumView(GivenView[CurriculumState]):
         if state.started is None:
             return 0, None
         config = state.submitted.config
-        done = sum(
-            event.step - event.begin for some in state.advanced.values() for event in some.values()
-        )
+        recipes = [one for arm in config.arms for one in plan.segments(state, arm)]
+        done = sum(state.steps(one) - one.first for one in recipes)
         return done, len(config.arms) * plan.bounds(config, state.started.context)[-1]
 
     def outlook(

@@ -28,6 +28,23 @@ QUICK: dict[str, Any] = {
     "selection_items": 8,
     "test_items": 12,
 }
+#: Settings of a run with chaos, dreams, a self-model and stages, of a model of symbols that learns one
+#: family: six segments of 6 steps of 8 × 60.
+BESIDE: dict[str, Any] = {
+    "tokens": 17_280,
+    "batch": 8,
+    "context": 60,
+    "rate": 3e-2,
+    "segments": 6,
+    "families": ["automaton-0", "brackets"],
+    "levels": 2,
+    "pool": 40,
+    "selection_items": 12,
+    "test_items": 12,
+    "arms": ["adaptive", "chaos", "dreams", "self_model", "stages"],
+    "burst_every": 3,
+    "relapse": 0.02,
+}
 
 
 def submit(home: Home, model: Path, run: str = "c", **settings: Any) -> str:

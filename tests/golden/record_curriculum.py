@@ -7,22 +7,23 @@ import tempfile
 from pathlib import Path
 
 from runs.home import Home
-from testing.models import toy_models
+from testing.models import symbol_models, toy_models
 from testing.worlds import curriculum_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a run with all arms for each schema; logs that are there stay."""
+    """Write a run with all arms of its time for each schema; logs that are there stay."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, _ = toy_models.family(folder, 0)
-        for number in (1, 2):
+        for number in (1, 2, 3):
             path = FOLDER / f"curriculum-{number}.jsonl"
             if path.exists():
                 continue
             home = Home(folder / path.stem)
-            curriculum_runs.submit(home, model)
+            given = symbol_models.write(folder / "symbols") if number == 3 else model
+            curriculum_runs.submit(home, given, **(curriculum_runs.BESIDE if number == 3 else {}))
             curriculum_runs.finish(home)
             rows = curriculum_runs.rows(home)
             lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]

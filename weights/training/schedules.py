@@ -50,10 +50,24 @@ class Cosine(_Schedule):
         return self.peak * (self.floor + (1 - self.floor) * fallen)
 
 
+class CosineBurst(Cosine):
+    """A cosine whose rate is `factor` times as high in the steps `first` … `upto` − 1."""
+
+    factor: float = Field(ge=1, le=10)
+    first: int = Field(ge=0)
+    upto: int = Field(ge=0)
+
+    def rate(self, step: int, steps: int) -> float:
+        """Return the learning rate of a step, 0 … `steps` − 1."""
+        whole = super().rate(step, steps)
+        return whole * self.factor if self.first <= step < self.upto else whole
+
+
 #: Name and version of a schedule → its class.
 SCHEDULES = {
     "constant@1": "weights.training.schedules:Constant",
     "cosine@1": "weights.training.schedules:Cosine",
+    "cosine-burst@1": "weights.training.schedules:CosineBurst",
 }
 
 

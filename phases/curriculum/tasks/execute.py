@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from evaluation.answers import Encoded, solved
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.slices import Slice
+from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.context import GivenContext
 from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.observing import Observe, Observed, answered
+from evaluation.sandbox.sandbox import Sandbox
+from evaluation.tool_tasks.speech import Speech
 from evaluation.training_text import kept_text
 from evaluation.training_text.kept_text import ITEMS, Text
-from phases.curriculum import mix, plan
+from evaluation.trajectories.kept import LazyStreams
+from events import Event, failpoints
+from phases.curriculum import dreams, plan
 from phases.curriculum.config import EVIDENCE
-from phases.curriculum.events import CurriculumState, MixChosen, Started
-from phases.curriculum.tasks import items
+from phases.curriculum.dreams import Dream
+from phases.curriculum.events import CurriculumState, Dreamed, MixChosen, Started
+from phases.curriculum.mixing import mix
+from phases.curriculum.tasks import dreaming, items, tools
+from runs.errors import DataError
 from weights import operations
 from weights.making.events import Making
 from weights.model import Model
@@ -24,6 +35,7 @@ from weights.training import modules
 from weights.training.canary import canary
 from weights.training.objectives.answers import ends
 from weights.training.room import bounded
+from weights.training.windows import Ids
 
 
 class Context(GivenContext[CurriculumState]):
@@ -36,12 +48,45 @@ class Context(GivenContext[CurriculumState]):
 
     @property
     def going_on(self) -> Collection[str]:
-        """Ids of the newest training of each arm: the next mix is not chosen yet."""
+        """Ids of the newest training of each arm, and of that before it: the next begins with one.
+
+        The newest begins with the optimiser of the one before it until it has a snapshot; and after a
+        burst the next may go back to it.
+        """
         if self.state.completed:
             return ()
         found = (plan.segments(self.state, arm) for arm in self.state.submitted.config.arms)
-        # The one before it too: the newest begins with its optimiser until it has a snapshot.
-        return {one.id for some in found for one in some[-2:]}
+        return {id_ for some in found for one in some[-2:] for id_ in (one.id, one.start)}
+
+    @property
+    def streams(self) -> Mapping[str, Ids]:
+        """Name → token ids of items to train on, and of dreams once they are dreamt."""
+        told = [one for one in self.state.answers.values() if isinstance(one, Dreamed)]
+        if not told:
+            return self.text.streams
+        return ChainMap(dict(self.text.streams), cast(Any, self._dreams(told)))
+
+    def _dreams(self, told: Sequence[Dreamed]) -> LazyStreams:
+        """Return name → stream of dreams, each read or dreamt again when it is used."""
+
+        def source(event: Dreamed) -> Callable[[], Mapping[str, Ids]]:
+            task = Dream(event.recipe_id, tuple(sorted(event.cells)))
+
+            def read() -> dict[str, Ids]:
+                found = dreaming.kept(event, self._cache, lambda: self._written(task))
+                return {dreams.stream(cell, event.recipe_id): ids for cell, ids in found.items()}
+
+            return read
+
+        return LazyStreams(
+            {name: source(event) for event in told for name in dreams.streams(event)}
+        )
+
+    def _written(self, task: Dream) -> dict[str, tuple[Ids, int]]:
+        """Return cell → stream of dreams, and how many are right, dreamt now."""
+        self._filled(task.recipe_id)
+        model = ResidentModel.from_module(self._module)
+        return dreaming.written(model, self.text.tokenizer, self.state.submitted.config, task)
 
     @cached_property
     def text(self) -> Text:
@@ -53,6 +98,20 @@ class Context(GivenContext[CurriculumState]):
         return kept_text.pinned(supply, started, False, fill)
 
     # ---- tasks ---------------------------------------------------------------------------------
+
+    def carry_out(self, task: Any) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        if not isinstance(task, Dream):
+            return super().carry_out(task)
+        event = dreaming.answered(task, self._cache, lambda: self._written(task))
+        failpoints.hit("dreamed-kept")
+        return event
+
+    def _filled(self, recipe_id: str) -> Any:
+        """Return the module with the weights of a recipe."""
+        recipe = next(one for one in self.recipes.values() if one.id == recipe_id)
+        modules.fill(self._module, Model(self.settings, self.weights(recipe)))
+        return self._module
 
     @cached_property
     def _module(self) -> Any:
@@ -68,23 +127,60 @@ class Context(GivenContext[CurriculumState]):
         if task.on not in self._items:
             file = self.text.folder / ITEMS
             self._items[task.on] = items.read(file, self.text.tokenizer, task.on)
-        recipe = next(one for one in self.recipes.values() if one.id == task.recipe_id)
-        modules.fill(self._module, Model(self.settings, self.weights(recipe)))
+        module = self._filled(task.recipe_id)
         found = {
-            name: tuple(map(float, solved(self._module, some)))
-            for name, some in sorted(self._items[task.on].items())
+            name: tuple(map(float, solved(module, some)))
+            for name, some in self._items[task.on].items()
         }
+        if cells := self._tool_items(task.on):
+            model = ResidentModel.from_module(module)
+            found |= tools.solved(model, self._speech, cells, lambda: self._sandbox)
+        found = dict(sorted(found.items()))
         return answered(
             task, found, {name: (1,) * len(some) for name, some in found.items()}, began
         )
+
+    # ---- tools ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _speech(self) -> Speech:
+        return tools.speech_of(self.state.submitted.config, self.text.tokenizer)
+
+    @cached_property
+    def _tool_sets(self) -> dict[str, tools.Cells]:
+        return {}
+
+    @cached_property
+    def _sandbox(self) -> Sandbox:
+        return Sandbox.open()
+
+    def _tool_items(self, on: str) -> tools.Cells:
+        """Return cell → tasks that use tools, of the slice selection or test."""
+        if on not in self._tool_sets:
+            slice_: Slice = "selection" if on == CHOOSING else "test"
+            self._tool_sets[on] = tools.held_out(self.state.submitted.config, slice_)
+        return self._tool_sets[on]
+
+    def check_unchanged(self) -> None:
+        """Check items, profile and canary against `started`, and the tasks that use tools.
+
+        Raises DataError for other items, UnavailableError for a process that computes other numbers.
+        """
+        if tools.digest(self.state.submitted.config) != self.state.started.tool_items:
+            raise DataError(
+                "the tool tasks that are made here are not those that the run has pinned. Go on with "
+                "the version that started it, or start a new run."
+            )
+        super().check_unchanged()
 
     # ---- started -------------------------------------------------------------------------------
 
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started` with the number of items. Raises ConfigError."""
-        plan.check_length(self.state.submitted.config, common["context"])
-        streams = self.text.streams.items()
-        return Started(**common, pool={name: len(ends(ids)) for name, ids in sorted(streams)})
+        config = self.state.submitted.config
+        plan.check_length(config, common["context"])
+        pool = {name: len(ends(ids)) for name, ids in sorted(self.text.streams.items())}
+        return Started(**common, pool=pool, tool_items=tools.digest(config))
 
     def check_text(self, started: Started) -> None:
         """Raise SourceError or ConfigError for items that the model cannot be trained on."""
@@ -94,13 +190,9 @@ class Context(GivenContext[CurriculumState]):
         """Return a note on the cells with fewer items than are asked for."""
         wanted, few = self.state.submitted.config.pool, started.pool
         short = [f"{name} {count}" for name, count in few.items() if count < wanted]
-        scarce = [
-            name
-            for name, some in items.read(
-                self.text.folder / ITEMS, self.text.tokenizer, "selection"
-            ).items()
-            if len(some) < EVIDENCE
-        ]
+        plain = items.read(self.text.folder / ITEMS, self.text.tokenizer, "selection")
+        held = {**plain, **self._tool_items(CHOOSING)}
+        scarce = [name for name, some in held.items() if len(some) < EVIDENCE]
         notes = [f"of {', '.join(short)} there are no more items to train on."] if short else []
         if scarce:
             notes.append(f"{', '.join(scarce)} have too few items to be passed by.")

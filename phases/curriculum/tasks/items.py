@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from evaluation import task_families
 from evaluation.answers import Encoded, encode, stream
 from evaluation.data.slices import Slice
 from evaluation.task_families.base import Item
 from evaluation.task_families.item_sets import items
 from evaluation.training_text import parts
 from evaluation.training_text.kept_text import ITEMS, STREAMS
-from phases.curriculum.cells import cell
 from phases.curriculum.config import CurriculumConfig
+from phases.curriculum.mixing.cells import cell
+from phases.curriculum.tasks import tools
 from runs.errors import ConfigError, DataError
 
 #: Items of a family's highest level that are tried before any work.
@@ -37,9 +39,14 @@ def check_items(config: CurriculumConfig, tokenizer: Any, context: int) -> None:
 
     Some items of each highest level are tried: those are the longest. Raises SourceError, ConfigError.
     """
+    spoken = tools.speech_of(config, tokenizer) if tools.families(config) else None
     for family in sorted(config.families):
-        some = items(family, config.levels, config.seed, "train", TRIED)
-        longest = max(map(len, encode(tokenizer, some)))
+        if spoken is not None and task_families.uses_tools(family):
+            own = tools.items(config, family, config.levels, "train", TRIED)
+            written = tools.demonstrations(own, spoken)
+        else:
+            written = encode(tokenizer, items(family, config.levels, config.seed, "train", TRIED))
+        longest = max(map(len, written))
         if longest > context + 1:
             raise ConfigError(
                 f"an item of {family} at level {config.levels} has {longest} tokens: it needs a "
@@ -57,12 +64,17 @@ def fill(folder: Path, config: CurriculumConfig, donor: Path) -> list[str]:
 
     parts.write_given(folder, donor)
     tokenizer, streams, rows = parts.given_tokenizer(donor), {}, list[str]()
+    spoken = tools.speech_of(config, tokenizer) if tools.families(config) else None
     for name, family, level in of_cells(config):
+        if spoken is not None and task_families.uses_tools(family):
+            some = tools.items(config, family, level, "train", config.pool)
+            streams[name] = stream(tools.demonstrations(some, spoken))
+            continue
         own = items(family, level, config.seed, "train", config.pool)
         streams[name] = stream(encode(tokenizer, own))
         rows += [json.dumps(row) for row in held_out(config, tokenizer, family, level)]
     save_file(dict(sorted(streams.items())), folder / STREAMS)
-    (folder / ITEMS).write_text("\n".join(rows) + "\n", "utf-8")
+    (folder / ITEMS).write_text("".join(f"{row}\n" for row in rows), "utf-8")
     return []
 
 

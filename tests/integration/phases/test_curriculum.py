@@ -24,10 +24,11 @@ from evaluation.data import items as data_items
 from evaluation.task_families.base import Item
 from evaluation.task_families.item_sets import slice_of_prompt
 from evaluation.training_text.kept_text import ITEMS
-from phases.curriculum import findings, mix, plan, report
+from phases.curriculum import findings, plan, report
 from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.events import CurriculumState
 from phases.curriculum.kind import Curriculum
+from phases.curriculum.mixing import mix
 from phases.curriculum.tasks import execute, items
 from phases.curriculum.tasks.execute import Context
 from runs.errors import ConfigError, NotFoundError, SourceError
@@ -177,6 +178,7 @@ def test_items_are_measured_as_greedy_decoding_would(made) -> None:
     context = Context.opened(state, Artifacts.of(home))
     module, tokenizer = context._module, context.text.tokenizer
     item = task_families.item("brackets", 1, 5, 5)
+    assert item is not None
     (encoded,) = encode(tokenizer, [item])
     ids = [*encoded.prompt]
     with torch.no_grad():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weights.training.schedules import Constant, Cosine
+from weights.training.schedules import Constant, Cosine, CosineBurst
 
 
 def test_cosine_warms_up_and_decays_to_a_tenth() -> None:
@@ -27,3 +27,10 @@ def test_constant_is_the_peak_after_its_warm_up() -> None:
     """Without a warm-up from the first step on."""
     assert [Constant(peak=2.0).rate(step, 4) for step in range(4)] == [2.0] * 4
     assert [Constant(peak=2.0, warmup=0.5).rate(s, 4) for s in range(4)] == [1.0, 2.0, 2.0, 2.0]
+
+
+def test_a_burst_is_the_cosine_times_a_factor_in_its_steps_alone() -> None:
+    plain = Cosine(peak=1.0, warmup=0.1, floor=0.1)
+    burst = CosineBurst(peak=1.0, warmup=0.1, floor=0.1, factor=3.0, first=4, upto=6)
+    for step in range(10):
+        assert burst.rate(step, 10) == plain.rate(step, 10) * (3.0 if step in (4, 5) else 1.0)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: Name and version of an objective → its class.
 OBJECTIVES = {
     "answers@1": "weights.training.objectives.answers:Answers",
+    "answers@2": "weights.training.objectives.answers_beside:AnswersBeside",
     "bake@1": "weights.training.objectives.bake:Bake",
     "distil@1": "weights.training.objectives.distil:Distil",
     "lm@1": "weights.training.objectives.next_token:NextToken",

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import math
 
-from phases.curriculum.cells import (
+from phases.curriculum.config import CurriculumConfig
+from phases.curriculum.events import Frontier
+from phases.curriculum.mixing.cells import (
     Frontiers,
     Measured,
     Mix,
@@ -23,8 +25,6 @@ from phases.curriculum.cells import (
     known,
     passed,
 )
-from phases.curriculum.config import CurriculumConfig
-from phases.curriculum.events import Frontier
 
 
 def moved(

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import math
 
-from phases.curriculum.cells import (
+from phases.curriculum.config import CurriculumConfig
+from phases.curriculum.events import Frontier
+from phases.curriculum.mixing.cells import (
     Frontiers,
     Measured,
     Mix,
@@ -25,8 +27,6 @@ from phases.curriculum.cells import (
     in_band,
     passed,
 )
-from phases.curriculum.config import CurriculumConfig
-from phases.curriculum.events import Frontier
 
 
 def moved(

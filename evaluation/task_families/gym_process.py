@@ -1,0 +1,93 @@
+"""Process that makes and scores items of reasoning-gym: questions in JSON, a line each, and answers.
+
+It imports nothing of this project. Questions:
+
+    {"levels": NAME}                                             steps of the longest attribute
+    {"make": {name, level, seed, first, count}}                  [question, answer] or null of each item
+    {"right": {name, level, seed, number, reply}}                true if the reply has the full score
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from functools import lru_cache
+from typing import Any
+
+#: Score from which an answer is right.
+FULL = 1.0
+
+
+@lru_cache(maxsize=64)
+def data_set(name: str, level: int, seed: int, size: int) -> Any:
+    """Return the data set of a level. Items do not depend on its size."""
+    from reasoning_gym.factory import create_curriculum, create_dataset  # pyright: ignore
+
+    curriculum = create_curriculum(name)
+    for attribute, one in curriculum.attributes.items():
+        curriculum.set_attr_level(attribute, min(level, len(one.levels)) - 1)
+    config = curriculum.generate_configuration({"seed": seed, "size": size})
+    return create_dataset(name, **vars(config))
+
+
+def levels(name: str) -> int:
+    """Return the number of steps of the longest attribute. Raises ValueError without a curriculum."""
+    from reasoning_gym.factory import CURRICULA, DATASETS, create_curriculum  # pyright: ignore
+
+    if name not in DATASETS:
+        raise ValueError("there is no such data set")
+    if name not in CURRICULA:
+        raise ValueError("the data set has no levels")
+    return max(len(one.levels) for one in create_curriculum(name).attributes.values())
+
+
+def score(made: Any, answer: str, entry: dict[str, Any]) -> float:
+    """Return what the data set's verifier gives an answer; 0 if it fails."""
+    try:
+        return float(made.score_answer(answer, entry))
+    except Exception:  # some verifiers fail on an answer that they cannot read
+        return 0.0
+
+
+def make(name: str, level: int, seed: int, first: int, count: int) -> list[list[str] | None]:
+    """Return [question, answer] of some items; None for one whose own answer is not right."""
+    made = data_set(name, level, seed, 1 << 20)
+    found: list[list[str] | None] = []
+    for number in range(first, first + count):
+        entry = made[number]
+        question, answer = entry["question"], entry["answer"]
+        valid = isinstance(answer, str) and answer.strip() and score(made, answer, entry) >= FULL
+        found.append([question.strip(), answer.strip()] if valid else None)
+    return found
+
+
+def right(name: str, level: int, seed: int, number: int, reply: str) -> bool:
+    """Return True if a reply has the full score."""
+    made = data_set(name, level, seed, 1 << 20)
+    return score(made, reply, made[number]) >= FULL
+
+
+def answered(question: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer to a question, or the error in words."""
+    (what, told), *_ = question.items()
+    try:
+        if what == "levels":
+            return {"answer": levels(told)}
+        return {"answer": make(**told) if what == "make" else right(**told)}
+    except Exception as error:  # any error of a generator is told, and the process goes on
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+def main() -> None:
+    """Answer questions until the input ends. What the package prints goes to standard error."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        number, question = json.loads(line)
+        out.write(json.dumps([number, answered(question)]) + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

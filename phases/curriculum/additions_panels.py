@@ -1,0 +1,119 @@
+"""Panels of what arms have beside their mix: verdicts, bursts, dreams, stages. Pure."""
+
+from __future__ import annotations
+
+from phases.curriculum import findings, report
+from phases.curriculum.events import CurriculumState
+from runs.panels.panels import Column, Panel, Units
+
+
+def panels(state: CurriculumState) -> list[Panel]:
+    """Return the panels of what is there."""
+    found = [_verdicts(state), _bursts(state), _dreams(state), _stages(state)]
+    return [one for one in found if one is not None]
+
+
+def _verdicts(state: CurriculumState) -> Units | None:
+    """Return what each addition has brought."""
+    if state.completed is None:
+        return None
+    told, figures = report.verdicts(state), state.completed.figures
+    rows = []
+    for arm, word in told.items():
+        one = figures[f"lead_of_{arm}"]
+        rows.append((arm, one.value, one.low, one.high, word))
+    if not rows:
+        return None
+    return Units(
+        name="verdicts",
+        title="Additions",
+        says="Accuracy on the test slice minus that of the arm adaptive, with its interval: an "
+        "addition pays if the whole interval is above zero.",
+        unit="addition",
+        columns=(
+            Column(name="arm", type="text"),
+            Column(name="lead", type="number"),
+            Column(name="low", type="number"),
+            Column(name="high", type="number"),
+            Column(name="verdict", type="text"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _bursts(state: CurriculumState) -> Units | None:
+    """Return the bursts of all arms, and accuracy before and after each."""
+    rows = [
+        (arm, one.segment, one.before, one.after, "yes" if one.returned else "no")
+        for arm in state.submitted.config.arms
+        for one in report.bursts(state, arm)
+    ]
+    if not rows:
+        return None
+    return Units(
+        name="bursts",
+        title="Bursts of chaos",
+        says="Accuracy on the selection slice before and after the segment of a burst. If it lost more "
+        "than the setting relapse, the next segment began with the model before it.",
+        unit="burst",
+        columns=(
+            Column(name="arm", type="text"),
+            Column(name="segment", type="integer"),
+            Column(name="before", type="number"),
+            Column(name="after", type="number"),
+            Column(name="left", type="text"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _dreams(state: CurriculumState) -> Units | None:
+    """Return the dreams of all arms, and how many of them are right."""
+    rows = [
+        (arm, one.segment, one.cells, one.items, one.right)
+        for arm in state.submitted.config.arms
+        for one in report.dreams(state, arm)
+    ]
+    if not rows:
+        return None
+    return Units(
+        name="dreams",
+        title="Dreams",
+        says="What the model of an arm answered to tasks that it had passed, before each segment.",
+        unit="segment",
+        columns=(
+            Column(name="arm", type="text"),
+            Column(name="segment", type="integer"),
+            Column(name="cells", type="integer"),
+            Column(name="items", type="integer"),
+            Column(name="right", type="integer"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _stages(state: CurriculumState) -> Units | None:
+    """Return the stages of the arm `stages`, with accuracy at the end of each segment."""
+    course = findings.course(state, "stages") if "stages" in state.submitted.config.arms else []
+    if not course:
+        return None
+    accuracy = [findings.mean(event) for event in course]
+    mixes = state.mixes.get("stages", ())
+    rows = [(0, "assessment", accuracy[0])]
+    rows += [
+        (event.segment + 1, (event.stage or "").replace("_", " "), accuracy[event.segment + 1])
+        for event in mixes[: len(accuracy) - 1]
+    ]
+    return Units(
+        name="stages",
+        title="Stages",
+        says="The stage of each segment of the arm stages, and accuracy on the selection slice at its "
+        "end.",
+        unit="segment",
+        columns=(
+            Column(name="segment", type="integer"),
+            Column(name="stage", type="text"),
+            Column(name="accuracy", type="number"),
+        ),
+        rows=tuple(rows),
+    )

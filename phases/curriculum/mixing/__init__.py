@@ -1,0 +1,1 @@
+"""The rules of the next mix, and what a segment has beside it. Pure."""

@@ -1,0 +1,95 @@
+"""The mix of an arm's next segment: what each arm trains on. Pure.
+
+Every family has a frontier, the highest level that it is to learn now. A level is passed if success on
+it is above `promote`. The rules of the arms that follow success are a file each: `window_rule.py` and
+`frontier_rule.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import ModuleType
+
+from evaluation.task_families import uses_tools
+from phases.curriculum.config import Arm, CurriculumConfig, Rule
+from phases.curriculum.events import Frontier
+from phases.curriculum.mixing import frontier_rule, window_rule
+from phases.curriculum.mixing.additions import stage
+from phases.curriculum.mixing.cells import Frontiers, Measured, Mix, cell, cells, even
+
+#: Rule → where it is: `moved` and `mix`.
+RULES: dict[Rule, ModuleType] = {"window": window_rule, "frontier": frontier_rule}
+#: Share of all other families in the stage of tool use.
+OTHERS = 0.2
+
+
+def choose(
+    config: CurriculumConfig, arm: Arm, segment: int, measured: Measured, before: Frontiers
+) -> tuple[Mix, dict[str, Frontier]]:
+    """Return the mix of an arm's segment, and the frontiers that it follows from, if it does.
+
+    `before` are the frontiers of the segment before, none at the first.
+    """
+    if arm == "uniform":
+        return even(cells(config)), {}
+    if arm == "easy_to_hard":
+        top = -(-(segment + 1) * config.levels // config.segments)
+        levels = range(1, min(top, config.levels) + 1)
+        return even([cell(f, level) for f in sorted(config.families) for level in levels]), {}
+    if arm == "stages":
+        return _staged(config, segment, measured, before)
+    return _followed(config, measured, before)
+
+
+def _followed(
+    config: CurriculumConfig, measured: Measured, before: Frontiers
+) -> tuple[Mix, dict[str, Frontier]]:
+    """Return the mix that follows from success by the rule, and the frontiers."""
+    rule = RULES[config.rule]
+    found = {f: rule.moved(config, f, measured, before.get(f)) for f in sorted(config.families)}
+    return rule.mix(config, measured, found), found
+
+
+def _staged(
+    config: CurriculumConfig, segment: int, measured: Measured, before: Frontiers
+) -> tuple[Mix, dict[str, Frontier]]:
+    """Return the mix of a segment of the arm `stages`.
+
+    Families that use tools come in with the stage of tool use, where they have most of the items; if
+    there are no others, they are there from the beginning.
+    """
+    now = stage(config, "stages", segment)
+    plain = tuple(family for family in config.families if not uses_tools(family)) or config.families
+    early = config.model_copy(update={"families": plain})
+    if now == "base_adaptation":
+        return even(cells(early)), {}
+    if now == "edge_of_chaos":
+        return _followed(early, measured, before)
+    shares, frontiers = _followed(config, measured, before)
+    if now == "tool_use" and len(plain) < len(config.families):
+        shares = _mostly_tools(shares)
+    return shares, frontiers
+
+
+def _mostly_tools(shares: Mix) -> Mix:
+    """Return a mix in which families without tools have the share `OTHERS`."""
+    tools = {name for name in shares if uses_tools(name.partition("/")[0])}
+    own, rest = (
+        math.fsum(share for name, share in shares.items() if (name in tools) == which)
+        for which in (True, False)
+    )
+    if not own or not rest:
+        return shares
+    return {
+        name: share * ((1 - OTHERS) / own if name in tools else OTHERS / rest)
+        for name, share in shares.items()
+    }
+
+
+def with_dreams(config: CurriculumConfig, shares: Mix, dreams: Sequence[str]) -> Mix:
+    """Return a mix in which streams of dreams, by name, have the share `dream`, all alike."""
+    if not dreams:
+        return shares
+    kept = {name: share * (1 - config.dream) for name, share in shares.items()}
+    return kept | dict.fromkeys(sorted(dreams), config.dream / len(dreams))

@@ -1,0 +1,124 @@
+"""Families whose tasks need a tool: demonstrations to train on, and episodes to measure by.
+
+A demonstration is one turn of a solution with all that stands before it: a call, or the answer after
+its result. Results and questions are read and not learned. A task is solved if a call ran without an
+error in each of its sessions and the answer is right (`evaluation/tool_tasks/episodes.py`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation import task_families
+from evaluation.answers import Encoded
+from evaluation.backends.backend import LocalModel
+from evaluation.data.slices import Slice
+from evaluation.sandbox.sandbox import Sandbox
+from evaluation.tool_tasks import item_sets, speech
+from evaluation.tool_tasks.base import ToolItem
+from evaluation.tool_tasks.episodes import Bounds, Player
+from evaluation.tool_tasks.speech import Speech
+from evaluation.tools.toolbox import Toolbox, usable
+from phases.curriculum.config import CurriculumConfig
+from phases.curriculum.mixing.cells import cell
+
+#: Tokens of a turn beyond the longest of a solution, and calls of a session.
+SPARE, CALLS = 8, 2
+#: What a model says at the end of a session whose question has no answer.
+NOTED = "kept"
+#: Items by which a form of calls is chosen.
+TRIED = 64
+
+Cells = Mapping[str, Sequence[ToolItem]]
+
+
+def families(config: CurriculumConfig) -> list[str]:
+    """Return the run's families that use tools, sorted."""
+    return sorted(filter(task_families.uses_tools, config.families))
+
+
+def items(
+    config: CurriculumConfig, family: str, level: int, on: Slice, count: int
+) -> list[ToolItem]:
+    """Return up to `count` tasks of a cell of a slice."""
+    name = family.removeprefix(task_families.TOOLS)
+    return item_sets.of_level(name, level, config.seed, on, count)
+
+
+def held_out(config: CurriculumConfig, on: Slice) -> dict[str, list[ToolItem]]:
+    """Return cell → tasks to measure on, of the slices selection and test."""
+    count = config.selection_items if on == "selection" else config.test_items
+    return {
+        cell(family, level): items(config, family, level, on, count)
+        for family in families(config)
+        for level in range(1, config.levels + 1)
+    }
+
+
+def digest(config: CurriculumConfig) -> str | None:
+    """Return the digest of all tasks to measure on; None without families that use tools."""
+    slices: tuple[Slice, ...] = ("selection", "test")
+    told = {f"{on}/{name}": some for on in slices for name, some in held_out(config, on).items()}
+    return item_sets.digest(told) if told else None
+
+
+def speech_of(config: CurriculumConfig, tokenizer: Any) -> Speech:
+    """Return how sessions are written. Raises ConfigError for a tokenizer that cannot write calls."""
+    some = [
+        one for f in families(config) for one in items(config, f, config.levels, "train", TRIED)
+    ]
+    names = {tool for one in some for tool in one.tools}
+    return speech.chosen(tokenizer, "auto", None, usable(names), some)
+
+
+def demonstrations(some: Sequence[ToolItem], spoken: Speech) -> list[Encoded]:
+    """Return the turns of the solutions of tasks, each with what stands before it."""
+    with tempfile.TemporaryDirectory(prefix="forge-tools-") as place:
+        found: list[Encoded] = []
+        for number, item in enumerate(some):
+            folder = Path(place) / str(number)
+            folder.mkdir()
+            found += _turns(item, spoken, Toolbox(item.world, folder, Sandbox.open))
+        return found
+
+
+def _turns(item: ToolItem, spoken: Speech, box: Toolbox) -> Iterator[Encoded]:
+    """Yield the turns of a solution, session by session."""
+    encode = lambda text: spoken.tokenizer.encode(text, add_special_tokens=False)  # noqa: E731
+    last = len(item.questions) - 1
+    for number, (question, calls) in enumerate(zip(item.questions, item.calls, strict=True)):
+        before = [int(token) for token in spoken.begin("", question)]
+        for call in calls:
+            said = encode(spoken.form.written(call))
+            yield Encoded(tuple(before), tuple(said))
+            # A program's value is the answer: no program has to run to tell it.
+            told = item.answer if call.tool == "python" else box.answer(call).output
+            before += [*said, *(int(token) for token in spoken.after(told or ""))]
+        end = item.answer if number == last and item.answer is not None else NOTED
+        yield Encoded(tuple(before), (*encode(end), spoken.tokenizer.eos_token_id))
+
+
+def _longest(item: ToolItem, spoken: Speech) -> int:
+    """Return the tokens of the longest turn of a solution, without the end token."""
+    calls = [spoken.form.written(call) for some in item.calls for call in some]
+    texts = [*calls, item.answer or "", NOTED]
+    return max(len(spoken.tokenizer.encode(text, add_special_tokens=False)) for text in texts)
+
+
+def solved(
+    model: LocalModel, spoken: Speech, cells: Cells, sandbox: Any
+) -> dict[str, tuple[float, ...]]:
+    """Return cell → for each task 1 if the model solves it, else 0; decoding is greedy.
+
+    `sandbox` returns where programs run. Raises SandboxUnavailableError.
+    """
+    found: dict[str, tuple[float, ...]] = {}
+    for name, some in sorted(cells.items()):
+        longest = max(_longest(item, spoken) for item in some)
+        player = Player(model, spoken, Bounds(longest + SPARE, CALLS), sandbox)
+        episodes = player.played(some, "", False)
+        found[name] = tuple(float(one.solved) for one in episodes)
+    return found

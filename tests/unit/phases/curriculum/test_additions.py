@@ -1,0 +1,216 @@
+"""Chaos, dreams, a self-model and stages: which segments have them, and what they change.
+
+The recorded run has six segments of 6 steps, a burst every third one, and `relapse` 0.02.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from phases.curriculum import additions_panels, dreams, findings, plan, report
+from phases.curriculum.config import CurriculumConfig
+from phases.curriculum.dreams import Dream
+from phases.curriculum.events import CurriculumState, Dreamed, Dreamt
+from phases.curriculum.kind import Curriculum
+from phases.curriculum.mixing import additions, mix
+from phases.curriculum.mixing.cells import Success
+from runs.event_types import Figure
+from runs.kinds.state import fold_into
+from tests.golden.test_golden import rows_of
+
+LOG = Path("tests/golden/curriculum-3.jsonl")
+BASE = {"families": ("addition", "brackets"), "levels": 2, "segments": 12}
+
+
+def config(**settings: Any) -> CurriculumConfig:
+    return CurriculumConfig.model_validate({**BASE, **settings})
+
+
+@cache
+def recorded() -> CurriculumState:
+    """A run with all arms that follow success, of a model that learns one family."""
+    found = fold_into(CurriculumState(), rows_of(LOG))
+    assert isinstance(found, CurriculumState)
+    return found
+
+
+def test_bursts_come_at_their_distance_and_never_last() -> None:
+    asked = config(arms=("adaptive", "chaos"), burst_every=4)
+    having = [n for n in range(12) if additions.added(asked, "chaos", n)]
+    assert having == [3, 7]  # not 11, the last
+    assert all(additions.added(asked, "adaptive", n) == () for n in range(12))
+    both = config(adds=("chaos", "dreams"), burst_every=4)
+    assert additions.added(both, "adaptive", 3) == ("chaos", "dreams")
+    assert additions.added(both, "adaptive", 4) == ("dreams",)
+    assert additions.added(both, "uniform", 3) == ()
+
+
+def test_six_stages_are_even_parts_of_the_segments() -> None:
+    asked = config(arms=("stages",))
+    found = [additions.stage(asked, "stages", n) for n in range(12)]
+    assert found[::2] == found[1::2] == [*additions.STAGES]
+    assert additions.added(asked, "stages", 7) == ("chaos",)
+    assert additions.added(asked, "stages", 8) == ("dreams",)
+    assert additions.added(asked, "stages", 11) == ("self_model",)
+    assert additions.stage(asked, "adaptive", 3) is None
+
+
+def test_tools_come_in_with_their_stage() -> None:
+    """Of twelve segments four are without tools, then these have four fifths of the items."""
+    asked = config(arms=("stages",), families=("brackets", "tool-table"))
+    for segment in (0, 3):
+        shares, frontiers = mix.choose(asked, "stages", segment, {}, {})
+        assert set(shares) == {"brackets/1", "brackets/2"}
+        assert set(frontiers) <= {"brackets"}
+    shares, frontiers = mix.choose(asked, "stages", 4, {}, {})
+    assert set(frontiers) == {"brackets", "tool-table"}
+    own = math.fsum(share for name, share in shares.items() if name.startswith("tool-"))
+    assert own == pytest.approx(1 - mix.OTHERS)
+    assert math.fsum(shares.values()) == pytest.approx(1)
+    later, _ = mix.choose(asked, "stages", 6, {}, {})
+    assert later == mix.choose(asked, "adaptive", 6, {}, {})[0]
+    alone = config(arms=("stages",), families=("tool-table",))
+    assert set(mix.choose(alone, "stages", 0, {}, {})[0]) == {"tool-table/1", "tool-table/2"}
+
+
+def test_passed_levels_are_dreamt_of_and_have_their_share() -> None:
+    asked = config(families=("addition", "tool-table"))
+    seen = {
+        "addition/1": Success(0.95, 20),
+        "addition/2": Success(0.9, 20),  # not above promote
+        "tool-table/1": Success(1.0, 20),  # a tool's output is no dream
+    }
+    assert additions.dreamt(asked, seen) == ("addition/1",)
+    whole = mix.with_dreams(asked, {"addition/1": 0.25, "addition/2": 0.75}, ["a/1/dreams-x"])
+    assert whole == pytest.approx({"addition/1": 0.2, "addition/2": 0.6, "a/1/dreams-x": 0.2})
+    assert mix.with_dreams(asked, {"addition/1": 1.0}, []) == {"addition/1": 1.0}
+
+
+def test_a_burst_is_in_the_recipe_of_its_segment() -> None:
+    """Segment 3 of `chaos` has the steps 12 to 17; a quarter of these is 1.5, in whole steps 2."""
+    third = plan.segments(recorded(), "chaos")[2]
+    assert (third.objective, third.divergence) == ("answers@2", None)
+    span = {"first": 12, "upto": 14}
+    assert third.params == {"noise": {"scale": 0.2, **span}, "self_model": None}
+    assert third.schedule.name == "cosine-burst@1"
+    assert {key: third.schedule.params[key] for key in ("factor", *span)} == {"factor": 3.0, **span}
+    fourth = plan.segments(recorded(), "chaos")[3]
+    assert (fourth.objective, fourth.divergence, fourth.start) == ("answers@1", 12.0, third.id)
+
+
+def test_arms_share_what_is_alike() -> None:
+    """`chaos` is `adaptive` up to its burst, `dreams` up to its first dream."""
+    arms = {arm: plan.segments(recorded(), arm) for arm in ("adaptive", "chaos", "dreams")}
+    assert [a.id == b.id for a, b in zip(arms["adaptive"], arms["chaos"], strict=True)] == [
+        True, True, False, False, False, False
+    ]  # fmt: skip
+    assert [a.id == b.id for a, b in zip(arms["adaptive"], arms["dreams"], strict=True)] == [
+        *[True] * 5, False
+    ]  # fmt: skip
+    assert Curriculum().progress(recorded()) == (180, 180)
+
+
+def test_dreams_are_data_of_the_next_recipe() -> None:
+    """By the digest that the event of the dream has, with the setting's share."""
+    state = recorded()
+    told = next(one for one in state.answers.values() if isinstance(one, Dreamed))
+    sixth, chosen = plan.segments(state, "dreams")[5], state.mixes["dreams"][5]
+    (name,) = dreams.streams(told)
+    assert name == f"automaton-0/1/dreams-{told.recipe_id[:12]}"
+    assert sixth.start == told.recipe_id
+    assert sixth.data == chosen.mix
+    assert sixth.data[name] == 0.2
+    assert sixth.data_digests[name] == told.cells["automaton-0/1"].digest
+
+
+def test_after_a_lost_burst_the_next_segment_begins_before_it() -> None:
+    """In the arm `stages` accuracy fell from 1/12 to 1/24, by more than 0.02."""
+    state = recorded()
+    assert [event.returned for event in state.mixes["stages"]] == [False] * 4 + [True, False]
+    found = plan.segments(state, "stages")
+    assert found[4].start == found[3].start == found[2].id
+    assert (found[4].first, found[4].carries) == (24, True)
+    assert findings.burst(state, "stages", 3) == pytest.approx((1 / 12, 1 / 24))
+    (one,) = report.bursts(state, "stages")
+    assert (one.segment, one.returned) == (4, True)
+    assert [one.returned for one in report.bursts(state, "chaos")] == [False]
+
+
+def test_verdicts_follow_from_the_interval() -> None:
+    def word(low: float, high: float) -> str:
+        return findings.verdict(Figure(value=(low + high) / 2, low=low, high=high, n=10))
+
+    assert [word(0.1, 0.2), word(-0.1, 0.2), word(0.0, 0.2), word(-0.2, -0.1)] == [
+        "pays", "no difference", "no difference", "costs"
+    ]  # fmt: skip
+    state = recorded()
+    told = report.verdicts(state)
+    assert set(told) == {"chaos", "dreams", "self_model", "stages"}
+    for arm, said in told.items():
+        assert said == findings.verdict(state.completed.figures[f"lead_of_{arm}"])
+
+
+def test_an_addition_is_the_result_only_if_it_pays() -> None:
+    """By the selection slice: `chaos` ends higher than `adaptive`, and that is not enough."""
+    state = recorded()
+    ends = {arm: findings.mean(findings.course(state, arm)[-1]) for arm in state.mixes}
+    assert ends["chaos"] > ends["adaptive"]
+    assert [arm for arm in findings.BESIDE if findings.pays(state, arm)] == [
+        "dreams", "self_model"
+    ]  # fmt: skip
+    assert findings.chosen(state) == "dreams"
+    assert ends["dreams"] == max(ends[arm] for arm in ("adaptive", "dreams", "self_model"))
+
+
+def test_panels_and_sentences_tell_of_them() -> None:
+    state = recorded()
+    assert [panel.name for panel in additions_panels.panels(state)] == [
+        "verdicts", "bursts", "dreams", "stages"
+    ]  # fmt: skip
+    kind, names = Curriculum(), {}
+    said = [kind.gist(row.type, json.loads(row.data), names) for row in rows_of(LOG)]
+    assert any("segment 3 (chaos)" in line for line in said if line)
+    assert any("segment 5 (dreams, from before the burst)" in line for line in said if line)
+    assert any("of 1 cells" in line for line in said if line)
+    told = report.report(state)
+    assert any("The arm dreams is" in line for line in report.sentences(told))
+    assert set(told.verdicts) == set(findings.BESIDE)
+
+
+def test_what_is_dreamt_answers_the_task() -> None:
+    task = Dream("1" * 64, ("addition/1",))
+
+    def why(items: int = 5, right: int = 3, cell: str = "addition/1") -> str | None:
+        cells = {cell: Dreamt(digest="2" * 64, items=items, right=right)}
+        event = Dreamed(recipe_id="1" * 64, cells=cells, digest="3" * 64, seconds=1.0)
+        return dreams.unasked(task, event, 5)
+
+    assert why() is None
+    assert why(cell="addition/2") == "it dreamt of other tasks than those that were asked for"
+    for items, right in ((6, 3), (2, 3), (0, 0)):
+        assert why(items, right) == "it counts other dreams than there can be"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"adds": ("chaos",), "arms": ("adaptive", "chaos")},
+        {"adds": ("chaos", "chaos")},
+        {"arms": ("stages",), "segments": 5},
+        {"arms": ("chaos",), "burst_every": 12},
+        {"arms": ("chaos",), "burst_every": 1},
+        {"arms": ("stages",), "burst_rate": 1.0, "burst_noise": 0.0},
+        {"burst_rate": 11.0},
+        {"dream": 1.0},
+    ],
+)
+def test_additions_that_contradict_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        config(**settings)

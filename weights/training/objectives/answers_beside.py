@@ -1,0 +1,97 @@
+"""Objective `answers`, version 2: answers, with noise in some steps and a self-model beside them.
+
+    loss = −log p of the answers, as `answers@1` has it
+         + weight · (the part of an inner layer's activations that the last layer does not tell)
+
+Without both it is `answers@1` to the last bit. The noise of a step has the key (seed, purpose, step).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch.nn import functional as F
+
+from weights.model import Model
+from weights.recipes import Train
+from weights.training import embedding_noise, self_model
+from weights.training.embedding_noise import Noise
+from weights.training.objectives import Batch
+from weights.training.objectives.answers import Answers
+from weights.training.self_model import SelfModel
+from weights.training.windows import Ids
+
+
+class BesideParams(BaseModel):
+    """Parameters of the objective."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: Noise on the embeddings; None: none.
+    noise: Noise | None = None
+    #: Self-model; None: none.
+    self_model: SelfModel | None = None
+
+
+class AnswersBeside(Answers):
+    """The loss of answers under noise, and beside it that of a self-model."""
+
+    Params = BesideParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Check the streams as `answers@1` does. Raises ConfigError for a layer that there is not."""
+        super().__init__(recipe, module, streams, inputs)
+        self._params = BesideParams.model_validate(recipe.params)
+        trained: Any = module
+        self._width = int(trained.get_input_embeddings().weight.shape[1])
+        own, blocks = self._params.self_model, trained.config.get_text_config().num_hidden_layers
+        #: The layer that a self-model predicts.
+        self._layer = own.of(int(blocks)) if own is not None else 0
+
+    def batch(self, step: int) -> Batch:
+        """Return the rows of a step, as `answers@1` has them, and
+
+        with noise "noise" [batch, context, width] float32; with a self-model "read" [batch, context]
+        bool: True up to the row's last answer.
+        """
+        found = dict(super().batch(step))
+        rows, tokens = found["answers"].shape
+        noise = self._params.noise
+        if noise is not None and noise.at(step):
+            key = ("noise", self._recipe.seed, self._recipe.purpose, step)
+            found["noise"] = embedding_noise.drawn(rows, tokens, self._width, *key)
+        if self._params.self_model is not None:
+            later = found["answers"].flip(-1).cumsum(-1).flip(-1)
+            found["read"] = later > 0
+        return found
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return the loss of the answers, and that of the self-model beside it."""
+        tokens, answers = part["tokens"].to(self._device), part["answers"].to(self._device)
+        places = part["places"].to(self._device)
+        module: Any = self._module
+        own = self._params.self_model
+        given: dict[str, Any] = {"input_ids": tokens[:, :-1]}
+        if "noise" in part and self._params.noise is not None:
+            embedded = module.get_input_embeddings()(tokens[:, :-1])
+            shaken = embedding_noise.shaken(embedded, part["noise"], self._params.noise.scale)
+            given = {"inputs_embeds": shaken}
+        if own is not None:
+            given["output_hidden_states"] = True
+        told = module(**given, position_ids=places[:, :-1])
+        lost = F.cross_entropy(told.logits[answers], tokens[:, 1:][answers], reduction="sum")
+        lost = lost * (float(part["scale"][0]) / len(tokens))
+        if own is None:
+            return lost
+        read = part["read"].to(self._device)
+        inner, last = told.hidden_states[self._layer], told.hidden_states[-1]
+        return lost + own.weight * self_model.untold(inner[read], last[read])

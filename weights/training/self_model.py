@@ -1,0 +1,59 @@
+"""Self-model: the part of a model's own activations that its last layer does not tell.
+
+"Unexpected Benefits of Self-Modeling in Neural Systems" (Premakumar et al. 2024, arXiv 2407.10188)
+trains a network to predict, by a linear map of its last layer, the activations of an inner one; both
+the map and the activations are trained. Here the map is the one that fits best on the step's rows
+(ridge regression). By the envelope theorem its own derivative does not count, so the gradient is that
+of a map that is always trained to its end, and no parameter is added to the model.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError
+
+#: Ridge, as a share of the mean of the Gram matrix's diagonal.
+RIDGE = 1e-3
+
+
+class SelfModel(BaseModel):
+    """Settings of the self-model."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: Weight in the loss, where the loss of the answers has 1.
+    weight: float = Field(gt=0)
+    #: Block after which the activations are taken that are predicted, from 1 on; 0: the embeddings;
+    #: None: after half of the blocks.
+    layer: int | None = Field(default=None, ge=0)
+
+    def of(self, blocks: int) -> int:
+        """Return the layer in a model of some blocks. Raises ConfigError if it has no such layer."""
+        layer = blocks // 2 if self.layer is None else self.layer
+        if layer >= blocks:
+            raise ConfigError(
+                f"a self-model predicts the activations after block {layer}: the model has {blocks} "
+                "blocks, and the last one is what it predicts from"
+            )
+        return layer
+
+
+def untold(inner: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    """Return Σ‖a − â‖² + ρ‖G‖² over Σ‖a‖², where â = G·(last, 1) is the best fit. A scalar, 0 to 1.
+
+    `inner` are the activations a, `last` those of the last layer, [tokens, width] each. The denominator
+    and ρ are no part of the gradient. Computed in float32.
+    """
+    with torch.autocast(last.device.type, enabled=False):
+        given = torch.cat([last, torch.ones_like(last[:, :1])], -1).float()
+        wanted = inner.float()
+        with torch.no_grad():
+            gram = given.T @ given
+            ridge = RIDGE * gram.diagonal().mean()
+            gram.diagonal().add_(ridge)
+            fitted = torch.linalg.solve(gram, given.T @ wanted)
+            whole = wanted.square().sum().clamp_min(torch.finfo(torch.float32).tiny)
+        left = (wanted - given @ fitted).square().sum() + ridge * fitted.square().sum()
+        return left / whole
