@@ -1,8 +1,7 @@
 """A frozen model whose singular values are scaled by vectors, which alone are trained.
 
 The module's parameters are the vectors, by the names of their matrices, so that a snapshot of a
-training is an expert. The model beneath it is no part of it: its weights are not trained, and not stored
-again.
+training is an expert. The weights of the model beneath it are neither trained nor stored again.
 """
 
 from __future__ import annotations
