@@ -112,6 +112,11 @@ def finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
 
     They are those with the best mean over domains of all whose loss on neutral text is within `drift`.
     """
+    done = tuple(sorted((arm, len(events)) for arm, events in state.generations.items()))
+    return state.remembered(("finalists", done), lambda: _finalists(state))
+
+
+def _finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
     found: dict[str, tuple[str, Transform]] = {}
     for arm, search in searches(state).items():
         ended = search.ended

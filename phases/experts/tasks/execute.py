@@ -86,7 +86,16 @@ class Context(GivenContext[ExpertsState]):
 
     def held_out(self, on: str) -> dict[str, Packed]:
         """Return domain → the packed items of a slice; of the search, the windows that it reads."""
-        return self._searched if on == SEARCH else super().held_out(on)
+        if on == SEARCH:
+            return self._searched
+        if on not in self._packed:
+            self._packed[on] = super().held_out(on)
+        return self._packed[on]
+
+    @cached_property
+    def _packed(self) -> dict[str, dict[str, Packed]]:
+        """Slice → domain → its packed items, as far as they were read: to cut text takes a second."""
+        return {}
 
     @cached_property
     def _searched(self) -> dict[str, Packed]:
