@@ -8,6 +8,10 @@ from typing import Any
 
 #: Names that a config.json may give to the number of its blocks.
 COUNT_KEYS = ("num_hidden_layers", "n_layer", "num_layers")
+#: Parts of a block that its tensors belong to.
+PARTS = ("attention", "mlp", "rest")
+_ATTENTION = ("self_attn.", ".attn.", "attention.")
+_MLP = (".mlp.", "feed_forward.", ".ffn.")
 _BLOCK = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
 
 
@@ -39,3 +43,13 @@ def with_blocks(config: Mapping[str, Any], count: int) -> dict[str, Any]:
     if changed.get("layer_types"):
         changed["layer_types"] = [changed["layer_types"][0]] * count
     return changed
+
+
+def part_of(name: str) -> str:
+    """Return the part of a block that one of its tensors belongs to.
+
+    `post_attention_layernorm` belongs to the rest, because `_` follows `attention` in its name.
+    """
+    if any(word in name for word in _ATTENTION):
+        return "attention"
+    return "mlp" if any(word in name for word in _MLP) else "rest"

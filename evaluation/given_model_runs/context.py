@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from weights.folders.checkpoint import open_checkpoint
 from weights.making.events import Making
 from weights.making.maker import Maker
 from weights.making.making import MakingState
+from weights.model import Model
 from weights.recipes import Train
 from weights.storage.inputs import recorded
 from weights.tensors import Weights
@@ -55,6 +56,11 @@ class GivenContext(TrainingContext[S]):
     def unread(self) -> Sequence[str]:
         """Domains of the training text that no training reads as text."""
         return ()
+
+    @property
+    def further(self) -> Mapping[str, Callable[[], Model]]:
+        """Recipe id → further models that a started run was given."""
+        return {}
 
     def pinned(self, common: dict[str, Any]) -> Any:
         """Return `started`: the fields that all kinds have, and the kind's own."""
@@ -105,7 +111,7 @@ class GivenContext(TrainingContext[S]):
             lambda: self.streams,
             self.kept,
             self.device,
-            {self.record.recipe_id: self.given},
+            {self.record.recipe_id: self.given, **self.further},
         )
 
     def held_out(self, on: str) -> dict[str, Packed]:

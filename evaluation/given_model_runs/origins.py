@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from runs.errors import NotFoundError
@@ -47,16 +47,35 @@ def ancestry(state: Any, recipes: Recipes, name: str) -> list[Ancestor]:
     known: dict[str, tuple[str, Making]] = {}
     for role, recipe in recipes.items():
         known.setdefault(recipe.id, (role, recipe))
-    next_id, found = find(state, recipes, name), list[Ancestor]()
-    while next_id in known:
-        role, recipe = known[next_id]
-        found.append(Ancestor(next_id, role, _words(recipe), recipe.model_dump(mode="json")))
-        next_id = recipe.start if isinstance(recipe, Train) else _of(recipe)
-    given = state.started.model
-    source = Source(digest=given.digest)
-    words = f"the model {given.name}, {given.digest[:12]}"
-    form = source.model_dump(mode="json")
-    return [*found, Ancestor(source.id, "given", words, form, given.digest)]
+    ahead, found = [find(state, recipes, name)], dict[str, Ancestor]()
+    while ahead:
+        next_id = ahead.pop()
+        if next_id in known and next_id not in found:
+            role, recipe = known[next_id]
+            form = recipe.model_dump(mode="json")
+            found[next_id] = Ancestor(next_id, role, _words(recipe), form)
+            ahead += _before(recipe)
+    read = {id_ for id_ in found for id_ in known[id_][1].inputs_used()}
+    return [*found.values(), *_sources(state, read)]
+
+
+def _before(recipe: Making) -> list[str]:
+    """Return the ids of what a recipe is made from, the one that it changes last."""
+    if isinstance(recipe, Train):
+        return [recipe.start]
+    own = _of(recipe)
+    return [*(id_ for id_ in recipe.inputs_used() if id_ != own), own]
+
+
+def _sources(state: Any, read: Collection[str]) -> Iterator[Ancestor]:
+    """Yield the given model, and the further ones among those that are read."""
+    model = state.started.model
+    for given in (model, *getattr(state.started, "merges", ())):
+        source = Source(digest=given.digest)
+        if given is model or source.id in read:
+            words = f"the model {given.name}, {given.digest[:12]}"
+            form = source.model_dump(mode="json")
+            yield Ancestor(source.id, "given", words, form, given.digest)
 
 
 def _words(recipe: Making) -> str:
@@ -69,6 +88,8 @@ def _words(recipe: Making) -> str:
     how = recipe.params.get("method")
     if "place" in recipe.params:
         how = f"{recipe.params['place']:g} of the way from {recipe.inputs['start'][:12]}"
+    if "experts" in recipe.params:
+        how = ", ".join(f"{len(recipe.params[kind])} {kind}" for kind in ("models", "experts"))
     return f"{recipe.operation}{f' ({how})' if how else ''} of {_of(recipe)[:12]}"
 
 
@@ -82,4 +103,5 @@ def _objective(recipe: Train) -> str:
 
 def _of(recipe: Transform) -> str:
     """Return the id of the recipe that an operation changes; of two ends of a line, the later one."""
-    return recipe.inputs.get("of") or recipe.inputs["end"]
+    changed = ("of", "svd", "end")
+    return next(recipe.inputs[role] for role in changed if role in recipe.inputs)

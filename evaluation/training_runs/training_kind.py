@@ -80,7 +80,7 @@ class TrainingKind(MakingKind[S]):
             begun = task.done > task.recipe.first
             return task.recipe.to(task.done).id if begun else task.recipe.start
         inputs = task.recipe.inputs
-        return inputs.get("of") or inputs.get("end")
+        return inputs.get("of") or inputs.get("svd") or inputs.get("end")
 
     def result(self, state: S) -> str | None:
         """Return the digest of the weights of the run's result, or None."""

@@ -10,9 +10,7 @@ from __future__ import annotations
 from evomerge.recipes import layer_choice
 from weights import block_names
 
-PARTS = ("attention", "mlp", "rest")
-_ATTENTION = ("self_attn.", ".attn.", "attention.")
-_MLP = (".mlp.", "feed_forward.", ".ffn.")
+PARTS = block_names.PARTS
 
 
 def count(depths: int) -> int:
@@ -50,14 +48,4 @@ def of(tensor: str, blocks: int, depths: int) -> int:
     if block is None:
         place = layer_choice.group(tensor, blocks) - blocks
         return len(PARTS) * depths + (0 if place == 0 else 1)
-    return len(PARTS) * (block * depths // blocks) + _part(tensor)
-
-
-def _part(tensor: str) -> int:
-    """Return 0 for attention, 1 for mlp, 2 for the rest of a block's tensors.
-
-    `post_attention_layernorm` belongs to the rest, because `_` follows `attention` in its name.
-    """
-    if any(word in tensor for word in _ATTENTION):
-        return 0
-    return 1 if any(word in tensor for word in _MLP) else 2
+    return len(PARTS) * (block * depths // blocks) + PARTS.index(block_names.part_of(tensor))

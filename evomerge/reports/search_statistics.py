@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.search import pareto
 from evomerge.fitness.composite import Components
 from evomerge.recipes import tensor_groups
 from evomerge.recipes.recipe import Flow, Grouped, Merge, Source, genome
 from evomerge.run.state import RunState
 from evomerge.search.genes.genome import Detail, Space
 from evomerge.search.proposals import Family
-from evomerge.search.strategies import pareto
 from evomerge.search.strategies.nsga2 import objectives
 
 #: Correlations need at least `FEWEST` candidates.

@@ -26,6 +26,7 @@ KINDS = {
     "compression": "phases.compression.kind:Compression",
     "curriculum": "phases.curriculum.kind:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
+    "experts": "phases.experts.kind:Experts",
     "measure": "phases.measure.kind:Measure",
     "pipeline": "pipeline.kind:Pipeline",
     "student": "phases.student.kind:Student",

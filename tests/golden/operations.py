@@ -23,6 +23,7 @@ from weights import algorithms, codecs, operations
 from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm, Transform
+from weights.svf import changes
 from weights.training import objectives, optimisers, schedules
 from weights.training.loop import segment
 from weights.training.pinned import pinned
@@ -150,6 +151,45 @@ def decoded() -> str:
     return digest(operations.apply(recipe, {"model": model, "0000": part}).weights)
 
 
+SVD = operations.complete(
+    Transform(operation="svf-decompose@1", inputs={"of": toy_training.INIT.id})
+)
+
+
+def factored() -> Model:
+    """Return the toy model's decomposition."""
+    return operations.apply(SVD, {"of": toy_training.model()})
+
+
+def vectors(purpose: str) -> Model:
+    """Return vectors of fixed numbers for the toy model's matrices."""
+    ones = changes.ones(factored().weights)
+    drawn = {n: keys.generator("golden", purpose, n).random(len(z)) for n, z in ones.items()}
+    return Model({}, {name: torch.from_numpy(2 * values).float() for name, values in drawn.items()})
+
+
+def mixed() -> str:
+    """Return the digest of the toy model with a further model and two experts."""
+    moved = {name: tensor * 1.25 for name, tensor in toy_training.model().weights.items()}
+    inputs = {
+        "of": toy_training.model(),
+        "svd": factored(),
+        "model-0000": Model({}, moved),
+        "expert-0000": vectors("a"),
+        "expert-0001": vectors("b"),
+    }
+    params = {"models": [0.5], "experts": [0.75, -0.25]}
+    roles = dict.fromkeys(inputs, "1" * 64)
+    recipe = Transform(operation="mixture@1", inputs=roles, params=params)
+    return digest(operations.apply(recipe, inputs).weights)
+
+
+def unchanged() -> str:
+    """Return the digest of the vectors that change nothing."""
+    recipe = Transform(operation="svf-ones@1", inputs={"svd": SVD.id})
+    return digest(operations.apply(recipe, {"svd": factored()}).weights)
+
+
 #: Operation → its digest. Every entry of the table needs a line.
 OPERATIONS: dict[str, Callable[[], str]] = {
     "decode@1": decoded,
@@ -157,8 +197,11 @@ OPERATIONS: dict[str, Callable[[], str]] = {
     "float32@1": widened,
     "fresh@1": drawn,
     "interpolate@1": interpolated,
+    "mixture@1": mixed,
     "qwen2-init@1": initialised,
     "resized@1": shrunk,
+    "svf-decompose@1": lambda: digest(factored().weights),
+    "svf-ones@1": unchanged,
     "ternary-feedback@1": fed_back,
     "ternary-pack@1": rounded,
 }
@@ -181,24 +224,28 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "distil@1": {"inputs": {"teacher": toy_training.INIT.id}, "params": {"temperature": 2.0}},
     "lm@1": {},
     "lora@1": {"params": {"objective": "lm@1", "rank": 4}},
+    "svf@1": {"inputs": {"of": toy_training.INIT.id, "svd": SVD.id}, "params": {"pull": 0.1}},
     "ternary@1": {},
 }
 
 
-def trained(**changes: Any) -> str:
+def trained(**fields: Any) -> str:
     """Return the digest of weights, state, losses and norms after 8 steps of the toy training."""
-    recipe = toy_training.recipe(**changes)
+    recipe = toy_training.recipe(**fields)
     read = dict.fromkeys(recipe.inputs, toy_training.model())
-    answers = str(changes.get("objective")).startswith("answers@")
+    answers = str(fields.get("objective")).startswith("answers@")
     streams = toy_training.answers() if answers else toy_baking.streams()
-    made = segment(recipe, toy_training.model(), None, streams, 0, 8, inputs=read, threads=1)
+    start = toy_training.model()
+    if fields.get("objective") == "svf@1":
+        read["svd"], start = factored(), Model({}, changes.ones(factored().weights))
+    made = segment(recipe, start, None, streams, 0, 8, inputs=read, threads=1)
     told = torch.tensor([made.losses, made.norms, made.rates], dtype=torch.float64)
     return digest(made.weights | made.optimiser | {"told": told})
 
 
 def profile(table: str, name: str) -> str:
     """Return what the digest of an entry depends on; "any" if every machine computes it alike."""
-    exact = {"float32@1", "interpolate@1", "encode@1", "decode@1"}
+    exact = {"svf-ones@1", "float32@1", "interpolate@1", "encode@1", "decode@1"}
     return "any" if table == "operation" and name in exact else machine()
 
 

@@ -26,8 +26,11 @@ OPERATIONS = {
     "float32@1": "weights.operations.float32:Float32",
     "fresh@1": "weights.operations.fresh:Fresh",
     "interpolate@1": "weights.operations.interpolate:Interpolate",
+    "mixture@1": "weights.operations.mixture:Mixture",
     "qwen2-init@1": "weights.operations.qwen2_init:Qwen2Init",
     "resized@1": "weights.operations.resized:Resized",
+    "svf-decompose@1": "weights.operations.svf_decompose:SvfDecompose",
+    "svf-ones@1": "weights.operations.svf_ones:SvfOnes",
     "ternary-feedback@1": "weights.operations.ternary_feedback:TernaryFeedback",
     "ternary-pack@1": "weights.operations.ternary_pack:TernaryPack",
 }

@@ -146,13 +146,18 @@ class Training:
         """Build the module with copies of the weights, and take back the optimiser's tensors."""
         self._recipe = recipe
         self._device = torch.device(device)
-        self.module = modules.build(start, "cpu" if sharded else device, recipe.attention).train()
+        objective, chosen = objectives.of(recipe.objective), optimisers.of(recipe.optimiser.name)
+        place = "cpu" if sharded else device
+        if own := getattr(objective, "module", None):
+            _check_whole(recipe, sharded)
+            self.module = own(recipe, start, inputs, place).train()
+        else:
+            self.module = modules.build(start, place, recipe.attention).train()
         if recipe.checkpointing:
             modules.checkpoint_activations(self.module)
         if sharded:
             sharding.check(recipe)
             sharding.shard(self.module, group, self._device)
-        objective, chosen = objectives.of(recipe.objective), optimisers.of(recipe.optimiser.name)
         settings = check_complete(chosen.Settings, recipe.optimiser.params, recipe.optimiser.name)
         self._objective: Objective = objective(recipe, self.module, streams, inputs)
         self._optimiser: Optimiser = chosen(self.module, settings)
@@ -258,6 +263,12 @@ class Training:
             for name, part in self._parts.items()
             for key, tensor in part.state().items()
         }
+
+
+def _check_whole(recipe: Train, sharded: bool) -> None:
+    """Raise ConfigError for a sharded training of an objective that builds its module itself."""
+    if sharded:
+        raise ConfigError(f"a training by {recipe.objective} cannot be sharded")
 
 
 def _below(tensors: Weights, name: str) -> dict[str, torch.Tensor]:

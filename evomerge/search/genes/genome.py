@@ -36,6 +36,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from evaluation.search.gene import Gene
 from evomerge.config import EvoMergeConfig
 from evomerge.recipes import tensor_groups
 from evomerge.recipes.recipe import (
@@ -66,26 +67,6 @@ DROP = (0.0, 0.95)
 SCALE = (0.0, 2.0)
 #: Bounds of a source's weight if the species normalises its weights.
 SHARE = (0.02, 1.0)
-
-
-@dataclass(frozen=True)
-class Gene:
-    """One number of a cell: its parameter, the source it is for, its bounds and its usual value."""
-
-    key: str
-    source: int | None
-    low: float
-    high: float
-    usual: float
-
-    def value(self, x: float) -> float:
-        """Return the parameter's value at x in [0, 1]; x is clipped to [0, 1]."""
-        x = min(1.0, max(0.0, x))
-        return round(self.low + x * (self.high - self.low), 6)
-
-    def place(self, value: float) -> float:
-        """Return the place in [0, 1] of a parameter's value, clipped to [0, 1]."""
-        return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evaluation.search.draws import Draws
 from evomerge.recipes.recipe import Flow, Merge, Recipe, Source, genome
-from evomerge.search.genes.mutation import Draws
 from evomerge.search.history import Past
 from evomerge.search_settings import MutationSettings
 

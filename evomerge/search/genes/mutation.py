@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from evaluation.search.draws import Draws
 from evomerge.recipes.layer_choice import replaceable
 from evomerge.recipes.recipe import PIPELINES, Flow, Genes, Grouped, Pipeline
 from evomerge.search.genes.genome import Space
 from evomerge.search.proposals import Family
 from evomerge.search_settings import EliteLoserSearch
-from weights import randomness
 
 #: Probability that a mutation exchanges one stage's technique.
 SWITCH = 0.1
@@ -29,33 +29,6 @@ DENSITY_BOUNDS = (0.02, 1.0)
 T_BOUNDS = (0.02, 0.98)
 SCALE_BOUNDS = (0.02, 5.0)
 EPSILON_BOUNDS = (1e-4, 10.0)
-
-
-class Draws:
-    """Random numbers for one purpose, taken in order; each mutation creates its own from its key.
-
-    `count` is the number of uniform draws, and of normal draws, that are available.
-    """
-
-    def __init__(self, *key: str | int, count: int = 64) -> None:
-        self._uniform = iter(randomness.uniform(count, *key, "uniform").tolist())
-        self._normal = iter(randomness.gaussian(count, *key, "normal").tolist())
-
-    def normal(self) -> float:
-        """Return a standard normal number."""
-        return next(self._normal)
-
-    def uniform(self) -> float:
-        """Return a uniform number in (0, 1)."""
-        return next(self._uniform)
-
-    def chance(self, probability: float) -> bool:
-        """Return True with this probability."""
-        return next(self._uniform) < probability
-
-    def below(self, count: int) -> int:
-        """Return a uniform integer from 0 to count − 1."""
-        return min(int(next(self._uniform) * count), count - 1)
 
 
 def _log_step(value: float, sigma: float, bounds: tuple[float, float], draws: Draws) -> float:

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from evaluation.search.draws import Draws
 from evomerge.config import EvoMergeConfig
 from evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Noise, Pipeline, Recipe, genome
 from evomerge.search.genes.method_choice import chosen
-from evomerge.search.genes.mutation import Draws, mutate_genes, mutate_merge
+from evomerge.search.genes.mutation import mutate_genes, mutate_merge
 from evomerge.search.genes.step_size import strength
 from evomerge.search.history import Past
 from evomerge.search.proposals import Family, Proposal

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from itertools import islice, product
 
+from evaluation.search.draws import Draws
 from evomerge.recipes.recipe import Flow, Grouped
 from evomerge.search.genes.genome import space_of
-from evomerge.search.genes.mutation import Draws
 from evomerge.search.history import Past
 from evomerge.search.strategies.cma_es import mask_seed
 from evomerge.search_settings import GenomeSettings

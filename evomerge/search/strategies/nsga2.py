@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 
+from evaluation.search import operators, pareto, selection
+from evaluation.search.draws import Draws
+from evaluation.search.selection import Survivor
 from evomerge.config import EvoMergeConfig
 from evomerge.fitness.composite import Components
 from evomerge.recipes.recipe import Flow, Grouped
-from evomerge.search.genes import operators
 from evomerge.search.genes.genome import Space, space_of
-from evomerge.search.genes.mutation import Draws
+from evomerge.search.genes.rerouting import rerouted
 from evomerge.search.history import Generation, Past
 from evomerge.search.proposals import Proposal
-from evomerge.search.strategies import pareto
 from evomerge.search.strategies.cma_es import mask_seed
 from evomerge.search.strategies.initial_points import seeds
 from evomerge.search.strategy import Strategy
@@ -70,7 +71,7 @@ class Nsga2(Strategy):
 
     def stayed(self, past: Past) -> list[str]:
         """Return the parents, which are evaluated again with their children."""
-        return [id_ for id_, _, _ in self._parents(past)] if past.generations else []
+        return [one.id for one in self._parents(past)] if past.generations else []
 
     def ask(self, past: Past) -> list[Proposal]:
         """Propose seeds first, then children of the parents."""
@@ -90,18 +91,13 @@ class Nsga2(Strategy):
         best = sorted((ids[i] for i in first), key=lambda id_: last.places[id_])
         return list(best[: past.settings(last.number).search.population_size])
 
-    def _parents(self, past: Past) -> list[tuple[str, int, float]]:
-        """Return (id, front, crowding) of the last generation's survivors, in a fixed order."""
+    def _parents(self, past: Past) -> list[Survivor]:
+        """Return the last generation's survivors, in a fixed order."""
         last, size = past.generations[-1], past.settings(past.coming - 1).search.population_size
-        points = _points(past, last)
-        ids, found = list(points), []
-        for number, front in enumerate(pareto.fronts([points[i] for i in ids])):
-            crowded = pareto.crowding([points[ids[i]] for i in front])
-            ranked = sorted(zip(front, crowded, strict=True), key=lambda p: (-p[1], ids[p[0]]))
-            found += [(ids[i], number, distance) for i, distance in ranked]
-        return found[:size] or [(id_, 0, 0.0) for id_ in last.ranking]
+        found = selection.survivors(_points(past, last))
+        return found[:size] or [Survivor(id_, 0, 0.0) for id_ in last.ranking]
 
-    def _child(self, past: Past, parents: list[tuple[str, int, float]], slot: int) -> Proposal:
+    def _child(self, past: Past, parents: list[Survivor], slot: int) -> Proposal:
         config = past.config
         space = space_of(config, past.family, config.search_as(Nsga2Search).species[0])
         known = past.generations[-1].places
@@ -115,17 +111,12 @@ class Nsga2(Strategy):
         return Proposal(slot, "crossed", recipe, pair)
 
     def _bred(
-        self, past: Past, parents: list[tuple[str, int, float]], space: Space, draws: Draws
+        self, past: Past, parents: list[Survivor], space: Space, draws: Draws
     ) -> tuple[Grouped | Flow, tuple[str, ...]]:
-        def pick() -> str:
-            drawn = [draws.below(len(parents)) for _ in range(2)]
-            best = min((parents[i] for i in drawn), key=lambda p: (p[1], -p[2], p[0]))
-            return best[0]
-
-        mother, father = pick(), pick()
+        mother, father = (selection.tournament(parents, draws) for _ in range(2))
         a, b = (space.point(past.recipes[id_], past.recipes) for id_ in (mother, father))
         point = operators.polynomial(operators.binary(a, b, draws), draws)
-        point = operators.rerouted(point, space, draws)
+        point = rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(past.config))
         return recipe, tuple(dict.fromkeys((mother, father)))
 

@@ -9,12 +9,14 @@ how well it complements the first, or both (see `niching`).
 
 from __future__ import annotations
 
+from evaluation.search import operators
+from evaluation.search.draws import Draws
 from evomerge.config import EvoMergeConfig
 from evomerge.recipes.recipe import SPECIES, Flow, Grouped, Mutate, Noise, Recipe, genome
-from evomerge.search.genes import operators
 from evomerge.search.genes.genome import space_of
 from evomerge.search.genes.method_choice import chosen
-from evomerge.search.genes.mutation import STEP, SWITCH, Draws
+from evomerge.search.genes.mutation import STEP, SWITCH
+from evomerge.search.genes.rerouting import rerouted
 from evomerge.search.genes.step_size import strength
 from evomerge.search.history import Past
 from evomerge.search.proposals import Proposal
@@ -85,7 +87,7 @@ class Tournament(Strategy):
                 point = operators.blended(point, other, draws)
         if search.mutation in ("genes", "both"):
             point = operators.gaussian(point, STEP * search.gene_sigma * strength(past), draws)
-            point = operators.rerouted(point, space, draws)
+            point = rerouted(point, space, draws)
         recipe = space.recipe(point, mask_seed(config))
         done = _noisy(past, parents[0], recipe, slot)
         kind = "crossed" if len(parents) == 2 else "mutated"

@@ -44,6 +44,7 @@ PURE = [
     "events",
     "runs",
     "evaluation.data",
+    "evaluation.search",
     "evaluation.verifiers",
     "evomerge.config",
     "evomerge.recipes",

@@ -8,6 +8,10 @@ An objective is a class with `Params`, a pydantic model, and:
     tokens -> int                  tokens of a step
     state() -> dict[str, Tensor]   what else lives longer than a step; load(tensors) takes it back
 
+One that trains other parameters than a model's weights builds its module itself:
+
+    module(recipe, start, inputs, device)   static; `start` has what is trained, by name
+
 It never reads torch's global generators: random numbers come from keys with the recipe's seed and
 purpose, and the step.
 """
@@ -30,6 +34,7 @@ OBJECTIVES = {
     "distil@1": "weights.training.objectives.distil:Distil",
     "lm@1": "weights.training.objectives.next_token:NextToken",
     "lora@1": "weights.training.objectives.lora:Lora",
+    "svf@1": "weights.training.objectives.svf:Svf",
     "ternary@1": "weights.training.objectives.ternary:Ternary",
 }
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaluation.search.draws import Draws
 from evomerge.config import EvoMergeConfig, parse
 from evomerge.recipes.recipe import PIPELINES, Genes, Mutate, Pipeline, Recipe
-from evomerge.search.genes import mutation
 from evomerge.search.genes.mutation import mutate_genes
 from evomerge.search.strategies import elite_loser
 from evomerge.search.strategies.elite_loser import Family, Proposal
@@ -139,7 +139,7 @@ def test_a_frankenmerge_s_blocks_move_and_never_beyond_a_third():
 
 def test_draws_below_a_number_stay_below_it():
     """Even where a uniform value rounds up to 1."""
-    draws = mutation.Draws(1, "x", count=64)
+    draws = Draws(1, "x", count=64)
     assert {draws.below(3) for _ in range(60)} == {0, 1, 2}
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evomerge.search.genes.genome import Space
-from evomerge.search.genes.mutation import Draws
+from evaluation.search.draws import Draws
 
 #: Distribution indices of NSGA-II's own experiments (Deb et al. 2002, section V).
 ETA_CROSSOVER, ETA_MUTATION = 15.0, 20.0
@@ -32,20 +31,6 @@ def layer_wise(
     child: list[float] = []
     for size in sizes:
         child += (a if draws.chance(0.5) else b)[len(child) : len(child) + size]
-    return child
-
-
-def rerouted(x: Sequence[float], space: Space, draws: Draws) -> list[float]:
-    """Return `x` with, on average, one place of its path drawn again.
-
-    Small steps would rarely change a place's category. Without paths `x` is not changed.
-    """
-    if space.paths is None:
-        return list(x)
-    child, first = list(x), space.merging
-    for place in range(first, len(x), 2):
-        touched, value = draws.chance(2 / space.paths.dimension), draws.uniform()
-        child[place] = value if touched else child[place]
     return child
 
 

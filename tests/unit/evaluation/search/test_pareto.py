@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evomerge.search.genes import operators
-from evomerge.search.genes.mutation import Draws
-from evomerge.search.strategies import pareto
+from evaluation.search import operators, pareto
+from evaluation.search.draws import Draws
 
 POINTS = st.integers(2, 4).flatmap(
     lambda n: st.lists(st.tuples(*[st.integers(0, 6)] * n), min_size=1, max_size=24)

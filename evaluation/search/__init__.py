@@ -1,0 +1,1 @@
+"""Search by several objectives: variation, selection, Pareto fronts; kinds of run share them. Pure."""

@@ -1,0 +1,222 @@
+"""Events, tasks and state of an experts run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
+from evaluation.observing import Observed
+from events import Event, Registry
+from phases.experts.config import ExpertsConfig
+from runs.event_types import Figure, ModelReference, Profile, SourceRecord
+from runs.kinds import state as common_state
+from runs.record import events as common
+from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from weights.making import events as making
+from weights.making.making import HANDLERS, MakingState
+
+#: Arms of the search: mixtures of all by NSGA-II, the same at random, models alone by NSGA-II.
+Arm = Literal["mixtures", "random", "models"]
+#: Factors of the further models, and then of the experts.
+Factors = tuple[float, ...]
+
+
+class Submitted(GivenSubmitted):
+    """An experts run was asked for."""
+
+    config: ExpertsConfig
+    #: Further models of the given one's architecture that mixtures may contain.
+    merges: tuple[ModelReference, ...] = ()
+
+
+class Forked(common.Forked):
+    """An experts run was branched from another."""
+
+    config: ExpertsConfig
+
+
+class Started(common.Started):
+    """Models, text and profile were pinned."""
+
+    model: SourceRecord
+    merges: tuple[SourceRecord, ...]
+    #: Numbers of an expert: singular values of all matrices that are scaled.
+    numbers: Large
+    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
+    streams: dict[str, Digest]
+    #: Domain → number of those tokens.
+    tokens: dict[str, Large]
+    #: Name → BLAKE3 of the files of tokenizer and configuration.
+    files: dict[str, Digest]
+    #: BLAKE3 of the items to measure on.
+    items: Digest
+    profile: Profile
+    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
+    canary: Digest
+    #: Tokens of a window.
+    context: Count
+    #: Parts that a step's windows are computed in.
+    accumulation: Count | None = None
+    #: Steps of a segment; no part of the lineage.
+    segment: Count
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
+class GenerationBred(Event):
+    """The mixtures of a generation follow from those before it."""
+
+    type = "generation_bred"
+
+    arm: Arm
+    #: Number of the generation, from 0.
+    number: Count
+    #: Slot → factors.
+    mixtures: tuple[Factors, ...]
+
+
+class Scored(Event):
+    """Some mixtures of a generation were measured on the windows of the search."""
+
+    type = "scored"
+
+    arm: Arm
+    number: Count
+    #: Slot of the first of them.
+    first: Count
+    #: For each mixture: domain → Σ −log p of its windows in nats. Fewer windows than asked: it was far
+    #: behind. No domain: a number was not finite.
+    items: tuple[dict[str, tuple[float, ...]], ...]
+    seconds: float = Field(ge=0)
+
+
+class GenerationEnded(Event):
+    """A generation is measured: who survives, and the volume that the best so far dominate."""
+
+    type = "generation_ended"
+
+    arm: Arm
+    number: Count
+    #: "NUMBER/SLOT" of the mixtures that the next generation is bred from, in order of selection.
+    survivors: tuple[str, ...]
+    #: Survivors that no other one beats in every objective.
+    front: Count
+    hypervolume: float
+    #: Mixtures of the generation that were given up, or gave no finite numbers.
+    stopped: Count
+    #: Mixtures of the arm that were measured so far.
+    evaluations: Count
+
+
+class Fitted(Event):
+    """A mixture of experts was found for a domain, from a few of its windows."""
+
+    type = "fitted"
+
+    domain: str
+    #: Round → nats a token of each of its points.
+    losses: tuple[tuple[float, ...], ...]
+    #: Factors of the experts: the mean after the last round.
+    factors: Factors
+    seconds: float = Field(ge=0)
+
+
+class Routed(Event):
+    """A classifier chose an expert for each window from its beginning, and the rest was predicted."""
+
+    type = "routed"
+
+    #: Domain → for each window the number of the expert that was chosen; 0: none.
+    choices: dict[str, tuple[Count, ...]]
+    #: Domain → Σ −log p of the tokens after the beginning: by the chosen expert, by the given model.
+    items: dict[str, tuple[float, ...]]
+    given: dict[str, tuple[float, ...]]
+    #: Domain → number of those tokens.
+    sizes: dict[str, tuple[Count, ...]]
+    seconds: float = Field(ge=0)
+
+
+class Completed(GivenCompleted):
+    """The mixtures are searched, and the result is compared with the given model."""
+
+    #: The recipe's name that is the result.
+    chosen: str
+    figures: dict[str, Figure]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Task: measure some mixtures of a generation."""
+
+    arm: str
+    number: int
+    #: Slots from `first` to before `last`.
+    first: int
+    last: int
+
+    @property
+    def key(self) -> str:
+        """`score/ARM/NUMBER/FIRST`."""
+        return f"score/{self.arm}/{self.number}/{self.first}"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Task: find a domain's mixture of experts by the cross-entropy method."""
+
+    domain: str
+
+    @property
+    def key(self) -> str:
+        """`fit/DOMAIN`."""
+        return f"fit/{self.domain}"
+
+
+@dataclass(frozen=True)
+class Route:
+    """Task: let a classifier choose an expert for each window of the test slice."""
+
+    key: str = "route"
+
+
+REGISTRY: Registry = common.registry(
+    (
+        *(Submitted, Forked, Started, *making.EVENTS, Observed),
+        *(GenerationBred, Scored, GenerationEnded, Fitted, Routed, Completed),
+    )
+)
+
+
+def _on_bred(state: ExpertsState, event: GenerationBred) -> None:
+    state.bred[event.arm] = (*state.bred.get(event.arm, ()), event)
+
+
+def _on_generation_ended(state: ExpertsState, event: GenerationEnded) -> None:
+    state.generations[event.arm] = (*state.generations.get(event.arm, ()), event)
+
+
+@dataclass
+class ExpertsState(MakingState):
+    """State of an experts run. Observations and scores are in `answers`, under their tasks' keys."""
+
+    kind: ClassVar[str] = "experts"
+    registry = REGISTRY
+    handlers = (
+        common_state.handlers(Submitted, Forked, Started, Completed)
+        | HANDLERS
+        | {GenerationBred: _on_bred, GenerationEnded: _on_generation_ended}
+    )
+    outside = making.OUTSIDE
+    #: What is remembered of experts does not follow from the search.
+    keeping = (GenerationBred, Scored, GenerationEnded)
+
+    #: Arm → its generations as they were bred, and as they ended.
+    bred: dict[str, tuple[GenerationBred, ...]] = field(default_factory=dict)
+    generations: dict[str, tuple[GenerationEnded, ...]] = field(default_factory=dict)

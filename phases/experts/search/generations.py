@@ -1,0 +1,176 @@
+"""Generations of the search: what is bred, what is to be measured, who survives. Pure.
+
+The arm `mixtures` is NSGA-II (Deb et al. 2002) over models and experts, `models` over models alone.
+`random` begins with the same mixtures as `mixtures`, then draws points uniformly; of all its mixtures
+as many are kept by the same selection. All measure as many mixtures, on the same windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from evaluation.observing import Observed
+from evaluation.search import operators, selection
+from evaluation.search.draws import Draws
+from evaluation.search.selection import Survivor
+from phases.experts.config import ExpertsConfig
+from phases.experts.events import (
+    ExpertsState,
+    Factors,
+    GenerationBred,
+    GenerationEnded,
+    Score,
+    Scored,
+)
+from phases.experts.search import techniques
+from phases.experts.search.objectives import Bar, Items, objectives, ratios, volume, whole
+from phases.experts.search.space import Space
+
+#: Mixtures of a task.
+CHUNK = 10
+#: Attempts to breed a mixture that the generation and its parents do not have.
+TRIES = 8
+ARMS = MIXTURES, RANDOM, MODELS = "mixtures", "random", "models"
+
+
+@dataclass(frozen=True)
+class Search:
+    """One arm of a run's search."""
+
+    state: ExpertsState
+    arm: Any
+    space: Space
+    #: The given model on the windows of the search.
+    given: Observed
+
+    @cached_property
+    def config(self) -> ExpertsConfig:
+        """The run's settings."""
+        return self.state.submitted.config
+
+    @property
+    def bred(self) -> tuple[GenerationBred, ...]:
+        """The generations that were bred."""
+        return self.state.bred.get(self.arm, ())
+
+    @property
+    def ended(self) -> tuple[GenerationEnded, ...]:
+        """The generations that have ended."""
+        return self.state.generations.get(self.arm, ())
+
+    def size(self, number: int) -> int:
+        """Return the number of mixtures of a generation; 0 for one after the last."""
+        left = self.config.evaluations - number * self.config.population
+        return max(0, min(self.config.population, left))
+
+    def tasks(self, number: int) -> list[Score]:
+        """Return the tasks that measure a generation."""
+        size = self.size(number)
+        return [Score(self.arm, number, at, min(at + CHUNK, size)) for at in range(0, size, CHUNK)]
+
+    # ---- what was measured -----------------------------------------------------------------
+
+    def factors(self, id_: str) -> Factors:
+        """Return the factors of the mixture "NUMBER/SLOT"."""
+        number, _, slot = id_.partition("/")
+        return self.bred[int(number)].mixtures[int(slot)]
+
+    def items(self, id_: str) -> Items:
+        """Return what was recorded of the mixture "NUMBER/SLOT"."""
+        number, _, slot = id_.partition("/")
+        first = int(slot) // CHUNK * CHUNK
+        event = self.state.answers[Score(self.arm, int(number), first, 0).key]
+        assert isinstance(event, Scored)
+        return event.items[int(slot) - first]
+
+    def points(self, ids: Iterator[str]) -> dict[str, tuple[float, ...]]:
+        """Return id → objectives of those mixtures that were measured on all windows."""
+        return {
+            id_: objectives(self.items(id_), self.factors(id_), self.given)
+            for id_ in ids
+            if whole(self.items(id_), self.given)
+        }
+
+    def parents(self) -> list[Survivor]:
+        """Return the survivors of the last generation that has ended."""
+        return selection.survivors(self.points(iter(self.ended[-1].survivors)))
+
+    def bar(self, number: int) -> Bar:
+        """Return what the mixtures of a generation are given up by: the given model and survivors."""
+        config, one = self.config, dict.fromkeys(sorted(self.given.items), 1.0)
+        survivors = self.ended[number - 1].survivors if number else ()
+        probed = [ratios(self.items(id_), self.given, config.probe) for id_ in survivors]
+        return Bar((one, *probed), config.margin, config.probe)
+
+    # ---- what follows ----------------------------------------------------------------------
+
+    def breed(self, number: int) -> GenerationBred:
+        """Return the mixtures of a generation."""
+        key, size = (self.config.seed, "experts", self.arm), self.size(number)
+        if number == 0:
+            first = (self.config.seed, "experts", MIXTURES if self.arm == RANDOM else self.arm)
+            found = techniques.first(self.space, size, self.config.scale, *first)
+        elif self.arm == RANDOM:
+            found = [self._drawn(*key, number, slot) for slot in range(size)]
+        else:
+            found = self._children(number, size)
+        return GenerationBred(arm=self.arm, number=number, mixtures=tuple(found))
+
+    def _drawn(self, *key: str | int) -> Factors:
+        """Return a mixture drawn uniformly."""
+        draws = Draws(*key, count=max(1, self.space.free))
+        return self.space.factors([draws.uniform() for _ in range(self.space.free)])
+
+    def _children(self, number: int, size: int) -> list[Factors]:
+        """Return children of the survivors, each another mixture than those before it."""
+        parents = self.parents()
+        if not parents:
+            return [self._drawn(self.config.seed, self.arm, number, slot) for slot in range(size)]
+        known = {self.factors(one.id) for one in parents}
+        found: list[Factors] = []
+        for slot in range(size):
+            child: Factors = ()
+            for attempt in range(TRIES):
+                key = (self.config.seed, "experts", self.arm, number, slot, attempt)
+                child = self._child(parents, Draws(*key, count=16 + 5 * self.space.free))
+                if child not in known:
+                    break
+            known.add(child)
+            found.append(child)
+        return found
+
+    def _child(self, parents: list[Survivor], draws: Draws) -> Factors:
+        """Return a child: binary tournaments, simulated binary crossover, polynomial mutation."""
+        a, b = (
+            self.space.point(self.factors(selection.tournament(parents, draws))) for _ in range(2)
+        )
+        return self.space.factors(operators.polynomial(operators.binary(a, b, draws), draws))
+
+    def end(self, number: int) -> GenerationEnded:
+        """Return how a generation ends whose mixtures are all measured."""
+        own = [f"{number}/{slot}" for slot in range(self.size(number))]
+        before = self.ended[-1].survivors if number else ()
+        points = self.points(iter((*before, *own)))
+        kept = selection.survivors(points)[: self.config.population]
+        best = [points[one.id] for one in kept if one.front == 0]
+        return GenerationEnded(
+            arm=self.arm,
+            number=number,
+            survivors=tuple(one.id for one in kept),
+            front=len(best),
+            hypervolume=volume(best, self.space.parts),
+            stopped=sum(id_ not in points for id_ in own),
+            evaluations=sum(self.size(n) for n in range(number + 1)),
+        )
+
+
+def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, Space]:
+    """Return arm → its space. Without parts nothing is searched."""
+    every = Space(models, experts)
+    if not every.parts:
+        return {}
+    found = {MIXTURES: every, RANDOM: every}
+    return found | ({MODELS: Space(models, experts, bare=True)} if models and experts else {})

@@ -1,0 +1,73 @@
+"""Objectives of a mixture, from what was recorded of it; and when one is given up. Pure.
+
+All are told relative to the given model on the same windows, to be maximised: for every domain −(bits
+per byte over the given model's), the neutral one among them (drift), and −(share of the parts that it
+has).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluation.observing import Observed
+from evaluation.search.hypervolume import hypervolume
+from phases.experts.events import Factors
+
+#: Domain → Σ −log p of its windows.
+Items = Mapping[str, Sequence[float]]
+
+#: A domain's ratio beyond which a point adds nothing to the hypervolume.
+WORST = 1.05
+#: Objectives that a hypervolume is computed of.
+MOST = 5
+
+
+def ratios(items: Items, given: Observed, windows: int | None = None) -> dict[str, float]:
+    """Return domain → −log p over the given model's, on the first `windows` of both; None: on all."""
+    return {
+        domain: math.fsum(items[domain][:windows]) / math.fsum(given.items[domain][:windows])
+        for domain in sorted(given.items)
+    }
+
+
+def whole(items: Items, given: Observed) -> bool:
+    """Return True if a mixture was measured on all windows, and gave finite numbers."""
+    return all(len(items.get(domain, ())) == len(some) for domain, some in given.items.items())
+
+
+def objectives(items: Items, factors: Factors, given: Observed) -> tuple[float, ...]:
+    """Return the objectives of a mixture that was measured on all windows."""
+    used = sum(factor != 0.0 for factor in factors) / len(factors)
+    return (*(-ratio for ratio in ratios(items, given).values()), -used)
+
+
+def volume(points: Sequence[Sequence[float]], parts: int) -> float:
+    """Return the hypervolume of objectives of mixtures of `parts` parts.
+
+    With more than `MOST` objectives it is that of three: the domains' mean, and cost, and the worst
+    domain.
+    """
+    if points and len(points[0]) > MOST:
+        points = [(math.fsum(p[:-1]) / len(p[:-1]), min(p[:-1]), p[-1]) for p in points]
+    size = len(points[0]) if points else 1
+    return hypervolume(points, (*[-WORST] * (size - 1), -1.0 - 1.0 / parts))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a mixture is given up by: the models before it, on the first windows."""
+
+    #: For each of them: domain → −log p over the given model's.
+    models: tuple[Mapping[str, float], ...]
+    margin: float
+    probe: int
+
+    def gives_up(self, items: Items, given: Observed) -> bool:
+        """Return True if one of the models is better by the margin in every domain."""
+        own = ratios(items, given, self.probe)
+        return any(
+            all(own[domain] > value * (1 + self.margin) for domain, value in one.items())
+            for one in self.models
+        )

@@ -1,0 +1,133 @@
+"""Techniques that the first mixtures are made by: ten, each at ten scales. Pure.
+
+The pool of a search has up to 100 mixtures, technique by technique at the scales s, 2 s, … 10 s. Those
+of parts that a run lacks, and those that another technique gave already, are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from evaluation.search import operators
+from evaluation.search.draws import Draws
+from phases.experts.events import Factors
+from phases.experts.search.space import Space
+from weights import randomness
+
+#: Scales of a technique.
+SCALES = 10
+#: Standard deviation of the genes of a perturbed copy, if the pool is too small.
+SPREAD = 0.1
+
+#: Number of the scale from 0, numbers of models and of experts → shares of the parts; None: not to be.
+Shares = Callable[[int, int, int], list[float] | None]
+
+
+def _one(number: int, count: int) -> list[float]:
+    return [float(place == number % count) for place in range(count)]
+
+
+def one_expert(number: int, models: int, experts: int) -> list[float] | None:
+    """Return a single expert, the next at each scale."""
+    return [*[0.0] * models, *_one(number, experts)] if experts else None
+
+
+def all_experts(number: int, models: int, experts: int) -> list[float] | None:
+    """Return the mean of all experts."""
+    return [*[0.0] * models, *[1 / experts] * experts] if experts > 1 else None
+
+
+def sum_of_experts(number: int, models: int, experts: int) -> list[float] | None:
+    """Return the sum of all experts."""
+    return [*[0.0] * models, *[1.0] * experts] if experts > 1 else None
+
+
+def two_experts(number: int, models: int, experts: int) -> list[float] | None:
+    """Return half of an expert and half of the one after it."""
+    if experts < 3:
+        return None
+    both = zip(_one(number, experts), _one(number + 1, experts), strict=True)
+    return [*[0.0] * models, *[(a + b) / 2 for a, b in both]]
+
+
+def all_but_one_expert(number: int, models: int, experts: int) -> list[float] | None:
+    """Return the sum of all experts but one."""
+    if experts < 2:
+        return None
+    return [*[0.0] * models, *[1.0 - x for x in _one(number, experts)]]
+
+
+def one_model(number: int, models: int, experts: int) -> list[float] | None:
+    """Return the task vector of a single model."""
+    return [*_one(number, models), *[0.0] * experts] if models else None
+
+
+def all_models(number: int, models: int, experts: int) -> list[float] | None:
+    """Return the mean of the models' task vectors."""
+    return [*[1 / models] * models, *[0.0] * experts] if models > 1 else None
+
+
+def sum_of_models(number: int, models: int, experts: int) -> list[float] | None:
+    """Return the sum of the models' task vectors: task arithmetic."""
+    return [*[1.0] * models, *[0.0] * experts] if models > 1 else None
+
+
+def models_and_experts(number: int, models: int, experts: int) -> list[float] | None:
+    """Return half of the models' mean and half of the experts' mean."""
+    if not models or not experts:
+        return None
+    return [*[0.5 / models] * models, *[0.5 / experts] * experts]
+
+
+def models_and_one_expert(number: int, models: int, experts: int) -> list[float] | None:
+    """Return the models' mean and, at a third of it, a single expert."""
+    if not models or not experts:
+        return None
+    return [*[1 / models] * models, *[x / 3 for x in _one(number, experts)]]
+
+
+#: Name → technique.
+TECHNIQUES: Mapping[str, Shares] = {
+    "one expert": one_expert,
+    "mean of experts": all_experts,
+    "sum of experts": sum_of_experts,
+    "two experts": two_experts,
+    "all experts but one": all_but_one_expert,
+    "one model": one_model,
+    "mean of models": all_models,
+    "sum of models": sum_of_models,
+    "models and experts": models_and_experts,
+    "models and one expert": models_and_one_expert,
+}
+
+
+def pool(space: Space, scale: float) -> list[Factors]:
+    """Return the mixtures of all techniques at all scales, each once, none without a part."""
+    found: dict[Factors, None] = {}
+    experts = 0 if space.bare else len(space.experts)
+    for technique in TECHNIQUES.values():
+        for number in range(SCALES):
+            shares = technique(number, space.models, experts)
+            if shares is not None:
+                size = scale * (number + 1)
+                found.setdefault(space.snapped([_bounded(size * share) for share in shares]))
+    return [factors for factors in found if any(factors)]
+
+
+def _bounded(factor: float) -> float:
+    return min(1.5, max(-0.5, factor))
+
+
+def first(space: Space, count: int, scale: float, *key: str | int) -> list[Factors]:
+    """Return the `count` mixtures of the first generation, drawn from the pool without replacement.
+
+    If the pool is too small, perturbed copies of its mixtures follow.
+    """
+    every = pool(space, scale)
+    order = randomness.permutation(len(every), *key, "pool").tolist()
+    found = [every[place] for place in order[:count]]
+    for number in range(count - len(found)):
+        draws = Draws(*key, "copy", number, count=max(64, space.free))
+        point = space.point(every[order[number % len(every)]])
+        found.append(space.factors(operators.gaussian(point, SPREAD, draws)))
+    return found

@@ -1,0 +1,201 @@
+"""What an experts run has found so far, and what follows from it: experts, arms, candidates. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from evaluation.given_model_runs.comparison import CHOOSING
+from evaluation.given_model_runs.training_plan import as_float32
+from evaluation.observing import Observe, Observed
+from phases.experts import plan
+from phases.experts.events import ExpertsState, Fit, Fitted
+from phases.experts.search.generations import ARMS, Search, spaces
+from phases.experts.search.objectives import ratios, whole
+from weights.making.events import Making
+from weights.recipes import Train, Transform
+
+BITS = "bits-per-byte@1"
+#: The slice that mixtures are searched on.
+SEARCH = "search"
+#: Mixtures of each arm that are made and measured again on the selection slice.
+FINALISTS = 3
+
+
+def seen(state: ExpertsState, recipe_id: str, on: str) -> Observed | None:
+    """Return the bits per byte of a model on a slice; None before."""
+    event: Any = state.answers.get(Observe(recipe_id, BITS, on).key)
+    return event
+
+
+def given(state: ExpertsState, on: str) -> Observed | None:
+    """Return the bits per byte of the given model on a slice; None before."""
+    return seen(state, as_float32(state.started).id, on)
+
+
+def parted(event: Observed, given: Observed) -> dict[str, float]:
+    """Return domain → bits per byte over the given model's."""
+    return {domain: event.values[domain] / given.values[domain] for domain in sorted(given.values)}
+
+
+def mean(state: ExpertsState, shares: Mapping[str, float]) -> float:
+    """Return the mean over the domains of experts: all but the neutral one."""
+    own = [value for d, value in shares.items() if d != state.submitted.config.neutral]
+    return math.fsum(own) / len(own)
+
+
+# ---- experts ---------------------------------------------------------------------------------
+
+
+def order(state: ExpertsState) -> tuple[str, ...]:
+    """Return the domains that an expert may be of, the worst predicted first; () before assessing."""
+    event = given(state, CHOOSING)
+    if event is None:
+        return ()
+    own = plan.trainable(state.submitted, state.started)
+    return tuple(sorted(own, key=lambda domain: (-event.values[domain], domain)))
+
+
+def experts(state: ExpertsState) -> dict[str, Train]:
+    """Return domain → recipe of every expert that the run trains, as far as it is known."""
+
+    def known() -> dict[str, Train]:
+        chosen = order(state)[: state.submitted.config.experts]
+        return {domain: plan.expert(state.submitted, state.started, domain) for domain in chosen}
+
+    return state.remembered(("experts",), known)
+
+
+def singles(state: ExpertsState) -> dict[str, Transform]:
+    """Return domain → recipe of the given model with that domain's expert alone."""
+    own = lambda: {domain: plan.only(state, domain) for domain in experts(state)}  # noqa: E731
+    return state.remembered(("singles",), own)
+
+
+def kept(state: ExpertsState) -> tuple[str, ...] | None:
+    """Return the domains whose experts predict them better than the given model; None before.
+
+    Experts that do not are left out of the search.
+    """
+    return state.remembered(("kept",), lambda: _kept(state))
+
+
+def _kept(state: ExpertsState) -> tuple[str, ...] | None:
+    base = given(state, CHOOSING)
+    if base is None:
+        return None
+    found = []
+    for domain, recipe in singles(state).items():
+        event = seen(state, recipe.id, CHOOSING)
+        if event is None:
+            return None
+        if event.values[domain] < base.values[domain]:
+            found.append(domain)
+    return tuple(found)
+
+
+# ---- the search ------------------------------------------------------------------------------
+
+
+def searches(state: ExpertsState) -> dict[str, Search]:
+    """Return arm → its search; empty before the experts are measured, or without any part."""
+    own, base = kept(state), given(state, SEARCH)
+    if own is None or base is None or not state.submitted.config.evaluations:
+        return {}
+    found = spaces(len(state.started.merges), own)
+    return {arm: Search(state, arm, space, base) for arm, space in found.items()}
+
+
+def finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
+    """Return name → (arm, recipe) of the best mixtures of every arm, once its search has ended.
+
+    They are those with the best mean over domains of all whose loss on neutral text is within `drift`.
+    """
+    done = tuple(sorted((arm, len(events)) for arm, events in state.generations.items()))
+    return state.remembered(("finalists", done), lambda: _finalists(state))
+
+
+def _finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
+    found: dict[str, tuple[str, Transform]] = {}
+    for arm, search in searches(state).items():
+        ended = search.ended
+        if not ended or search.size(len(ended)):
+            continue
+        for number, id_ in enumerate(_best(state, search)):
+            recipe = plan.mixture(state, search.space.experts, search.factors(id_))
+            found[f"{arm}-{number + 1}"] = arm, recipe
+    return found
+
+
+def _best(state: ExpertsState, search: Search) -> list[str]:
+    """Return the ids of the best survivors of a search that has ended."""
+    config = state.submitted.config
+    told = {}
+    for id_ in search.ended[-1].survivors:
+        items = search.items(id_)
+        if whole(items, search.given):
+            own = ratios(items, search.given)
+            if own.get(config.neutral, 1.0) <= 1 + config.drift:
+                told[id_] = mean(state, own)
+    return sorted(told, key=lambda id_: (told[id_], id_))[:FINALISTS]
+
+
+def uniform(state: ExpertsState) -> dict[str, Transform]:
+    """Return the mean of the further models, by its name; empty without any."""
+    count = len(state.started.merges)
+    if not count:
+        return {}
+    return {plan.MEAN: plan.mixture(state, (), (round(1 / count, 6),) * count)}
+
+
+# ---- dispatch --------------------------------------------------------------------------------
+
+
+def fits(state: ExpertsState) -> list[Fit]:
+    """Return the tasks that find a mixture of experts for each domain with training text."""
+    if not kept(state):
+        return []
+    config = state.submitted.config
+    return [Fit(domain) for domain in config.domains if domain in state.started.streams]
+
+
+def fitted(state: ExpertsState) -> dict[str, Transform]:
+    """Return domain → recipe of the mixture that was found for it."""
+    found = {}
+    for task in fits(state):
+        event = state.answers.get(task.key)
+        if isinstance(event, Fitted):
+            none = (0.0,) * len(state.started.merges)
+            factors = (*none, *event.factors)
+            found[task.domain] = plan.mixture(state, kept(state) or (), factors)
+    return found
+
+
+# ---- all -------------------------------------------------------------------------------------
+
+
+def candidates(state: ExpertsState) -> dict[str, Transform]:
+    """Return name → recipe of the models that one is chosen of, the given one not among them."""
+    alone = {f"{plan.ONLY}{domain}": recipe for domain, recipe in singles(state).items()}
+    found = {name: recipe for name, (_, recipe) in finalists(state).items()}
+    return {**found, **alone, **uniform(state)}
+
+
+def recipes(state: ExpertsState) -> dict[str, Making]:
+    """Return name → recipe of all that the run makes, as far as it is known; each after its inputs."""
+    submitted, started = state.submitted, state.started
+    found: dict[str, Making] = {
+        plan.GIVEN: as_float32(started),
+        plan.SVD: plan.decomposition(submitted, started),
+        plan.ONES: plan.ones(submitted, started),
+    }
+    found |= {f"{plan.EXPERT}{domain}": recipe for domain, recipe in experts(state).items()}
+    found |= candidates(state)
+    return found | {f"{plan.FITTED}{domain}": one for domain, one in fitted(state).items()}
+
+
+def arm_of(name: str) -> str:
+    """Return the arm of a finalist by its name; empty for another model."""
+    arm = name.rpartition("-")[0]
+    return arm if arm in ARMS else ""

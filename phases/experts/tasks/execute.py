@@ -1,0 +1,322 @@
+"""The work of an experts run's tasks: pin models and text, train vectors, score, dispatch, measure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import training_texts
+from evaluation.data.packing import Ids, Packed
+from evaluation.given_model_runs.comparison import TEST
+from evaluation.given_model_runs.context import GivenContext
+from evaluation.given_model_runs.training_plan import as_float32
+from evaluation.measures.perplexity import score_windows
+from evaluation.observing import Observe, Observed, answered
+from events import Event
+from phases.experts import dispatch, plan, stages, submission
+from phases.experts.events import (
+    ExpertsState,
+    Factors,
+    Fit,
+    Fitted,
+    Route,
+    Routed,
+    Score,
+    Scored,
+    Started,
+)
+from phases.experts.stages import SEARCH
+from phases.experts.tasks import classifier, scoring
+from phases.experts.tasks.classifier import Classifier
+from phases.experts.tasks.scoring import Mixer
+from runs import keys
+from runs.errors import ConfigError, DataError
+from runs.event_types import SourceRecord
+from weights import operations
+from weights.folders.checkpoint import open_checkpoint
+from weights.making.events import Making
+from weights.model import Model
+from weights.storage.inputs import recorded
+from weights.svf import changes, decomposition
+from weights.training import modules
+from weights.training.canary import canary
+from weights.training.room import bounded
+
+#: Windows of training text that each domain's centroid is made of.
+CENTROID = 32
+
+
+class Context(GivenContext[ExpertsState]):
+    """The opened text and models of an experts run, and the work on its tasks."""
+
+    @property
+    def recipes(self) -> Mapping[str, Making]:
+        """Name → recipe of all that the run makes, as far as it is known now."""
+        return stages.recipes(self.state)
+
+    @property
+    def further(self) -> Mapping[str, Callable[[], Model]]:
+        """Recipe id → the further models that were given."""
+        records = self.state.started.merges
+        return {one.recipe_id: partial(self._merge, place) for place, one in enumerate(records)}
+
+    @cached_property
+    def added(self) -> Sequence[str]:
+        """Domains of built-in text beside the user's own."""
+        submitted = self.state.submitted
+        if not submitted.data:
+            return ()
+        return submission.added(submitted.config, training_texts.domains(submitted.data))
+
+    def _merge(self, place: int) -> Model:
+        """Return a further model. Raises SourceChangedError for other weights."""
+        record = self.state.started.merges[place]
+        folder = self._cache.supply.model(self.state.submitted.merges[place], record)
+        return self._cache.supply.checked(folder, record)
+
+    def notes(self, started: Started) -> Sequence[str]:
+        """Return a note for each text that an expert's training reads many times over."""
+        return submission.readings(self.state.submitted, started)
+
+    def held_out(self, on: str) -> dict[str, Packed]:
+        """Return domain → the packed items of a slice; of the search, the windows that it reads."""
+        if on == SEARCH:
+            return self._searched
+        if on not in self._packed:
+            self._packed[on] = super().held_out(on)
+        return self._packed[on]
+
+    @cached_property
+    def _packed(self) -> dict[str, dict[str, Packed]]:
+        """Slice → domain → its packed items, as far as they were read: to cut text takes a second."""
+        return {}
+
+    @cached_property
+    def _searched(self) -> dict[str, Packed]:
+        """Domain → the windows of the search, drawn by key, with their bytes."""
+        config, found = self.state.submitted.config, {}
+        for domain, packed in self.text.held_out(self.state.started.context, SEARCH).items():
+            count = len(packed.windows)
+            order = keys.generator(config.seed, "experts", "windows", domain).permutation(count)
+            chosen = sorted(order[: config.windows].tolist())
+            found[domain] = Packed(
+                windows=[packed.windows[i] for i in chosen], bytes=[packed.bytes[i] for i in chosen]
+            )
+        return found
+
+    # ---- tasks ---------------------------------------------------------------------------------
+
+    def carry_out(self, task: Any) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        if isinstance(task, Score):
+            return self._scored(task)
+        if isinstance(task, Fit):
+            return self._fitted(task)
+        if isinstance(task, Route):
+            return self._routed()
+        return super().carry_out(task)
+
+    @cached_property
+    def _base(self) -> Model:
+        """The given model in float32."""
+        return Model(self.settings, self.weights(as_float32(self.state.started)))
+
+    @cached_property
+    def _mixer(self) -> Mixer:
+        """All parts of mixtures: further models, then the experts of the search."""
+        submitted, started = self.state.submitted, self.state.started
+        base = self._base.weights
+        parts = [changes.of_model(base, self._merge(n).weights) for n in range(len(started.merges))]
+        own = stages.kept(self.state) or ()
+        if own:
+            factored = self.weights(plan.decomposition(submitted, started))
+            trained = [self.weights(plan.expert(submitted, started, domain)) for domain in own]
+            parts += [changes.of_vectors(factored, vectors) for vectors in trained]
+        return Mixer(self._base, parts, self.device)
+
+    def _of_experts(self, factors: Factors) -> ResidentModel:
+        """Return the given model with a mixture of experts."""
+        return self._mixer.mixed((*(0.0,) * len(self.state.started.merges), *factors))
+
+    def _scored(self, task: Score) -> Scored:
+        began, search = time.monotonic(), stages.searches(self.state)[task.arm]
+        bar = search.bar(task.number)
+        data = {domain: packed.windows for domain, packed in self._searched.items()}
+        mixtures = search.bred[task.number].mixtures[task.first : task.last]
+        items = [scoring.scored(self._mixer.mixed(f), data, search.given, bar) for f in mixtures]
+        return Scored(
+            arm=search.arm,
+            number=task.number,
+            first=task.first,
+            items=tuple(items),
+            seconds=time.monotonic() - began,
+        )
+
+    # ---- dispatch ------------------------------------------------------------------------------
+
+    def _training_windows(self, domain: str, count: int, purpose: str) -> list[Ids]:
+        """Return windows of a domain's training text, at places drawn by key."""
+        stream, size = self.text.streams[domain], self.state.started.context
+        draws = keys.generator(self.state.submitted.config.seed, "experts", purpose, domain)
+        places = draws.integers(0, max(1, len(stream) - size), count).tolist()
+        return [np.asarray(stream[at : at + size], np.int64) for at in places]
+
+    def _fitted(self, task: Fit) -> Fitted:
+        began, config = time.monotonic(), self.state.submitted.config
+        windows = self._training_windows(task.domain, config.shots, "shots")
+        normal = dispatch.begin(len(stages.kept(self.state) or ()))
+        losses: list[tuple[float, ...]] = []
+        for number in range(config.rounds):
+            asked = dispatch.points(config, task.domain, number, normal)
+            losses.append(
+                tuple(scoring.mean_loss(self._of_experts(point), windows) for point in asked)
+            )
+            normal = dispatch.follow(config, asked, losses[-1])
+        return Fitted(
+            domain=task.domain,
+            losses=tuple(losses),
+            factors=normal.mean,
+            seconds=time.monotonic() - began,
+        )
+
+    @cached_property
+    def classifier(self) -> Classifier:
+        """The classifier of the first pass: centroids of the given model's hidden states."""
+        module, length = modules.build(self._base, self.device).eval(), self._prompt
+        domains = sorted(set(self.state.submitted.config.domains) & set(self.text.streams))
+        rows = {
+            domain: scoring.features(
+                module, self._training_windows(domain, CENTROID, "centroid"), length
+            )
+            for domain in domains
+        }
+        return classifier.fitted(rows)
+
+    @property
+    def _prompt(self) -> int:
+        return self.state.submitted.config.prompt
+
+    def _routed(self) -> Routed:
+        began, own = time.monotonic(), stages.kept(self.state) or ()
+        module = modules.build(self._base, self.device).eval()
+        choices: dict[str, tuple[int, ...]] = {}
+        items: dict[str, tuple[float, ...]] = {}
+        given: dict[str, tuple[float, ...]] = {}
+        sizes: dict[str, tuple[int, ...]] = {}
+        for domain, packed in sorted(self.held_out(TEST).items()):
+            windows = [window for window in packed.windows if len(window) > self._prompt]
+            rows = scoring.features(module, windows, self._prompt)
+            nearest = self.classifier.nearest(rows)
+            choices[domain] = tuple(own.index(d) + 1 if d in own else 0 for d in nearest)
+            given[domain] = self._rest(windows, [0] * len(windows))
+            items[domain] = self._rest(windows, choices[domain])
+            sizes[domain] = tuple(len(window) - self._prompt for window in windows)
+        return Routed(
+            choices=choices,
+            items=items,
+            given=given,
+            sizes=sizes,
+            seconds=time.monotonic() - began,
+        )
+
+    def _rest(self, windows: Sequence[Ids], choices: Sequence[int]) -> tuple[float, ...]:
+        """Return Σ −log p of each window's tokens after its beginning, by the expert of its choice."""
+        found, count = [0.0] * len(windows), len(stages.kept(self.state) or ())
+        for choice in sorted(set(choices)):
+            places = [place for place, one in enumerate(choices) if one == choice]
+            model = self._of_experts(tuple(float(n + 1 == choice) for n in range(count)))
+            for place, (losses, _) in zip(
+                places, model.losses([windows[place] for place in places]), strict=True
+            ):
+                rest = losses[self._prompt - 1 :].astype(np.float64)
+                found[place] = round(float(rest.sum()), scoring.DIGITS)
+        return tuple(found)
+
+    # ---- measuring -----------------------------------------------------------------------------
+
+    def unmixed(self) -> ResidentModel:
+        """Return the given model, ready to be measured."""
+        model = self._given32(self.state.started)
+        return ResidentModel.from_module(modules.build(model, self.device))
+
+    @cached_property
+    def _resident(self) -> ResidentModel:
+        """A model whose weights are swapped."""
+        return ResidentModel.from_module(modules.build(self._base, self.device))
+
+    def _observed(self, task: Observe) -> Observed:
+        began, items, sizes = time.monotonic(), {}, {}
+        recipe = next(one for one in self.recipes.values() if one.id == task.recipe_id)
+        self._resident.load(self.weights(recipe))
+        data = self.held_out(task.on)
+        for domain in sorted(data):
+            nll, _, _ = score_windows(self._resident, data[domain].windows)
+            items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+        return answered(task, items, sizes, began)
+
+    # ---- started -------------------------------------------------------------------------------
+
+    def pinned(self, common: dict[str, Any]) -> Started:
+        """Return `started` with the further models. Raises ConfigError, SourceError."""
+        submitted = self.state.submitted
+        if submitted.config.prompt >= common["context"]:
+            raise ConfigError(
+                f"prompt is {submitted.config.prompt}: a window of {common['context']} tokens must be "
+                "longer."
+            )
+        own = self.given().weights
+        names = decomposition.names(own, submitted.config.parts)
+        numbers = sum(min(own[name].shape) for name in names)
+        merges = tuple(self._recorded(place) for place in range(len(submitted.merges)))
+        submission.check_different([common["model"], *merges])
+        return Started(**common, merges=merges, numbers=numbers)
+
+    def _recorded(self, place: int) -> SourceRecord:
+        """Return the record of a further model, whose copy is shared."""
+        given = self.state.submitted.merges[place]
+        folder = self._cache.supply.model(given, None)
+        opened = open_checkpoint(folder, Path(given.path))
+        record = recorded(given, folder, opened)
+        self._cache.supply.share_model(folder)
+        return record
+
+    def check_text(self, started: Started) -> None:
+        """Raise DataError if there is no expert to train, or text is too short."""
+        super().check_text(started)
+        if not plan.trainable(self.state.submitted, started):
+            raise DataError(
+                "no domain has both training text and items, beside the neutral one: nothing can be "
+                "an expert."
+            )
+        for domain, packed in self.text.held_out(started.context, TEST).items():
+            if all(len(window) <= self._prompt for window in packed.windows):
+                raise DataError(
+                    f"the test text of {domain} has no window of more than {self._prompt} tokens, "
+                    "after which the classifier chooses: set a smaller prompt, or give more text."
+                )
+
+    def canary(self, started: Started, first: Model) -> tuple[str, float]:
+        """Return the digest of an expert's first steps here, and the seconds that they took."""
+        submitted = self.state.submitted
+        recipe = plan.expert(submitted, started, plan.trainable(submitted, started)[0])
+        inputs = {"of": self._given32(started), "svd": self._factored(started)}
+        with bounded():
+            return canary(recipe, first, self.text.streams, inputs=inputs, device=self.device)
+
+    def _given32(self, started: Started) -> Model:
+        return operations.apply(as_float32(started), {"of": self.given()})
+
+    def _factored(self, started: Started) -> Model:
+        recipe = plan.decomposition(self.state.submitted, started)
+        return operations.apply(recipe, {"of": self._given32(started)})
+
+    def initial(self, started: Started) -> Model:
+        """Return the vectors that experts begin with."""
+        recipe = plan.ones(self.state.submitted, started)
+        return operations.apply(recipe, {"svd": self._factored(started)})

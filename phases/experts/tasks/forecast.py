@@ -1,0 +1,87 @@
+"""Forecast of an experts run: its start, its first steps and some mixtures are done here.
+
+Nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from evaluation.given_model_runs.events import MODEL
+from evaluation.given_model_runs.folders import write_companions
+from evaluation.measures.perplexity import score_windows
+from evaluation.training_text.kept_text import ITEMS
+from phases.experts import plan
+from phases.experts.events import ExpertsState, Submitted
+from phases.experts.search.generations import spaces
+from phases.experts.stages import SEARCH
+from phases.experts.tasks.execute import Context
+from runs.kinds.forecast import Amount, Forecast
+from runs.system.durations import duration
+from runs.system.stopwatch import timed
+from weights.folders import stand_ins
+from weights.folders.checkpoint import SHARD_BYTES, write_weights
+from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
+from weights.training.canary import STEPS
+
+#: Bytes of a number of the models, which are stored in float32, and of their factors in float64.
+STORED, FACTORED = 4, 16
+
+
+def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
+    """Return what a run costs here. Raises the errors of a start.
+
+    Steps and the measurement of the given model as a mixture are timed; dispatch and the comparison are
+    not.
+    """
+    set_threads()
+    state, config = ExpertsState(), submitted.config
+    state.take(submitted)
+    context = Context(state, cache)
+    opening = timed(lambda: state.take(context.started()))
+    started = state.started
+    _, stepping = context.canary(started, context.initial(started))
+    steps = config.steps_of(started.context)
+    experts = min(config.experts, len(plan.trainable(submitted, started)))
+    arms = len(spaces(len(started.merges), ("",) * experts))
+    scoring = _scoring(context) if config.evaluations else 0.0
+    given = context.given()
+    stand_in = folder / plan.GIVEN
+    stand_in.mkdir(parents=True)
+    write_weights(stand_in, {n: t.float() for n, t in given.weights.items()}, SHARD_BYTES)
+    write_companions(context, stand_in)
+    text = sum(file.stat().st_size for file in context.text.folder.iterdir())
+    parameters, parts = started.model.parameters, experts + len(started.merges)
+    models = 2 + 2 * experts + 3 * arms
+    return Forecast(
+        Amount(
+            opening
+            + experts * steps * stepping / min(STEPS, steps)
+            + arms * config.evaluations * scoring,
+            f"timed here: the start {duration(opening)}, {min(STEPS, steps)} steps of an expert "
+            f"{duration(stepping)}, and there are {experts * steps:,}; a mixture {duration(scoring)}, "
+            f"and there are {arms * config.evaluations:,} at most. Dispatch and the comparison come on "
+            "top",
+        ),
+        Amount(
+            parameters * (STORED * models + FACTORED) + text,
+            f"counted: {models} models of {parameters:,} numbers in float32 at most, and the text",
+        ),
+        Amount(
+            parameters * (2 * FACTORED + STORED * parts),
+            "counted: a model, its decomposition and what each part adds; activations come on top",
+        ),
+        {MODEL: stand_ins.write(stand_in, folder / MODEL, MODEL)},
+        context.text.folder / ITEMS,
+    )
+
+
+def _scoring(context: Context) -> float:
+    """Return the seconds that the windows of the search take."""
+    mixed = context.unmixed()
+    windows = [w for packed in context.held_out(SEARCH).values() for w in packed.windows]
+    began = time.monotonic()
+    score_windows(mixed, windows)
+    return time.monotonic() - began

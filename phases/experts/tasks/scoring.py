@@ -1,0 +1,90 @@
+"""Mixtures in memory: made of their parts and measured one after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.packing import Ids
+from evaluation.measures.perplexity import score_windows
+from evaluation.observing import Observed
+from phases.experts.events import Factors
+from phases.experts.search.objectives import Bar
+from weights.model import Model
+from weights.svf import changes
+from weights.svf.changes import Changes
+from weights.tensors import Weights
+from weights.training import modules
+
+#: Digits after the point of what a window is recorded with, in nats.
+DIGITS = 4
+
+
+class Mixer:
+    """One model into which mixtures are loaded; tensors that do not change are shared."""
+
+    def __init__(self, base: Model, parts: Sequence[Changes], device: str) -> None:
+        """Keep the base and the changes of the parts on the device."""
+        self._base = {n: t.to(device, torch.float32) for n, t in base.weights.items()}
+        self._parts = [{n: t.to(device) for n, t in part.items()} for part in parts]
+        self._model = ResidentModel.from_module(modules.build(base, device))
+
+    def weights(self, factors: Factors) -> Weights:
+        """Return the weights of a mixture."""
+        return changes.added(self._base, self._parts, factors)
+
+    def mixed(self, factors: Factors) -> ResidentModel:
+        """Return the model with the weights of a mixture."""
+        self._model.load(self.weights(factors))
+        return self._model
+
+
+def scored(
+    model: ResidentModel, data: Mapping[str, Sequence[Ids]], given: Observed, bar: Bar
+) -> dict[str, tuple[float, ...]]:
+    """Return domain → Σ −log p of its windows: of the first ones if the model is far behind.
+
+    Empty if a number is not finite.
+    """
+    first = _losses(model, {domain: some[: bar.probe] for domain, some in data.items()})
+    if not first or bar.gives_up(first, given):
+        return first
+    rest = _losses(model, {domain: some[bar.probe :] for domain, some in data.items()})
+    return {domain: (*first[domain], *rest[domain]) for domain in first} if rest else {}
+
+
+def _losses(
+    model: ResidentModel, data: Mapping[str, Sequence[Ids]]
+) -> dict[str, tuple[float, ...]]:
+    """Return domain → Σ −log p of each window, of all domains at once; empty if one is not finite."""
+    every = [window for domain in sorted(data) for window in data[domain]]
+    nll = score_windows(model, every)[0] if every else []
+    if not all(map(math.isfinite, nll)):
+        return {}
+    left = iter(round(value, DIGITS) for value in nll)
+    return {domain: tuple(next(left) for _ in data[domain]) for domain in sorted(data)}
+
+
+def mean_loss(model: ResidentModel, windows: Sequence[Ids]) -> float:
+    """Return nats a token over some windows; a large number if it is not finite."""
+    nll, tokens, _ = score_windows(model, windows)
+    found = math.fsum(nll) / sum(tokens)
+    return round(found, 6) if math.isfinite(found) else 1e6
+
+
+def features(module: Any, windows: Sequence[Ids], length: int) -> torch.Tensor:
+    """Return [windows, width] float64: the mean of the last hidden states of the first tokens."""
+    ids = torch.stack([torch.as_tensor(window[:length], dtype=torch.int64) for window in windows])
+    device = next(module.parameters()).device
+    rows = []
+    with torch.inference_mode():
+        for part in ids.split(32):
+            states = module(
+                input_ids=part.to(device), output_hidden_states=True, use_cache=False
+            ).hidden_states[-1]
+            rows.append(states.double().mean(dim=1).cpu())
+    return torch.cat(rows)

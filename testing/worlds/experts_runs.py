@@ -1,0 +1,76 @@
+"""Experts runs in miniature: the machinery is real, training takes a second, the models are poor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from evaluation.data.builtin import phrase_grammar
+from events import Envelope
+from phases.experts.events import ExpertsState
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from testing.worlds import bitnet_runs
+from weights.storage.weight_cache import Artifacts
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+#: Settings of a run of some seconds: experts of 10 steps of 4 × 32 tokens, arms of three generations.
+QUICK: dict[str, Any] = {
+    "tokens": 1_300,
+    "batch": 4,
+    "context": 32,
+    "neutral": "phrases",
+    "evaluations": 30,
+    "population": 12,
+    "windows": 4,
+    "probe": 1,
+    "shots": 2,
+    "rounds": 2,
+    "points": 4,
+    "prompt": 8,
+    "drift": 0.5,
+}
+
+
+def texts(folder: Path) -> list[str]:
+    """Write a little generated text of three domains; return the files."""
+    lines = (json.dumps({"text": one.text}) for one in phrase_grammar.documents(90_000, 3))
+    made = bitnet_runs.texts(folder)
+    (folder / "phrases.jsonl").write_text("\n".join(lines), "utf-8")
+    return [*made, str(folder / "phrases.jsonl")]
+
+
+def submit(
+    home: Home, model: Path, merges: Sequence[Path] = (), run: str = "x", **settings: Any
+) -> str:
+    """Submit a run of a model over generated text; return its name."""
+    given = {"model": [str(model)], "merges": [str(merge) for merge in merges]}
+    data = texts(home.folder / "texts")
+    plan = validate.plan(Asked("experts", {**QUICK, **settings}, given, data))
+    validate.check(plan)
+    with closing(home.open_store()) as store:
+        return commands_submit.submit(store, plan, run)
+
+
+def finish(home: Home, run: str = "x") -> ExpertsState:
+    """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
+    with closing(home.open_store()) as store:
+        return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def state(home: Home, run: str = "x") -> ExpertsState:
+    """Return a run's state from the log."""
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
+def rows(home: Home, run: str = "x") -> list[Envelope]:
+    """Return the history of a run."""
+    with closing(home.open_store()) as store:
+        return list(repository.history(store, run))

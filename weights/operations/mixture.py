@@ -1,0 +1,58 @@
+"""Operation `mixture`: a model with experts and further models added to it, each by a factor.
+
+    W = of + Σ α · (model − of) + Σ β · U diag(s ∘ (z − 1)) Vᵀ
+
+An expert is its vectors z, which scale the singular values of `of` (`weights.svf.changes`); a model is
+added as task arithmetic does (arXiv 2212.04089).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from runs.errors import ConfigError
+from weights.model import Model
+from weights.svf import changes
+
+
+class Factors(BaseModel):
+    """The factors of the models "model-0000", … and of the experts "expert-0000", …, in order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    models: tuple[float, ...] = ()
+    experts: tuple[float, ...] = ()
+
+
+def role(kind: str, number: int) -> str:
+    """Return the role of the model or expert of this number, from 0."""
+    return f"{kind}-{number:04}"
+
+
+class Mixture:
+    """Mixture in float32; a tensor that nothing is added to stays as it is, to the last bit."""
+
+    Params = Factors
+
+    def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
+        """Return the model. Raises ConfigError for other roles, SourceError for what does not fit."""
+        models = [role("model", number) for number in range(len(params.models))]
+        experts = [role("expert", number) for number in range(len(params.experts))]
+        wanted = {"of", *models, *experts, *(["svd"] if experts else [])}
+        if set(inputs) != wanted:
+            raise ConfigError(f"mixture reads {sorted(wanted)}, not {sorted(inputs)}")
+        base = inputs["of"]
+        parts = [changes.of_model(base.weights, inputs[one].weights) for one in models]
+        parts += _of_experts(inputs, experts)
+        found = changes.added(base.weights, parts, (*params.models, *params.experts))
+        return Model(base.config, found)
+
+
+def _of_experts(inputs: Mapping[str, Model], roles: Sequence[str]) -> list[changes.Changes]:
+    """Return the changes of the experts."""
+    if not roles:
+        return []
+    factored = inputs["svd"].weights
+    return [changes.of_vectors(factored, inputs[one].weights) for one in roles]

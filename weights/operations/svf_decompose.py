@@ -1,0 +1,37 @@
+"""Operation `svf-decompose`: the singular value decomposition of a model's matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError
+from weights.model import Model
+from weights.svf.decomposition import decomposed
+
+Part = Literal["attention", "mlp"]
+
+
+class Decomposition(BaseModel):
+    """The parts of the blocks whose matrices are decomposed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    parts: tuple[Part, ...] = Field(default=("mlp",), min_length=1)
+
+
+class SvfDecompose:
+    """Decomposition of the matrices of `of` in float64, with fixed signs (`weights.svf`).
+
+    It is stored, because near-equal singular values may be turned otherwise by another library.
+    """
+
+    Params = Decomposition
+
+    def apply(self, inputs: Mapping[str, Model], params: Decomposition, seed: int) -> Model:
+        """Return the factors. Raises ConfigError for other roles or no matrices, NotFiniteError."""
+        if sorted(inputs) != ["of"]:
+            raise ConfigError(f"svf-decompose reads the input of, not {sorted(inputs)}")
+        return Model(inputs["of"].config, decomposed(inputs["of"].weights, params.parts))

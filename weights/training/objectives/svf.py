@@ -1,0 +1,83 @@
+"""Objective `svf`: next tokens, predicted by a model whose singular values are scaled by vectors z.
+
+Transformer-Squared (arXiv 2501.06252) trains z by REINFORCE on tasks; here it is cross-entropy over
+windows of text. What is trained, and what a snapshot holds, is z alone: NAME of a matrix → [rank].
+The paper's implementation keeps z positive by a sigmoid. Here a direction may change its sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError, SourceError
+from weights.model import Model
+from weights.recipes import Train
+from weights.svf import decomposition
+from weights.svf.vectors_module import Vectors
+from weights.training import modules
+from weights.training.objectives import Batch
+from weights.training.objectives.next_token import NextToken
+from weights.training.windows import Ids
+
+#: Roles of the model whose singular values are scaled, and of its decomposition.
+OF, SVD = "of", "svd"
+
+
+class SvfParams(BaseModel):
+    """Parameters of the objective."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: Weight of the mean of (z − 1)² over all numbers of z, which pulls z towards the given model.
+    pull: float = Field(default=0.0, ge=0)
+
+
+class Svf(NextToken):
+    """Cross-entropy of the next token, nats a token, and the pull towards the given model."""
+
+    Params = SvfParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Check the streams; `module` is that of `Svf.module`.
+
+        Raises ConfigError for missing streams, SourceChangedError for other data.
+        """
+        super().__init__(recipe.model_copy(update={"inputs": {}}), module, streams, {})
+        self._pull = SvfParams.model_validate(recipe.params).pull
+        self._vectors = list(module.parameters())
+
+    @staticmethod
+    def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
+        """Return the module to train: the vectors `start` over the model `of`, decomposed in `svd`.
+
+        Raises ConfigError for other inputs, SourceError for vectors that do not fit.
+        """
+        if set(inputs) != {OF, SVD} or set(recipe.inputs) != {OF, SVD}:
+            raise ConfigError(
+                "the objective svf reads the models of and svd, not "
+                f"{sorted(set(inputs) | set(recipe.inputs))}"
+            )
+        sizes = {name: len(s) for name, _, s, _ in decomposition.matrices(inputs[SVD].weights)}
+        if {name: len(z) for name, z in start.weights.items()} != sizes:
+            raise SourceError("the vectors to begin with are not those of the decomposition")
+        model = modules.build(inputs[OF], device, recipe.attention)
+        return Vectors(model, start.weights, inputs[SVD].weights, device)
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return cross-entropy + pull · mean (z − 1)²."""
+        loss = super().loss(part)
+        if not self._pull:
+            return loss
+        count = sum(z.numel() for z in self._vectors)
+        square = torch.stack([(z - 1.0).square().sum() for z in self._vectors]).sum()
+        return loss + self._pull * square / count
