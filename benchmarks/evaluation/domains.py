@@ -36,7 +36,7 @@ from phases.cognate.kind import Cognate
 from phases.cognate.presets import PRESETS, TINY
 from runs import keys
 from runs.home import Home
-from testing.worlds import cognate_runs
+from testing.miniatures import cognate_runs
 from weights.folders import checkpoint
 from weights.threads import set_threads
 

@@ -34,8 +34,9 @@ from runs import keys
 from weights import operations
 from weights.model import Model
 from weights.recipes import Algorithm, Train
-from weights.training import complete, modules
+from weights.training import complete
 from weights.training.loop import Training, segment
+from weights.training.models import modules
 from weights.training.pinned import pinned
 from weights.training.snapshots import Snapshots
 from weights.training.windows import stream_digest

@@ -34,8 +34,8 @@ from phases.cognate.tasks import measure
 from runs import keys
 from weights import codecs, randomness
 from weights.codecs.search import seed_tables, seeds
-from weights.training import modules
 from weights.training.loop import Training
+from weights.training.models import modules
 from weights.training.pinned import pinned
 
 #: Peak learning rate of Muon on this model, by the scan of `benchmarks.phases.mugrokfast`.

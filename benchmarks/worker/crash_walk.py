@@ -36,10 +36,11 @@ from pathlib import Path
 from benchmarks.worker import crash_kills, crash_points
 from benchmarks.worker.crash_kills import FORK, Essence, Outcome, Submit
 from benchmarks.worker.crash_points import Job
+from testing.miniatures import cognate_runs, compression_runs, pipeline_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.services.servers import Postgres
-from testing.worlds import cognate_runs, compression_runs, pipeline_runs, runs
+from testing.worlds import runs
 
 PASSES = ("kept", "emptied", "queued", "server")
 

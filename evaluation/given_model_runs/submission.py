@@ -79,7 +79,7 @@ def trainable(config: Any, settings: Mapping[str, Any]) -> int | None:
     """
     if config.train == "full":
         return None
-    from weights.training import low_rank
+    from weights.training.models import low_rank
 
     return low_rank.count(settings, config.lora_rank, config.lora_modules)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from evaluation.backends.local_backend import ResidentModel
-from weights.training import prompted
+from weights.training.models import prompted
 from weights.training.trajectories import Trajectory
 
 

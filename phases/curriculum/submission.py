@@ -73,7 +73,7 @@ def check_sandbox(config: CurriculumConfig) -> None:
 
 def check_layer(config: CurriculumConfig, given: Mapping[str, Any]) -> None:
     """Raise ConfigError if a self-model is asked for, and the model has no such layer."""
-    from weights.training.self_model import SelfModel
+    from weights.training.models.self_model import SelfModel
 
     asked = "self_model" in (*config.arms, *config.adds) or "stages" in config.arms
     blocks = given.get("num_hidden_layers")

@@ -11,7 +11,7 @@ from runs import keys
 from testing.models import toy_training
 from testing.models.toy_training import VOCABULARY
 from weights.recipes import Train
-from weights.training.teacher import TEACHER
+from weights.training.models.teacher import TEACHER
 from weights.training.trajectories import BAKED, OTHERS, Trajectory, pack
 from weights.training.windows import Ids, stream_digest
 

@@ -64,7 +64,7 @@ class FinishedTraining:
 
     def __call__(self) -> Home:
         """Return a home of the caller's own with the run."""
-        from testing.worlds import cognate_runs
+        from testing.miniatures import cognate_runs
 
         def carry_out(place: Path) -> None:
             cognate_runs.submit(Home(place))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runs.home import Home
-from testing.worlds import baking_runs
+from testing.miniatures import baking_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from evaluation.data.builtin import arithmetic, records
 from events import Envelope
 from runs.home import Home
+from testing.miniatures import cognate_runs
 from testing.models import toy_models
-from testing.worlds import cognate_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
 QUICK = {"specialist_tokens": 12_000, "batch": 4, "specialist_rate": 5e-3}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from events import Envelope
 from runs.home import Home
+from testing.miniatures import compression_runs
 from testing.models import toy_models
-from testing.worlds import compression_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
 

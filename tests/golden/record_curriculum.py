@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from runs.home import Home
+from testing.miniatures import curriculum_runs
 from testing.models import symbol_models, toy_models
-from testing.worlds import curriculum_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
 

@@ -19,7 +19,7 @@ from runs.errors import ForgeError
 from runs.history import repository
 from runs.home import Home
 from runs.record.user_events import Cancelled, Retried
-from testing.worlds import cognate_runs, pipeline_runs
+from testing.miniatures import cognate_runs, pipeline_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 from worker.commands.control import control
 

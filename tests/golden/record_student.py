@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 from runs.home import Home
+from testing.miniatures import student_runs
 from testing.models import toy_models
-from testing.worlds import student_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
 

@@ -20,7 +20,7 @@ from weights.operations import ternary_pack
 from weights.recipes import DataDigest
 from weights.ternary import linears
 from weights.threads import reproducible_products
-from weights.training import modules
+from weights.training.models import modules
 from weights.training.windows import Ids, Windows, stream_digest
 
 #: Windows of one pass of the calibration.

@@ -19,12 +19,14 @@ from weights.algorithms import check_complete
 from weights.model import Model
 from weights.recipes import Train
 from weights.tensors import Weights
-from weights.training import check, modules, objectives, optimisers, schedules, sharding
+from weights.training import check, objectives, optimisers, schedules
 from weights.training.divergence import DivergenceWatch
+from weights.training.models import modules
 from weights.training.objectives import Batch, Objective
 from weights.training.optimisers import Optimiser
+from weights.training.parallel import sharding
+from weights.training.parallel.processes import Processes
 from weights.training.pinned import pinned
-from weights.training.processes import Processes
 from weights.training.windows import Ids
 
 

@@ -29,8 +29,8 @@ from weights.folders.checkpoint import open_checkpoint
 from weights.making.events import Making
 from weights.model import Model
 from weights.recipes import Train
-from weights.training import modules
 from weights.training.canary import canary
+from weights.training.models import modules
 from weights.training.room import bounded
 from weights.training.trajectories import Trajectory, unpack
 from weights.training.windows import Ids, stream_digest

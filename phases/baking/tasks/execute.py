@@ -33,8 +33,8 @@ from weights.making.events import Making
 from weights.making.maker import Maker
 from weights.model import Model
 from weights.recipes import Train
-from weights.training import modules
 from weights.training.canary import canary
+from weights.training.models import modules
 from weights.training.room import bounded
 from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
 from weights.training.windows import Ids

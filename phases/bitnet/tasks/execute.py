@@ -19,8 +19,8 @@ from weights.making.events import Making
 from weights.model import Model
 from weights.recipes import Transform
 from weights.ternary import linears, packing
-from weights.training import modules
 from weights.training.canary import canary
+from weights.training.models import modules
 from weights.training.room import bounded
 
 

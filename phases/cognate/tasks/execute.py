@@ -23,8 +23,8 @@ from weights.making.maker import Maker
 from weights.model import Model
 from weights.recipes import Train
 from weights.storage.inputs import recorded
-from weights.training import modules
 from weights.training.canary import STEPS, canary
+from weights.training.models import modules
 from weights.training.room import bounded
 from weights.training.team import Team
 

@@ -19,8 +19,8 @@ from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.model import Model
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
-from weights.training import modules
 from weights.training.canary import STEPS
+from weights.training.models import modules
 
 #: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
 STORED, TRAINED = 4, 16

@@ -25,7 +25,7 @@ from weights.model import Model
 from weights.operations.encode import ROWS
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import HEADS, Weights
-from weights.training import modules
+from weights.training.models import modules
 
 Texts = Mapping[str, Sequence[Text]]
 

@@ -31,8 +31,8 @@ from runs.errors import DataError
 from weights import operations
 from weights.making.events import Making
 from weights.model import Model
-from weights.training import modules
 from weights.training.canary import canary
+from weights.training.models import modules
 from weights.training.objectives.answers import ends
 from weights.training.room import bounded
 from weights.training.windows import Ids

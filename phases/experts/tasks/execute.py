@@ -44,8 +44,8 @@ from weights.making.events import Making
 from weights.model import Model
 from weights.storage.inputs import recorded
 from weights.svf import changes, decomposition
-from weights.training import modules
 from weights.training.canary import canary
+from weights.training.models import modules
 from weights.training.room import bounded
 
 #: Windows of training text that each domain's centroid is made of.

@@ -18,7 +18,7 @@ from weights.model import Model
 from weights.svf import changes
 from weights.svf.changes import Changes
 from weights.tensors import Weights
-from weights.training import modules
+from weights.training.models import modules
 
 #: Digits after the point of what a window is recorded with, in nats.
 DIGITS = 4

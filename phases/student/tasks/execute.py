@@ -20,8 +20,8 @@ from weights.folders import companions
 from weights.making.events import Making
 from weights.model import Model
 from weights.operations.resized import parameters
-from weights.training import modules
 from weights.training.canary import canary
+from weights.training.models import modules
 from weights.training.room import bounded
 
 

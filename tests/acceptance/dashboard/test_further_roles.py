@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from runs.home import Home
+from testing.miniatures import compression_runs
 from testing.models.toys import Toys
-from testing.worlds import compression_runs
 from testing.worlds.dashboard_world import Site
 from worker import append
 from worker.commands import accounts

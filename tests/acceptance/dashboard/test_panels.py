@@ -14,9 +14,10 @@ import pytest
 from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.panels import tables
+from testing.miniatures import cognate_runs
 from testing.panels import EVERY
 from testing.toy import long_kind, shown_kind, toy_kind, toy_runs
-from testing.worlds import cognate_runs, dashboard_world
+from testing.worlds import dashboard_world
 from testing.worlds.dashboard_world import Site
 from tests.acceptance.dashboard.test_pages import accept, shoot
 from tests.golden.record_cognate import texts

@@ -13,9 +13,10 @@ import pytest
 
 from runs.errors import RunFailedError
 from runs.home import Home
+from testing.miniatures import cognate_runs, pipeline_runs
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import KNOWN
-from testing.worlds import cognate_runs, dashboard_world, pipeline_runs
+from testing.worlds import dashboard_world
 from testing.worlds.dashboard_world import Site
 from tests.acceptance.dashboard.test_pages import accept, shoot
 from tests.acceptance.dashboard.test_panels import WIDE

@@ -16,8 +16,8 @@ from cli.main import forge
 from phases.cognate import plan
 from runs.history import repository
 from runs.home import Home
+from testing.miniatures import cognate_runs
 from testing.models.toys import Toys
-from testing.worlds import cognate_runs
 
 ROLES = ("code", "math", "data")
 

@@ -10,8 +10,8 @@ import pytest
 from phases.bitnet.events import BitnetState
 from runs.history import audit
 from runs.home import Home
+from testing.miniatures import bitnet_runs
 from testing.models.toys import Toys
-from testing.worlds import bitnet_runs
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 

@@ -13,8 +13,8 @@ from phases.cognate import plan
 from phases.cognate.events import CognateState
 from runs.history import audit
 from runs.home import Home
+from testing.miniatures import cognate_runs
 from testing.services.cluster import Cluster, kill
-from testing.worlds import cognate_runs
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template

@@ -17,8 +17,8 @@ import pytest
 from phases.cognate.events import CognateState
 from runs.history import audit
 from runs.home import Home
+from testing.miniatures import cognate_runs
 from testing.services.cluster import Cluster, children, kill
-from testing.worlds import cognate_runs
 from tests.acceptance.phases.test_cognate_kills import quiet, short_segments
 
 #: Every failpoint that a queued training passes, in its workers and in the processes of its devices.

@@ -19,8 +19,8 @@ from runs import kinds
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from testing.miniatures import cognate_runs, pipeline_runs
 from testing.services.cluster import Cluster, kill
-from testing.worlds import cognate_runs, pipeline_runs
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template

@@ -21,8 +21,8 @@ from evaluation.task_families.item_sets import items, slice_of_prompt
 from phases.curriculum.kind import Curriculum
 from runs.errors import ConfigError, DataError, UnavailableError
 from runs.kinds.asked import Asked, Lookup
+from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
-from testing.worlds import curriculum_runs
 
 STAND_IN = '''
 """Data sets by name: sums of some terms, and sets that misbehave."""

@@ -17,9 +17,9 @@ from runs.errors import ConfigError, SourceChangedError
 from testing.models import toy_baking, toy_models, toy_training
 from weights import randomness
 from weights.storage.weight_cache import Artifacts
-from weights.training import modules
+from weights.training.models import modules
+from weights.training.models.teacher import TEACHER
 from weights.training.objectives.bake import Bake
-from weights.training.teacher import TEACHER
 from weights.training.trajectories import BAKED, Trajectory
 from weights.training.windows import Ids
 

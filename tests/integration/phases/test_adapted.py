@@ -18,9 +18,9 @@ from runs.errors import ConfigError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
-from testing.worlds import bake_runs
-from testing.worlds.bake_runs import ADAPTED, QUICK
-from testing.worlds.bitnet_runs import texts
+from testing.miniatures import bake_runs
+from testing.miniatures.bake_runs import ADAPTED, QUICK
+from testing.miniatures.bitnet_runs import texts
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call

@@ -25,11 +25,11 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
+from testing.miniatures import bake_runs
+from testing.miniatures.bake_runs import PROMPT, QUICK, SECOND, SEVERAL
+from testing.miniatures.bitnet_runs import texts
 from testing.models import toy_models
 from testing.models.toys import Toys
-from testing.worlds import bake_runs
-from testing.worlds.bake_runs import PROMPT, QUICK, SECOND, SEVERAL
-from testing.worlds.bitnet_runs import texts
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call

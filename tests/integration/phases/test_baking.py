@@ -27,10 +27,10 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.kinds.state import fold_into
+from testing.miniatures import baking_runs
 from testing.models import toy_models
 from testing.models.able_toy import tokenizer
 from testing.models.toys import Toys
-from testing.worlds import baking_runs
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.golden.test_golden import rows_of

@@ -33,8 +33,8 @@ from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
 from runs.panels.panels import Arms
+from testing.miniatures import bitnet_runs, pipeline_runs
 from testing.models.toys import Toys
-from testing.worlds import bitnet_runs, pipeline_runs
 from tests.integration.cli.test_forge import call, fails
 from weights import operations
 from weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights

@@ -37,7 +37,7 @@ from runs.kinds.asked import Asked, Lookup
 from runs.panels.panels import Lines, Matrix
 from runs.record.events import Failed
 from runs.system.durations import duration
-from testing.worlds import cognate_runs
+from testing.miniatures import cognate_runs
 from testing.worlds.finished_run import FinishedTraining
 from tests.integration.cli.test_forge import call, fails
 from weights import operations

@@ -18,8 +18,8 @@ from runs.errors import DataError, ForgeError, SourceChangedError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from testing.miniatures import cognate_runs
 from testing.models import toy_models
-from testing.worlds import cognate_runs
 from tests.integration.cli.test_forge import call, fails
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.recipes import Source, Train

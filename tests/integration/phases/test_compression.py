@@ -28,9 +28,9 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.panels.panels import Units
+from testing.miniatures import compression_runs
+from testing.miniatures.compression_runs import SETTINGS, TEXTS, finish, state, submit
 from testing.models.toys import Toys
-from testing.worlds import compression_runs
-from testing.worlds.compression_runs import SETTINGS, TEXTS, finish, state, submit
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.kinds.test_forgeries import edit, relinked

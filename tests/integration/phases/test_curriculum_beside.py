@@ -22,9 +22,9 @@ from runs.errors import ConfigError, DataError, SourceChangedError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
+from testing.miniatures import curriculum_runs
 from testing.models import able_toy, symbol_models
 from testing.models.toys import Toys
-from testing.worlds import curriculum_runs
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.golden.test_golden import rows_of

@@ -17,8 +17,8 @@ from phases.cognate.tasks.execute import Context
 from runs.errors import UnavailableError
 from runs.home import Home
 from runs.kinds.decide import open_tasks
+from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
-from testing.worlds import bitnet_runs, cognate_runs
 from tests.integration.cli.test_forge import call
 from tests.integration.phases.test_snapshots_left import advanced, kept
 from weights.making import maker, shared_snapshots

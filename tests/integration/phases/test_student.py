@@ -24,8 +24,8 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
+from testing.miniatures import student_runs
 from testing.models.toys import Toys
-from testing.worlds import student_runs
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call

@@ -16,8 +16,8 @@ from runs.errors import UnavailableError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.state import fold_into
+from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
-from testing.worlds import bitnet_runs, cognate_runs
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.storage.weight_cache import Artifacts
 from worker.tasks import runner

@@ -20,9 +20,9 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.decide import due
 from runs.panels.panels import Front, Units
+from testing.miniatures import compression_runs
+from testing.miniatures.compression_runs import finish, state, submit
 from testing.models.toys import Toys
-from testing.worlds import compression_runs
-from testing.worlds.compression_runs import finish, state, submit
 from tests.integration.kinds.test_forgeries import edit, relinked
 
 

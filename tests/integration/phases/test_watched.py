@@ -15,8 +15,8 @@ from runs.errors import ForgeError, RunFailedError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from testing.miniatures import bake_runs, bitnet_runs, cognate_runs, student_runs
 from testing.models.toys import Toys
-from testing.worlds import bake_runs, bitnet_runs, cognate_runs, student_runs
 from weights.recipes import Train
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete, room

@@ -10,7 +10,7 @@ import pytest
 
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked
-from testing.worlds import small_text
+from testing.miniatures import small_text
 from worker.commands import validate
 
 QWEN = {"model_type": "qwen2", "hidden_size": 64, "vocab_size": 512}

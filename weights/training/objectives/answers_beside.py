@@ -17,11 +17,11 @@ from torch.nn import functional as F
 
 from weights.model import Model
 from weights.recipes import Train
-from weights.training import embedding_noise, self_model
-from weights.training.embedding_noise import Noise
+from weights.training.models import embedding_noise, self_model
+from weights.training.models.embedding_noise import Noise
+from weights.training.models.self_model import SelfModel
 from weights.training.objectives import Batch
 from weights.training.objectives.answers import Answers
-from weights.training.self_model import SelfModel
 from weights.training.windows import Ids
 
 

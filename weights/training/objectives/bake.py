@@ -22,10 +22,10 @@ from runs.errors import ConfigError, DataError
 from weights import randomness
 from weights.model import Model
 from weights.recipes import Train
-from weights.training import prompted
+from weights.training.models import prompted
+from weights.training.models.teacher import TEACHER, Teacher, divergence
 from weights.training.objectives import Batch
 from weights.training.objectives.next_token import check_streams
-from weights.training.teacher import TEACHER, Teacher, divergence
 from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
 from weights.training.windows import Ids, Windows
 

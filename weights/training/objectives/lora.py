@@ -18,7 +18,7 @@ from weights import algorithms
 from weights.model import Model
 from weights.recipes import Train, Versioned
 from weights.training import objectives
-from weights.training.low_rank import Adapters
+from weights.training.models.low_rank import Adapters
 from weights.training.objectives import Batch, Objective
 from weights.training.windows import Ids
 

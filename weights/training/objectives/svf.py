@@ -18,7 +18,7 @@ from weights.model import Model
 from weights.recipes import Train
 from weights.svf import decomposition
 from weights.svf.vectors_module import Vectors
-from weights.training import modules
+from weights.training.models import modules
 from weights.training.objectives import Batch
 from weights.training.objectives.next_token import NextToken
 from weights.training.windows import Ids

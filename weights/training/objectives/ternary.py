@@ -17,9 +17,9 @@ from runs.errors import ConfigError
 from weights.model import Model
 from weights.recipes import Train
 from weights.ternary import linears
+from weights.training.models.teacher import TEACHER, Teacher, divergence
 from weights.training.objectives import Batch
 from weights.training.objectives.next_token import NextToken
-from weights.training.teacher import TEACHER, Teacher, divergence
 from weights.training.windows import Ids
 
 

@@ -20,7 +20,7 @@ from testing.models.toys import Toys
 from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint, write_weights
 from weights.model import Model
 from weights.ternary import linears, packing
-from weights.training import modules
+from weights.training.models import modules
 from worker.exports import bitnet_export
 
 IDS = torch.tensor([list(range(1, 41))])

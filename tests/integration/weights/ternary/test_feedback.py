@@ -12,7 +12,7 @@ from weights.model import Model
 from weights.operations import ternary_feedback, ternary_pack
 from weights.recipes import Transform
 from weights.ternary import quantiser
-from weights.training import modules
+from weights.training.models import modules
 from weights.training.windows import stream_digest
 
 DIGESTS = {name: stream_digest(ids) for name, ids in streams().items()}

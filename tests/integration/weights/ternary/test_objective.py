@@ -16,8 +16,8 @@ from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Train
 from weights.ternary import linears, quantiser
-from weights.training import modules
 from weights.training.loop import segment
+from weights.training.models import modules
 from weights.training.objectives.ternary import Ternary
 from weights.training.team import Team
 from weights.training.team import segment as in_team

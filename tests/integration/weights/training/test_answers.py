@@ -15,8 +15,8 @@ from testing.models.toy_training import VOCABULARY, model, recipe
 from tests.integration.weights.test_training import bits
 from weights.model import Model
 from weights.recipes import Train
-from weights.training import modules
 from weights.training.loop import Snapshot, segment
+from weights.training.models import modules
 from weights.training.objectives import Batch
 from weights.training.objectives.answers import Answers, ends
 from weights.training.windows import Ids, stream_digest

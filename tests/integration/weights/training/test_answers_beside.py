@@ -13,12 +13,12 @@ from testing.models.toy_training import model
 from tests.integration.weights.test_training import bits
 from tests.integration.weights.training.test_answers import STREAMS, training
 from weights.recipes import Train
-from weights.training import embedding_noise, modules
-from weights.training.embedding_noise import Noise
 from weights.training.loop import segment
+from weights.training.models import embedding_noise, modules
+from weights.training.models.embedding_noise import Noise
+from weights.training.models.self_model import untold
 from weights.training.objectives.answers import Answers
 from weights.training.objectives.answers_beside import AnswersBeside
-from weights.training.self_model import untold
 
 NOISE = {"scale": 0.5, "first": 3, "upto": 6}
 SELF = {"weight": 0.2, "layer": 1}

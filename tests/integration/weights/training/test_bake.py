@@ -16,11 +16,11 @@ from testing.models.toy_baking import recipe, streams, trajectories
 from tests.integration.weights.test_training import bits
 from weights.model import Model
 from weights.recipes import Train
-from weights.training import modules, prompted
 from weights.training.loop import segment
+from weights.training.models import modules, prompted
+from weights.training.models.teacher import TEACHER
 from weights.training.objectives import bake
 from weights.training.objectives.bake import Bake
-from weights.training.teacher import TEACHER
 from weights.training.trajectories import BAKED, OTHERS, Trajectory
 from weights.training.windows import Ids, stream_digest
 

@@ -15,10 +15,10 @@ from tests.integration.weights.test_training import bits, carried_out
 from weights import operations
 from weights.model import Model
 from weights.recipes import Train, Transform
-from weights.training import modules
 from weights.training.loop import segment
+from weights.training.models import modules
+from weights.training.models.teacher import divergence
 from weights.training.objectives.distil import Distil
-from weights.training.teacher import divergence
 
 TEACHER = {"teacher": "7" * 64}
 

@@ -9,8 +9,9 @@ import torch
 from torch import distributed
 
 from runs.home import Home
+from testing.miniatures import cognate_runs
 from testing.models.toy_training import model, recipe, streams
-from testing.worlds import cognate_runs, runs
+from testing.worlds import runs
 from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm

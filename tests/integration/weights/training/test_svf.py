@@ -17,8 +17,8 @@ from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm, Train, Transform
 from weights.svf import changes
-from weights.training import modules
 from weights.training.loop import segment
+from weights.training.models import modules
 from weights.training.objectives.svf import Svf
 
 SVD = operations.complete(Transform(operation="svf-decompose@1", inputs={"of": INIT.id}))

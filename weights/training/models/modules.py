@@ -9,8 +9,8 @@ import torch
 from runs.errors import SourceError
 from weights.folders.model_config import described
 from weights.model import Model
-from weights.training import low_rank
-from weights.training.sharding import whole
+from weights.training.models import low_rank
+from weights.training.parallel.sharding import whole
 
 
 def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from weights.model import Model
 from weights.recipes import Train
-from weights.training import modules
+from weights.training.models import modules
 
 #: Role of the teacher among a training's inputs.
 TEACHER = "teacher"

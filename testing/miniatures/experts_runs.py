@@ -14,7 +14,7 @@ from phases.experts.events import ExpertsState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
-from testing.worlds import bitnet_runs
+from testing.miniatures import bitnet_runs
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate

@@ -8,7 +8,7 @@ from typing import Any
 
 from runs.home import Home
 from runs.kinds.asked import Asked
-from testing.worlds import small_text
+from testing.miniatures import small_text
 from worker.commands import submit as commands_submit
 from worker.commands import validate
 

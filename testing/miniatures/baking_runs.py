@@ -13,8 +13,8 @@ from phases.baking.events import BakingState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from testing.miniatures.bitnet_runs import texts
 from testing.models import able_toy
-from testing.worlds.bitnet_runs import texts
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate

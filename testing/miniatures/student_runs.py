@@ -11,7 +11,7 @@ from phases.student.events import StudentState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
-from testing.worlds.bitnet_runs import texts
+from testing.miniatures.bitnet_runs import texts
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate

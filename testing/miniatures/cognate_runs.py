@@ -13,7 +13,7 @@ from phases.cognate.events import CognateState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
-from testing.worlds import small_text
+from testing.miniatures import small_text
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate

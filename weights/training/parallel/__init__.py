@@ -1,0 +1,1 @@
+"""Trainings over several processes: shared steps, sharded weights."""
