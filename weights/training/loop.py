@@ -21,12 +21,11 @@ from weights.recipes import Train
 from weights.tensors import Weights
 from weights.training import check, objectives, optimisers, schedules
 from weights.training.divergence import DivergenceWatch
-from weights.training.models import modules
+from weights.training.models import modules, sharding
 from weights.training.objectives import Batch, Objective
 from weights.training.optimisers import Optimiser
-from weights.training.parallel import sharding
-from weights.training.parallel.processes import Processes
 from weights.training.pinned import pinned
+from weights.training.processes import Processes
 from weights.training.windows import Ids
 
 

@@ -19,8 +19,8 @@ from weights.model import Model
 from weights.recipes import Algorithm
 from weights.training import complete, room, team
 from weights.training.loop import Snapshot, Training, segment
-from weights.training.parallel.processes import Processes
 from weights.training.pinned import pinned
+from weights.training.processes import Processes
 from weights.training.team import Team
 
 ROOT = Path(__file__).resolve().parents[3]

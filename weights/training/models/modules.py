@@ -10,7 +10,7 @@ from runs.errors import SourceError
 from weights.folders.model_config import described
 from weights.model import Model
 from weights.training.models import low_rank
-from weights.training.parallel.sharding import whole
+from weights.training.models.sharding import whole
 
 
 def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:

@@ -21,10 +21,9 @@ from weights.recipes import Algorithm, Train
 from weights.training import complete
 from weights.training.canary import canary
 from weights.training.loop import Snapshot, segment
-from weights.training.models import low_rank, modules
+from weights.training.models import low_rank, modules, sharding
 from weights.training.models.low_rank import DOWN, UP, Adapters
 from weights.training.models.teacher import TEACHER
-from weights.training.parallel import sharding
 from weights.training.windows import stream_digest
 
 KEY = (0, "toy")

@@ -1,1 +1,0 @@
-"""Trainings over several processes: shared steps, sharded weights."""
