@@ -14,7 +14,8 @@ A finished training is FOLDER/NAME.json and is not done again; one that was stop
 the seeds that all of a size's trainings have; differences with intervals (paired bootstrap over items,
 seed by seed, then the mean over seeds); the share of tokens after which an arm is as accurate as
 uniform mixing at its end, on the selection slice; forgetting, the most that a family has lost; and what
-levels have lost that were passed once, the mean over these.
+levels have lost that were passed once, the mean over these. Beside adaptive, differences from it have
+the interval over seeds too (Student's t), and a verdict by the interval over items.
 """
 
 from __future__ import annotations
@@ -37,14 +38,22 @@ from benchmarks.phases.curriculum_jobs import SETTINGS, SIZES, Job, do
 from evaluation.measures.paired_bits import figure, mean
 from evaluation.observing import Observed
 from phases.curriculum import findings
+from runs.event_types import Figure
 
 #: Name → the settings in which a training differs from the others.
 VARIANTS: dict[str, dict[str, Any]] = {
     "uniform": {"arms": ["uniform"]},
     "easy_to_hard": {"arms": ["easy_to_hard"]},
     "adaptive": {"arms": ["adaptive"]},
+    "chaos": {"arms": ["adaptive"], "adds": ["chaos"]},
+    "dreams": {"arms": ["adaptive"], "adds": ["dreams"]},
+    "self model": {"arms": ["adaptive"], "adds": ["self_model"]},
+    "stages": {"arms": ["stages"]},
     "frontier": {"arms": ["adaptive"], "rule": "frontier"},
+    # A level that is passed keeps the trickle; then, nothing of it is trained on again.
     "no replay": {"arms": ["adaptive"], "replay": 0.0},
+    "nothing again": {"arms": ["adaptive"], "replay": 0.0, "trickle": 0.0},
+    "dreams alone": {"arms": ["adaptive"], "replay": 0.0, "trickle": 0.0, "adds": ["dreams"]},
     "patience 4": {"arms": ["adaptive"], "patience": 4},
     "never opened": {"arms": ["adaptive"], "patience": 1000},
 }
@@ -57,7 +66,9 @@ AUTOMATA: dict[str, list[int]] = {
     "class III": [30, 45, 90],
     "class IV": [54, 106, 110],
 }
-BASE = "uniform"
+BASE, MAIN = "uniform", "adaptive"
+#: Number of seeds → Student's t of 95 % with one degree of freedom fewer.
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365}
 #: Success above which a level counts as passed.
 PASSED = 0.9
 
@@ -155,27 +166,36 @@ def _order(names: Sequence[str]) -> list[str]:
 def _print(size: str, seeds: Rows, names: Sequence[str]) -> None:
     """Print the table of a size."""
     one = next(iter(seeds.values()))[names[0]]
-    base = BASE if BASE in names else "none"
+    base = next((name for name in (BASE, "none") if name in names), "")
     print(
         f"\n{size}: {one['parameters']:,} parameters, {one['tokens']:,} tokens, seeds {[*seeds]}; "
         f"{machine()}\n"
     )
     families = sorted({cell.partition("/")[0] for cell in one["test"]["values"]})
-    others = [name for name in (base, "easy_to_hard") if name in names]
+    others = [name for name in (base, "easy_to_hard", "adaptive") if name in names]
     head = ["arm", *families, "mean, %", *(f"minus {other}, points" for other in others)]
-    head += [f"tokens to {base}'s end", "forgetting, points", "lost of passed, points", "seconds"]
+    head += ["over seeds, points", "verdict"] if MAIN in names else []
+    head += [
+        f"tokens to {base or BASE}'s end",
+        "forgetting, points",
+        "lost of passed, points",
+        "seconds",
+    ]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name in names:
         rows = [some[name] for some in seeds.values()]
         tests = [findings.families(Observed.model_validate(row["test"])) for row in rows]
         accuracy = [f"{100 * np.mean([test[family] for test in tests]):.1f}" for family in families]
         whole = np.mean([mean(Observed.model_validate(row["test"])) for row in rows])
-        leads = [_lead(seeds, name, other) if name != other else "" for other in others]
-        equal = [
-            _equal(row["course"], some[base]["course"])
+        leads = [_told(_lead(seeds, name, other)) if name != other else "" for other in others]
+        if MAIN in names:
+            leads += ["", ""] if name == MAIN else [_over_seeds(seeds, name), _verdict(seeds, name)]
+        told = ", ".join(
+            "never" if share is None else f"{share:.2f}"
             for row, some in zip(rows, seeds.values(), strict=True)
-        ]
-        told = ", ".join("never" if share is None else f"{share:.2f}" for share in equal)
+            if base
+            for share in (_equal(row["course"], some[base]["course"]),)
+        )
         lost = ", ".join(f"{100 * row['forgetting']:.1f}" for row in rows)
         passed = ", ".join(_lost(row.get("along", [])) for row in rows)
         seconds = f"{np.mean([row['seconds'] for row in rows]):.0f}"
@@ -183,8 +203,8 @@ def _print(size: str, seeds: Rows, names: Sequence[str]) -> None:
         print(f"| {' | '.join(values)} |")
 
 
-def _lead(seeds: Rows, ours: str, theirs: str) -> str:
-    """Return the mean difference in points, with the interval of its bootstrap."""
+def _lead(seeds: Rows, ours: str, theirs: str) -> Figure:
+    """Return the mean difference, with the interval of its bootstrap over items."""
     points, drawn, count = [], [], 0
     for seed, rows in seeds.items():
         seen = {name: Observed.model_validate(rows[name]["test"]) for name in (ours, theirs)}
@@ -192,10 +212,34 @@ def _lead(seeds: Rows, ours: str, theirs: str) -> str:
         points.append(mean(seen[ours]) - mean(seen[theirs]))
         drawn.append(resampled[ours] - resampled[theirs])
         count += sum(map(len, seen[ours].items.values()))
-    one = figure(float(np.mean(points)), np.mean(drawn, axis=0), count)
+    return figure(float(np.mean(points)), np.mean(drawn, axis=0), count)
+
+
+def _told(one: Figure) -> str:
+    """Return a difference in points with its interval."""
     assert one.low is not None
     assert one.high is not None
     return f"{100 * one.value:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
+
+
+def _over_seeds(seeds: Rows, name: str) -> str:
+    """Return each seed's difference from adaptive, and the interval of their mean (Student's t)."""
+    points = [
+        100 * (mean(Observed.model_validate(rows[name]["test"])) - mean(own))
+        for rows in seeds.values()
+        for own in (Observed.model_validate(rows[MAIN]["test"]),)
+    ]
+    told = ", ".join(f"{point:+.1f}" for point in points)
+    if len(points) not in STUDENT:
+        return told
+    half = STUDENT[len(points)] * float(np.std(points, ddof=1)) / len(points) ** 0.5
+    middle = float(np.mean(points))
+    return f"{told} ({middle - half:+.1f} to {middle + half:+.1f})"
+
+
+def _verdict(seeds: Rows, name: str) -> str:
+    """Return what the difference from adaptive says, by the interval over items."""
+    return findings.verdict(_lead(seeds, name, MAIN))
 
 
 def _lost(along: Sequence[Mapping[str, float]]) -> str:

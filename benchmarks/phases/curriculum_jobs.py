@@ -76,6 +76,9 @@ class Row:
     #: Segment → cell → share.
     mixes: list[dict[str, float]] = field(default_factory=list)
     frontiers: dict[str, list[int]] = field(default_factory=dict)
+    #: Bursts and dreams of the arm, as the report has them.
+    bursts: list[dict[str, Any]] = field(default_factory=list)
+    dreams: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -116,6 +119,8 @@ def do(job: Job, place: Path) -> Row:
         test=findings.found(state)[arm].model_dump(mode="json"),
         mixes=[event.mix for event in state.mixes[arm]],
         frontiers=told.frontiers.get(arm, {}),
+        bursts=[one.model_dump() for one in told.bursts.get(arm, ())],
+        dreams=[one.model_dump() for one in told.dreams.get(arm, ())],
         seconds=time.monotonic() - began,
     )
     file = place / f"{job.name}.json"

@@ -52,7 +52,7 @@ def score(made: Any, answer: str, entry: dict[str, Any]) -> float:
 
 def make(name: str, level: int, seed: int, first: int, count: int) -> list[list[str] | None]:
     """Return [question, answer] of some items; None for one whose own answer is not right."""
-    made = data_set(name, level, seed, 1 << 20)
+    made = data_set(name, level, seed, first + count)
     found: list[list[str] | None] = []
     for number in range(first, first + count):
         entry = made[number]
@@ -64,7 +64,7 @@ def make(name: str, level: int, seed: int, first: int, count: int) -> list[list[
 
 def right(name: str, level: int, seed: int, number: int, reply: str) -> bool:
     """Return True if a reply has the full score."""
-    made = data_set(name, level, seed, 1 << 20)
+    made = data_set(name, level, seed, number + 1)
     return score(made, reply, made[number]) >= FULL
 
 
