@@ -58,12 +58,13 @@ class Curriculum(CurriculumView, OneResult[CurriculumState]):
 
     def _trained(self, state: CurriculumState) -> Decision:
         """Return what is next of each arm: choose a mix, train a segment, measure."""
-        facts, tasks = list[New](), dict[str, Any]()
+        # Arms with the same mixes, as of a single level, have the same recipes.
+        facts, tasks = dict[str, New](), dict[str, Any]()
         for arm in state.submitted.config.arms:
             found = _next(state, arm)
-            facts += found.facts
+            facts |= {new.key: new for new in found.facts}
             tasks |= {task.key: task for task in found.tasks}
-        return Decision(facts=facts) if facts else Decision(tasks=[*tasks.values()])
+        return Decision(facts=[*facts.values()]) if facts else Decision(tasks=[*tasks.values()])
 
     def conclusions(self, state: CurriculumState) -> dict[str, Any]:
         """Return the fields of `completed` that follow from what was made and measured."""
