@@ -1,19 +1,23 @@
-"""Bakes over sizes and seeds: ratio, drift, behaviour, position, early stops, two prompts in a row.
+"""Bakes over sizes and seeds: ratio, drift, behaviour, position, stops, prompts in a row, adapters.
 
     python -m benchmarks.phases.bake_study run --out FOLDER [--sizes tiny] [--seeds 0,1,2]
-        [--arms guarded,bare,joint,row,pursuit] [--jobs 1] [--steps 60] [--set KEY=VALUE …]
+        [--arms guarded,bare,joint,row,pursuit] [--processes 1] [--steps 60] [--ranks 2,8,32]
+        [--rates 0.001,0.004,0.016] [--full-rates 0.0001,0.0003,0.001] [--set KEY=VALUE …]
     python -m benchmarks.phases.bake_study table FOLDER
 
 For each size a base of `forge cognate` is trained, and from it a model that follows prefixes
-(`bake_texts.py`); all seeds and arms bake that one. A seed draws contexts, replies and batches. What
-is in FOLDER already is not done again. `--jobs` bakes run at the same time, each with one thread. The
-table is printed at the end:
+(`bake_texts.py`); all seeds and arms bake that one. A seed draws contexts, replies and batches. The
+command goes on from what is in FOLDER: a bake whose report is there is not done again, one that was
+interrupted begins again. `--processes` bakes run at the same time, each with one thread; a bake that
+fails is named at the end. The table is printed then:
 
     guarded   one prompt, both guards, with early stops
     bare      the same without guards: the paper's loss alone
     joint     two prompts baked together
-    row       the same two, one after the other
+    row       the same two, one after the other: the given model is the teacher of both
     pursuit   one prompt in steps / 2, and again with the result as the teacher
+    full      one prompt, both guards, at each of --full-rates
+    lora      the same by adapters of each of --ranks, at each of --rates
 """
 
 from __future__ import annotations
@@ -40,14 +44,20 @@ COMMON: dict[str, Any] = {
     "characters": 1_000_000,
     "strengths": [0.2, 0.3, 0.5, 0.8, 1.0],
 }
-#: Arm → prompts, the prompts that are kept, and settings; "steps" is a share of those asked for.
-ARMS: dict[str, tuple[list[str], list[str], dict[str, Any]]] = {
+#: Prompts, the prompts that are kept, and settings; "steps" is a share of those asked for.
+Arm = tuple[list[str], list[str], dict[str, Any]]
+#: Name → arm.
+ARMS: dict[str, Arm] = {
     "guarded": (["json"], ["csv"], {"stops": [0.25, 0.5, 0.75]}),
     "bare": (["json"], ["csv"], {"others_weight": 0.0, "neutral_weight": 0.0}),
     "joint": (["json", "ruby"], ["csv"], {}),
     "row": (["json", "ruby"], ["csv"], {"sequence": True}),
     "pursuit": (["json"], ["csv"], {"pursuit": 1, "steps": 0.5}),
 }
+#: Arms of several learning rates, one of which is chosen on the selection slice.
+GRIDS = ("full", "lora")
+#: Largest drift with which a learning rate is chosen if there is one.
+DRIFT = 0.005
 #: Columns of the table: title, figure, and how it is written.
 COLUMNS = (
     ("ratio (≤ 0.05)", "ratio", "{:.4f}"),
@@ -95,24 +105,51 @@ def prepared(out: Path, size: str, tokens: int | None) -> Path:
     return place / "styled" / "composed"
 
 
-def baked(out: Path, size: str, arm: str, seed: int, steps: int, own: dict[str, Any]) -> None:
-    """Bake one arm with one seed, unless its report is there."""
-    place, texts = out / size / f"{arm}-{seed}", out / "texts"
+def arms_of(asked: argparse.Namespace) -> dict[str, Arm]:
+    """Return name → arm of those that are asked for; a grid has one for each rank and rate."""
+    found: dict[str, Arm] = {}
+    for name in asked.arms.split(","):
+        if name == "full":
+            for rate in map(float, asked.full_rates.split(",")):
+                found[f"full-{rate:g}"] = (["json"], ["csv"], {"rate": rate})
+        elif name == "lora":
+            ranks, rates = asked.ranks.split(","), asked.rates.split(",")
+            for rank, rate in product(map(int, ranks), map(float, rates)):
+                own = {"train": "lora", "lora_rank": rank, "rate": rate}
+                found[f"lora-{rank}-{rate:g}"] = (["json"], ["csv"], own)
+        else:
+            found[name] = ARMS[name]
+    return found
+
+
+def baked(
+    out: Path, size: str, name: str, arm: Arm, seed: int, steps: int, own: dict[str, Any]
+) -> str | None:
+    """Bake one arm with one seed, unless its report is there; return its name if that fails."""
+    place, texts = out / size / f"{name}-{seed}", out / "texts"
     if (place / "bake.json").exists():
-        return
-    prompts, kept, changes = ARMS[arm]
+        return None
+    home = out / size / f"home-{name}-{seed}"
+    for left in (home, place):
+        shutil.rmtree(left, ignore_errors=True)
+    prompts, kept, changes = arm
     asked = {**COMMON, **changes, "seed": seed, **own}
     asked["steps"] = round(steps * changes.get("steps", 1))
     words: list[object] = ["bake", out / size / "styled" / "composed"]
-    for name in prompts:
-        words += ["--prompt", texts / f"{name}.txt"]
-    for name in kept:
-        words += ["--keep", texts / f"{name}.txt"]
+    for prompt in prompts:
+        words += ["--prompt", texts / f"{prompt}.txt"]
+    for prompt in kept:
+        words += ["--keep", texts / f"{prompt}.txt"]
     words += ["--data", texts / "records.jsonl", "--out", place]
     # A home of its own: bakes beside each other wait for no other's database.
-    forge(out / size / f"home-{arm}-{seed}", *words, *settings(asked))
-    shutil.rmtree(out / size / f"home-{arm}-{seed}")
-    print(f"{size}, {arm}, seed {seed}: done", flush=True)
+    try:
+        forge(home, *words, *settings(asked))
+    except subprocess.CalledProcessError:
+        print(f"{size}, {name}, seed {seed}: failed", flush=True)
+        return f"{size} {name}-{seed}"
+    shutil.rmtree(home)
+    print(f"{size}, {name}, seed {seed}: done", flush=True)
+    return None
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -121,12 +158,18 @@ def run(asked: argparse.Namespace) -> None:
     if not (out / "texts").is_dir():
         bake_texts.main(out / "texts")
     own = {key: json.loads(text) for key, _, text in (one.partition("=") for one in asked.set)}
-    sizes, arms, seeds = asked.sizes.split(","), asked.arms.split(","), asked.seeds.split(",")
-    with ThreadPoolExecutor(asked.jobs) as pool:
+    sizes, arms, seeds = asked.sizes.split(","), arms_of(asked), asked.seeds.split(",")
+
+    def bake(one: tuple[str, int, str]) -> str | None:
+        size, seed, name = one
+        return baked(out, size, name, arms[name], seed, asked.steps, own)
+
+    with ThreadPoolExecutor(asked.processes) as pool:
         list(pool.map(lambda size: prepared(out, size, asked.tokens), sizes))
-        every = list(product(sizes, map(int, seeds), arms))
-        list(pool.map(lambda one: baked(out, one[0], one[2], one[1], asked.steps, own), every))
+        done = list(pool.map(bake, product(sizes, map(int, seeds), arms)))
     table(out)
+    if failed := [name for name in done if name]:
+        raise SystemExit(f"failed: {', '.join(failed)}; the same command tries them again")
 
 
 def table(out: Path) -> None:
@@ -143,6 +186,8 @@ def table(out: Path) -> None:
         print(
             "| " + " | ".join([size, name, *cells, told["chosen"], f"{told['seconds']:.0f}"]) + " |"
         )
+    for line in rates(rows):
+        print(line)
     print("\nRatio and drift by strength, selection slice:")
     for size, name, told in rows:
         for way, points in told["strengths"].items():
@@ -158,6 +203,37 @@ def table(out: Path) -> None:
                 print(f"- {size} {name}, prompt {number}, {place}: {', '.join(shares)}")
         for number, share in told["kept"].items():
             print(f"- {size} {name}, kept of prompt {number}: {_cell(share, '{:.3f}')}")
+
+
+def rates(rows: list[tuple[str, str, dict[str, Any]]]) -> list[str]:
+    """Return the learning rate of each grid, size and seed that is best on the selection slice.
+
+    `rows` are (size, "ARM-SEED", report). The best has the smallest ratio of those whose drift is
+    within the limit, of all if none is; what it has on the test slice is told beside it.
+    """
+    found: dict[tuple[str, str, str], dict[str, tuple[float, float]]] = {}
+    told = {(size, name): report for size, name, report in rows}
+    for size, name, report in rows:
+        family, _, rest = name.partition("-")
+        if family not in GRIDS:
+            continue
+        points = {float(s): tuple(p) for s, p in report["strengths"]["interpolated"].items()}
+        arm, seed = name.rsplit("-", 1)
+        own = f"{family}-{rest.partition('-')[0]}" if family == "lora" else family
+        best = points[report["figures"]["strength"]["value"]]
+        found.setdefault((size, own, seed), {})[arm] = best
+    lines = ["\nLearning rate with the smallest ratio on the selection slice, and its test slice:"]
+    for (size, own, seed), arms in sorted(found.items()):
+        good = {arm: point for arm, point in arms.items() if point[1] <= DRIFT} or arms
+        arm = min(good, key=lambda one: good[one][0])
+        report = told[size, f"{arm}-{seed}"]
+        figures, trained = report["figures"], report["trained"]
+        ratio, drift = _cell(figures["ratio"], "{:.4f}"), _cell(figures["drift"], "{:.2%}")
+        lines.append(
+            f"- {size} {own}, seed {seed}: {arm.rpartition('-')[2]} of {len(arms)}; {trained:,} of "
+            f"{report['parameters']:,} parameters, ratio {ratio}, drift {drift}"
+        )
+    return lines if found else []
 
 
 def _cell(figure: dict[str, Any] | None, how: str) -> str:
@@ -178,7 +254,10 @@ def main() -> None:
     one.add_argument("--sizes", default="tiny")
     one.add_argument("--seeds", default="0,1,2")
     one.add_argument("--arms", default=",".join(ARMS))
-    one.add_argument("--jobs", type=int, default=1)
+    one.add_argument("--processes", type=int, default=1)
+    one.add_argument("--ranks", default="2,8,32")
+    one.add_argument("--rates", default="0.001,0.004,0.016")
+    one.add_argument("--full-rates", default="0.0001,0.0003,0.001")
     one.add_argument("--steps", type=int, default=60)
     one.add_argument(
         "--tokens", type=int, help="tokens of both trainings; none: 1.6 million styled"

@@ -341,6 +341,20 @@ def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
     assert audit.audit(curriculum_runs.rows(home)) == []
 
 
+def test_arms_with_the_same_mixes_are_one_training(toys: Toys, tmp_path: Path) -> None:
+    """Of a single level, uniform and easy to hard are one recipe: it is trained and recorded once."""
+    home = Home(tmp_path / "home")
+    arms = ["uniform", "easy_to_hard"]
+    curriculum_runs.submit(home, toys.base, levels=1, segments=2, arms=arms)
+    state = curriculum_runs.finish(home)
+    assert audit.audit(curriculum_runs.rows(home)) == []
+    uniform, other = (plan.segments(state, arm) for arm in arms)
+    assert [one.id for one in uniform] == [one.id for one in other]
+    assert {arm: told.recipe_id for arm, told in state.completed.arms.items() if arm in arms} == (
+        dict.fromkeys(arms, uniform[-1].id)
+    )
+
+
 def test_an_optimiser_is_carried_on_from_a_training_alone(made) -> None:
     """The start is no training: a recipe that carries on from it is refused, not begun without."""
     home, state, _ = made
