@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -50,7 +51,9 @@ def note(entry: dict[str, Any], event: Event) -> None:
 
 
 def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
-    """Note an event about one phase."""
+    """Note an event about one phase; one of no phase, which a forged log may have, is nothing."""
+    if not 1 <= event.phase <= len(stages):
+        return
     stage = stages[event.phase - 1]
     _NOTED[type(event)](stage["seen"], event)
     match event:
@@ -104,6 +107,8 @@ def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
     ended = [stage["seen"]["figures"] for stage in stages if stage["seen"]["ended"]]
     for name, column in FIGURES.items():
         value = ended[-1].get(name) if ended else None
+        if value is not None and not math.isfinite(value):
+            value = None
         entry[column] = int(value) if column == "bytes" and value is not None else value
 
 

@@ -15,8 +15,11 @@ from sqlalchemy import select, update
 from events import projection
 from runs.errors import RunFailedError
 from runs.home import Home
+from runs.lists import stages
 from runs.lists.projections import RUNS, Runs
+from runs.lists.stages import Chosen
 from runs.record import user_events
+from testing.services.servers import Postgres
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from tests.integration.kinds.test_api import served
@@ -198,3 +201,22 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     assert needs(client)["runs"] == []
     (row,) = pipelines(client, q="stopped")
     assert [stage["state"] for stage in row["stages"]] == ["overridden", "waiting"]
+
+
+def test_on_postgresql_the_list_is_the_same(postgres: Postgres, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home", postgres.new_database())
+    put(home, "stopped", [phase("first", STOPPING), TWO[1]])
+    put(home, "p", TWO)
+    with closing(home.open_store()) as store:
+        for sort in (None, *stages.SORTS):
+            rows, total = stages.page(store, 10, 0, Chosen(sort=sort, text="p", descending=False))
+            assert (total, {row["run"] for row in rows}) == (2, {"p", "stopped"}), sort
+        rows, _ = stages.page(store, 10, 0, Chosen(sort="spent", descending=False))
+        assert [s["state"] for s in rows[0]["stages"]] == ["gate stopped", "waiting"]
+        assert 0 < rows[0]["spent"] < rows[1]["spent"]
+        ((needing,), total) = stages.needing(store, None, 5)
+        assert (needing["run"], needing["stopped"], total) == (
+            "stopped",
+            {"name": "first", "gate": "total"},
+            1,
+        )

@@ -51,3 +51,22 @@ def test_after_every_event_the_row_says_what_the_strip_says(path: Path) -> None:
             assert entry.get("bytes") == (size and size.value)
         compared += 1
     assert compared == len(rows) > 3
+
+
+def test_a_forged_event_stops_no_list() -> None:
+    """A phase that the pipeline has not, and figures that are no numbers, are left out."""
+    rows = [Envelope(**json.loads(line)) for line in GOLDEN[0].read_text("utf-8").splitlines()]
+    events: list[Any] = [PipelineState.registry.load(row) for row in rows]
+    ended = next(event for event in events if event.type == "phase_ended")
+    entry: dict[str, Any] = {"stages": None, "done": None, "result": None}
+    listing.note(entry, ended)  # before `submitted`
+    assert entry["stages"] is None
+    listing.note(entry, events[0])
+    before = json.loads(entry["stages"])
+    for phase in (0, 99):
+        listing.note(entry, ended.model_copy(update={"phase": phase}))
+    assert json.loads(entry["stages"]) == before
+    strange = {"bytes": Figure(value=1.0).model_copy(update={"value": float("nan")})}
+    listing.note(entry, ended.model_copy(update={"phase": 1, "figures": strange}))
+    assert entry["bytes"] is None
+    assert json.loads(entry["stages"])[0]["state"] in ("ended", "reused")
