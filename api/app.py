@@ -20,7 +20,17 @@ from api.access.waiting import WaitingRoom
 from api.live import websocket
 from api.live.event_stream import Hub
 from api.options import Options
-from api.routes import commands, control, listings, model_files, panels, phases, runs, users
+from api.routes import (
+    commands,
+    control,
+    listings,
+    model_files,
+    panels,
+    phases,
+    pipelines,
+    runs,
+    users,
+)
 from api.routes.query_fields import known_fields
 from api.schemas.bodies import Problem
 from api.services import opened
@@ -90,6 +100,7 @@ def create(home: Home, options: Options) -> FastAPI:
         panels,
         model_files,
         listings,
+        pipelines,
         users,
         phases,
         websocket,

@@ -86,7 +86,7 @@ export default defineConfig({
   server: {
     port: 5173,
     proxy: Object.fromEntries(
-      ["/runs", "/queue", "/workers", "/models", "/settings", "/me", "/users", "/health"].map((path) => [
+      ["/runs", "/queue", "/workers", "/models", "/settings", "/me", "/users", "/health", "/pipelines", "/needs", "/kinds"].map((path) => [
         path,
         "http://127.0.0.1:8083",
       ]),

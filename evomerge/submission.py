@@ -91,11 +91,15 @@ def check(plan: Plan) -> Checked:
     from evaluation.verifiers.verifier import Verifier
     from evomerge.data_settings import check_settings
     from evomerge.merging.dataflow import check_paths
+    from evomerge.tasks import source_warnings
     from weights.folders import model_config
     from weights.folders.sources import open_family
 
     data = plan.fields["data"]
     family = open_family(plan.fields["sources"], plan.fields["base"], plan.config.strict)
+    given = [plan.fields["base"] or plan.fields["sources"][0], *plan.fields["sources"]]
+    folders = [one.folder for one in (family.base, *family.sources)]
+    strange = source_warnings.other_tokens(given, folders, plan.config.strict)
     model_config.empty(family.base.folder, model_config.load(family.base.folder))
     tokenizer = load_tokenizer(str(family.base.folder))
     notes: list[str] = []
@@ -114,7 +118,7 @@ def check(plan: Plan) -> Checked:
         )
         row[item.slice] += 1
     return Checked(
-        (*family.warnings, *notes, *told),
+        (*family.warnings, *strange, *notes, *told),
         family.base.parameters,
         counts,
     )

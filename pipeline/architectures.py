@@ -1,4 +1,4 @@
-"""Architectures of a pipeline's models before they are made: what a phase cannot take together."""
+"""Architectures and tokenizers of models before they are made: what a phase cannot take together."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def of_phase(
 ) -> Mapping[str, Architecture]:
     """Return role → architecture of the models that a phase will give, of those that are known.
 
-    Raises ConfigError if the phase is given models of several architectures or sizes that it takes
-    together only if they agree.
+    Raises ConfigError if the phase is given models of several architectures, sizes or tokenizers that
+    it takes together only if they agree.
     """
     found = {
         role: [_one(config, model, given, known) for model in models]
@@ -56,6 +56,22 @@ def _check_together(
                 f"{model} as {role}, a {architecture.told(one, differ)}: it takes only models of one "
                 "architecture and size together."
             )
+        if other_tokens := _other_tokens(other, one, first, model):
+            raise ConfigError(
+                f"it is given {first} as {first_role} and {model} as {role}, and {other_tokens}: it "
+                "takes only models that read text alike together."
+            )
+
+
+def _other_tokens(one: Architecture, other: Architecture, *names: str) -> str:
+    """Return in words that most tokens of two models differ; empty if not, or if it is not known."""
+    from weights.folders import vocabularies
+
+    folders = [found.get(architecture.TOKENIZER) for found in (one, other)]
+    if folders[0] is None or folders[1] is None:
+        return ""
+    found = vocabularies.difference(Path(folders[0]), Path(folders[1]))
+    return found.told(*names) if found is not None and found.foreign else ""
 
 
 def _one(
@@ -71,4 +87,5 @@ def _one(
     folder = Path(given[model].path)
     if not (folder / model_config.FILE).is_file():
         return None  # another machine has it, or the run that made it makes it again
-    return architecture.of_config(model_config.read(folder))
+    found = architecture.of_config(model_config.read(folder))
+    return {**found, architecture.TOKENIZER: str(folder)}

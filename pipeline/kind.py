@@ -57,6 +57,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         PhaseFailed: Delegate,
     }
     listed = frozenset({PhaseEnded.type})
+    has_file = True
     naming = frozenset({"phases", "phase", "test"})
 
     # ---- deciding ------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         asked = super().again(submitted)
         return replace(asked, config=names.again(submitted, asked.config))
 
-    def named(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
+    def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
         """Return the models and data from outside, of all phases and of `test`."""
         return names.named(self, self.parse(config), there)
 

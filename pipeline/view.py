@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from events import Envelope, Event
-from pipeline import decide, origins, plan
+from pipeline import decide, listing, origins, plan
 from pipeline.events import GateDecided, PhaseEnded, PipelineState
 from pipeline.panels import along, lineage, stages
 from pipeline.reports import document
@@ -72,11 +72,8 @@ class PipelineView(View[PipelineState]):
         return "check the phases" if key == "start" else ""
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note the newest phase in the run's row of the run list."""
-        if isinstance(event, PhaseEnded):
-            entry["done"] = event.phase
-            models = list(event.models.values())
-            entry["result"] = models[0].recipe_id if len(models) == 1 else None
+        """Note the phases in the run's row of the run list."""
+        listing.note(entry, event)
 
     def ancestry(self, state: PipelineState, name: str) -> list[Ancestor]:
         """Return a model of the pipeline: the run of a phase, given by its digest, says the rest."""

@@ -56,7 +56,7 @@ async def plan_of(
     kind, roles = kinds.of(wanted.kind), _roles(wanted)
     config, aliases = await asyncio.to_thread(_settings, kind, wanted)
     _check_fields(wanted.kind, config)
-    named = await asyncio.to_thread(kind.named, config, state.options.there)
+    named = await asyncio.to_thread(kind.inputs_in, config, state.options.there)
     if max(len(named.models), len(named.data)) > schemas.MOST_MODELS:
         raise ConfigError(f"the settings name more than {schemas.MOST_MODELS} models or data.")
     given = [*(name for some in roles.values() for name in some), *named.models]

@@ -239,6 +239,7 @@ def listed_kinds() -> dict[str, Any]:
                 "line": k.line,
                 "unit": k.unit,
                 "takes": _taken(k.submitted),
+                "file": k.has_file,
             }
             for k in known
         ]

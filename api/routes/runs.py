@@ -53,7 +53,8 @@ def tagged(request: Request, body: Any) -> Response:
 
 def told(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of the list of runs, without its internal columns."""
-    hidden = ("first", "started", "paused", "ended", "profile", "head")
+    hidden = ("first", "started", "paused", "ended", "profile", "head", "first_id", "reason")
+    hidden += ("part_of", "stages", "quality", "bytes")
     plain = {k: v for k, v in row.items() if k not in hidden}
     return {**plain, "labels": row["labels"].split(), "curve": json.loads(row["curve"])}
 

@@ -194,6 +194,8 @@ class KindRow(Answer):
     unit: str
     #: Beside settings, of: sources, base, data.
     takes: list[str]
+    #: It has a file of its own, whose text may take the place of settings.
+    file: bool
 
 
 class Kinds(Answer):

@@ -18,6 +18,7 @@ const ComparePage = lazily(() => import("./pages/compare/ComparePage"));
 const QueuePage = lazily(() => import("./pages/queue/QueuePage"));
 const ModelsPage = lazily(() => import("./pages/models/ModelsPage"));
 const ModelPage = lazily(() => import("./pages/models/ModelPage"));
+const PipelinesPage = lazily(() => import("./pages/pipelines/PipelinesPage"));
 const NewRunPage = lazily(() => import("./pages/new/NewRunPage"));
 const UsersPage = lazily(() => import("./pages/users/UsersPage"));
 
@@ -78,6 +79,8 @@ function pageOf(route: Route): ReactNode {
       return <QueuePage />;
     case "models":
       return id ? <ModelPage key={id} id={id} /> : <ModelsPage route={route} />;
+    case "pipelines":
+      return <PipelinesPage route={route} />;
     case "new":
       return <NewRunPage key={route.query.toString()} route={route} />;
     case "users":

@@ -1,12 +1,13 @@
-"""Warnings about what a source's folder holds beside weights: named code, unusual chat templates."""
+"""Warnings about what a source's folder holds beside weights: code, chat templates, other tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from runs.errors import SourceError
 from runs.event_types import ModelReference
-from weights.folders import chat_template, companions
+from weights.folders import chat_template, companions, vocabularies
 
 
 def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[str, ...]:
@@ -24,3 +25,24 @@ def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[
             for file, why in chat_template.unusual(folder)
         ]
     return tuple(told)
+
+
+def other_tokens(
+    models: Sequence[ModelReference], folders: Sequence[Path], strict: bool
+) -> tuple[str, ...]:
+    """Return a warning for each model some of whose numbers stand for other tokens than the first's.
+
+    Raises SourceError if most do; with `strict`, also instead of a warning.
+    """
+    told = []
+    for model, folder in zip(models[1:], folders[1:], strict=True):
+        found = vocabularies.difference(folders[0], folder)
+        if found is None:
+            continue
+        words = found.told(models[0].name, model.name)
+        if found.foreign:
+            raise SourceError(f"{words}. Only models that read text alike can be merged.")
+        told.append(f"{words}. {models[0].name}'s are kept.")
+    if strict and told:
+        raise SourceError("--strict refuses what would be warnings:\n" + "\n".join(told))
+    return tuple(dict.fromkeys(told))

@@ -128,6 +128,8 @@ class Cognate(CognateView, TrainingKind[CognateState]):
             "hidden_size": size.hidden,
             "intermediate_size": size.intermediate,
             "num_hidden_layers": size.layers,
+            "num_attention_heads": size.heads,
+            "num_key_value_heads": size.kv_heads,
         }
         found = given["base"][0] if given.get("base") else preset
         return dict.fromkeys(self.roles(config), found) if found else {}

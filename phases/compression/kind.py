@@ -24,6 +24,7 @@ from phases.compression.events import (
 from phases.compression.findings import SELECTION, TEST, observe
 from phases.compression.view import CompressionView
 from runs.event_types import Figure, MadeModel
+from runs.kinds.architecture import Architecture
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
@@ -147,6 +148,13 @@ class Compression(CompressionView, MakingKind[CompressionState]):
     def roles(self, config: CompressionConfig) -> Sequence[str]:
         """Return the compressed model."""
         return [plan.ROLE]
+
+    def architectures(
+        self, config: CompressionConfig, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return the given model's; none with students, of which one may be chosen."""
+        found = next(iter(given.get(plan.ROLE, ())), None)
+        return {plan.ROLE: found} if found and not given.get(plan.STUDENTS) else {}
 
     def results(self, state: CompressionState) -> dict[str, MadeModel]:
         """Return the compressed model, decoded."""

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import answers
 from evaluation.given_model_runs.one_result import OneResult
 from evaluation.observing import Observe
 from events import Event
-from phases.student import findings, plan
+from phases.student import findings, plan, sizes
 from phases.student.config import StudentConfig
 from phases.student.events import Completed, Forked, Started, StudentState, Submitted
 from phases.student.view import StudentView
+from runs.kinds.architecture import Architecture
 from weights.making.events import Making
 
 
@@ -68,6 +70,14 @@ class Student(StudentView, OneResult[StudentState]):
     def named(self, state: StudentState) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes; `model` is there once it is known."""
         return findings.named(state)
+
+    def architectures(
+        self, config: StudentConfig, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return the student's, which follows from the given model's and the settings."""
+        model = next(iter(given.get(MODEL, ())), None)
+        found = sizes.of_student(model, config) if model else None
+        return dict.fromkeys(self.roles(config), found) if found else {}
 
     def parameters(self, state: StudentState) -> int:
         """Return the number of the student's parameters."""

@@ -51,6 +51,16 @@ def changes(config: Mapping[str, Any], asked: StudentConfig) -> Changes:
     return found
 
 
+def of_student(config: Mapping[str, Any], asked: StudentConfig) -> dict[str, Any] | None:
+    """Return the student's config.json as far as the given model's is known; None without its sizes.
+
+    Raises ConfigError for sizes that do not divide.
+    """
+    if any(_key(config, names) is None for names in (HIDDEN, LAYERS, HEADS)):
+        return None
+    return {**config, **changes(config, asked)}
+
+
 def _kv_heads(count: int, heads: int, shared: int, asked: int | None) -> int:
     """Return the number of heads of keys and values of `count` heads.
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: Setting of a config.json → its value, of settings that are the number or a side of tensors.
-#: Numbers of heads are not among them: tensors may agree although these differ.
+#: Setting of a config.json → its value; and `TOKENIZER`, if that is known.
 Architecture = Mapping[str, Any]
+#: The folder of a model that has the same tokenizer.
+TOKENIZER = "tokenizer"
+#: Settings that are compared: the number or a side of tensors. Numbers of heads are not among them:
+#: tensors may agree although these differ.
 KEYS = (
     "model_type",
     "vocab_size",
@@ -18,8 +21,10 @@ KEYS = (
 
 
 def of_config(config: Mapping[str, Any]) -> Architecture:
-    """Return the architecture that a config.json describes; settings that it lacks are left out."""
-    return {key: config[key] for key in KEYS if isinstance(config.get(key), int | str)}
+    """Return the architecture that a config.json describes: its numbers, texts, and layer types."""
+    told = {key: value for key, value in config.items() if isinstance(value, int | str)}
+    types = {"layer_types": config["layer_types"]} if config.get("layer_types") else {}
+    return {**told, **types}
 
 
 def differing(one: Architecture, other: Architecture) -> list[str]:

@@ -64,6 +64,8 @@ class Kind(View[S], Outcome[S]):
     answers: ClassVar[Mapping[type[Event], type]]
     #: Types of events after which the run list is brought up to date, beside the common ones.
     listed: ClassVar[frozenset[str]] = frozenset()
+    #: True if its settings may be given as the text of a file of its own (`read`, `written`).
+    has_file: ClassVar[bool] = False
     #: Settings that name models or files. A fork over the API, which may read some folders only, does
     #: not change these.
     naming: ClassVar[frozenset[str]] = frozenset()
@@ -188,7 +190,7 @@ class Kind(View[S], Outcome[S]):
         """Return the text of a run's own file with these settings; None if its kind has no file."""
         return None
 
-    def named(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
+    def inputs_in(self, config: Mapping[str, Any], there: Callable[[str], bool]) -> Named:
         """Return the models and data that the settings of a run name; by default none.
 
         `there` tells if a name is the path of a folder that is there. Raises ConfigError.

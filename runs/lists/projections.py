@@ -28,6 +28,9 @@ from runs.kinds.kind import Kind
 from runs.record import budget, events, user_events
 from runs.streams import run_of
 
+#: Characters of a reason in the run list.
+MOST_REASON = 1000
+
 
 class RunRow(SQLModel, table=True):
     """One run of the run list."""
@@ -70,6 +73,17 @@ class RunRow(SQLModel, table=True):
     device_seconds: float
     #: JSON: one value a unit (of a merging run: a generation's best score, on its own draw).
     curve: str
+    #: The id of its first event, which is the cause of the runs that it delegates.
+    first_id: str = Field(index=True)
+    #: The run that it is a task of.
+    part_of: str | None = Field(index=True)
+    #: Why it has failed or was cancelled.
+    reason: str | None
+    #: JSON: its stages, of a run that delegates runs; see `runs.lists.stages`.
+    stages: str | None
+    #: Bits per byte and bytes of the newest model that its stages have measured.
+    quality: float | None
+    bytes: int | None = Field(sa_type=BigInteger)
 
 
 RUNS: Table = RunRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
@@ -79,7 +93,7 @@ class Runs:
     """The projection of the log to the run list."""
 
     name = "runs"
-    version = 1
+    version = 2
     tables = (RUNS,)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -88,7 +102,10 @@ class Runs:
         names = list(dict.fromkeys(run_of(row.stream) for row in ours))
         known = select(RUNS).where(RUNS.c.run.in_(names))
         runs = {r.run: dict(r._mapping) for r in connection.execute(known)}
-        batch = Batch(runs, imported_pasts.heads(store) if ours else frozenset())
+        causes = [row.causation for row in ours if row.version == 1 and row.causation]
+        asking = select(RUNS.c.first_id, RUNS.c.run).where(RUNS.c.first_id.in_(causes))
+        askers = {r.first_id: r.run for r in connection.execute(asking)} if causes else {}
+        batch = Batch(runs, imported_pasts.heads(store) if ours else frozenset(), askers)
         for row in ours:
             batch.add(store, row)
         batch.write(connection)
@@ -97,8 +114,12 @@ class Runs:
 class Batch:
     """Changes from some rows of the log, collected and then written at once."""
 
-    def __init__(self, runs: dict[str, dict[str, Any]], pasts: frozenset[str]) -> None:
+    def __init__(
+        self, runs: dict[str, dict[str, Any]], pasts: frozenset[str], askers: dict[str, str]
+    ) -> None:
         self._runs = runs
+        #: Id of a run's first event → the run, of runs that have asked for others.
+        self._askers = {**askers, **{known["first_id"]: run for run, known in runs.items()}}
         #: Hashes of the events that end the history of runs imported only as a past.
         self._pasts = pasts
         self._changed: dict[str, None] = {}
@@ -107,7 +128,11 @@ class Batch:
         """Add one event of a run. Raises ChainError if its version is not a new one."""
         kind, run = kinds.kind_of(row.stream), run_of(row.stream)
         assert kind
-        entry = self._runs.setdefault(run, _blank(kind.name, run, row))
+        if run not in self._runs:
+            asker = self._askers.get(row.causation or "")
+            self._runs[run] = {**_blank(kind.name, run, row), "part_of": asker}
+            self._askers[row.event_id] = run
+        entry = self._runs[run]
         if row.version <= entry["version"]:
             raise ChainError(row.stream, row.version, "it was inserted, or its version is taken")
         self._changed[run] = None
@@ -138,6 +163,8 @@ class Batch:
                 self._note(kind, run, event)
         entry |= {"owner": fork.owner, "parent": fork.parent, "device": fork.config.device}
         entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
+        entry["reason"] = None
+        kind.row(entry, fork)
 
     def _note(self, kind: Kind, run: str, event: Event) -> None:
         entry = self._runs[run]
@@ -156,11 +183,11 @@ class Batch:
             case user_events.Resumed():
                 entry["paused"] = False
             case user_events.Retried() if entry["ended"] == "failed":
-                entry["ended"] = None
+                entry |= {"ended": None, "reason": None}
             case events.Started():
                 entry |= {"started": True, "profile": event.machine}
             case events.Completed() | events.Failed() | user_events.Cancelled():
-                entry["ended"] = event.type
+                entry |= {"ended": event.type, "reason": _cut(getattr(event, "reason", None))}
         kind.row(entry, event)
 
     def write(self, connection: Connection) -> None:
@@ -174,6 +201,11 @@ class Batch:
 def _bounded(priority: int) -> int:
     """Return the recorded priority, cut to ±`MOST_PRIORITY`, which every database can hold."""
     return max(-events.MOST_PRIORITY, min(events.MOST_PRIORITY, priority))
+
+
+def _cut(text: str | None) -> str | None:
+    """Return a reason of at most `MOST_REASON` characters."""
+    return text if text is None or len(text) <= MOST_REASON else f"{text[:MOST_REASON]} …"
 
 
 def _blank(kind: str, run: str, first: Envelope) -> dict[str, Any]:
@@ -201,6 +233,12 @@ def _blank(kind: str, run: str, first: Envelope) -> dict[str, Any]:
         "score": None,
         "device_seconds": 0.0,
         "curve": "[]",
+        "first_id": first.event_id,
+        "part_of": None,
+        "reason": None,
+        "stages": None,
+        "quality": None,
+        "bytes": None,
     }
 
 

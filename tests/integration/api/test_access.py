@@ -54,6 +54,8 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("POST", "/runs/{run}/actions/{action}"): "submitter",
     ("POST", "/runs/{run}/fork"): "submitter",
     ("POST", "/runs/{run}/export"): "submitter",
+    ("GET", "/pipelines"): "viewer",
+    ("GET", "/needs"): "viewer",
     ("GET", "/models"): "viewer",
     ("GET", "/models/list"): "viewer",
     ("GET", "/models/{id}"): "viewer",

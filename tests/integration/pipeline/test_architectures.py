@@ -104,8 +104,59 @@ def test_a_role_that_the_kind_has_not_and_one_that_is_lacking_are_said(tmp_path:
         planned(lacking)
 
 
+def write_tokenizer(folder: str, *tokens: str) -> str:
+    """Write a vocabulary of these tokens; return the folder."""
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": []}
+    (Path(folder) / "tokenizer.json").write_text(json.dumps({"model": model}))
+    return folder
+
+
+def test_models_with_as_many_and_other_tokens_are_refused(tmp_path: Path) -> None:
+    """Also through a phase that keeps its model's tokenizer; a few other tokens are let pass."""
+    one = write_tokenizer(folder(tmp_path, "one"), "a", "b", "c", "d")
+    same = write_tokenizer(folder(tmp_path, "same"), "a", "b", "c", "e")
+    other = write_tokenizer(folder(tmp_path, "other"), "d", "c", "b", "a")
+    unknown = folder(tmp_path, "unknown")
+    planned(merge(one, one, same))
+    planned(merge(one, same, unknown))
+    with pytest.raises(
+        ConfigError, match="4 of 4 numbers stand for other tokens, 0 for 'a' and 'd'"
+    ):
+        planned(merge(one, same, other))
+    school = {"name": "school", "kind": "curriculum", "models": {"model": other}}
+    with pytest.raises(ConfigError, match=r"school as sources, and .* have other tokenizers"):
+        planned(school, merge(one, same, "school"))
+
+
+HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 4}
+
+
+def test_a_student_and_a_compression_are_known_beforehand(tmp_path: Path) -> None:
+    """A student's sizes follow from its settings; a compressed model has those of what was given."""
+    one, two = folder(tmp_path, "one", **HEADS), folder(tmp_path, "two", **HEADS)
+    half = folder(tmp_path, "half", **{**HEADS, "hidden_size": 32, "num_hidden_layers": 2})
+    data = {"data": ["specialists:items"]}
+    student = {"name": "small", "kind": "student", "models": {"model": one}, **data}
+    planned(student, merge("small", half, "small"))
+    with pytest.raises(ConfigError, match="small as base, a qwen2 of hidden_size 32, num_hidden_l"):
+        planned(student, merge("small", one, two))
+    uneven = {**student, "settings": {"hidden": 33}}
+    with pytest.raises(ConfigError, match="phase small: a hidden size of 33"):
+        planned(uneven)
+    packed = {"name": "packed", "kind": "compression", "models": {"model": one}, **data}
+    planned(packed, merge("packed", one, two))
+    with pytest.raises(ConfigError, match="packed as base, a qwen2 of hidden_size 64"):
+        planned(packed, merge("packed", half, one))
+    several = {**packed, "models": {"model": one, "students": ["small"]}}
+    planned(student, several, merge("packed", half, "small"))
+    specialists = {**student, "models": {"model": "specialists:base"}}
+    with pytest.raises(ConfigError, match=r"small as base, a qwen2 of .*hidden_size"):
+        planned(specialists, merge("small", "specialists:base", "specialists:code"))
+
+
 def test_what_is_not_known_beforehand_is_left_to_the_phase(tmp_path: Path) -> None:
-    """A student has other sizes than its model, which its run finds out."""
+    """A student of a model whose heads are not known has sizes that its run finds out."""
     one, two = folder(tmp_path, "one"), folder(tmp_path, "two")
     student = {
         "name": "small",

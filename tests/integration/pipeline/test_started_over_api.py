@@ -13,8 +13,10 @@ from typing import Any, Literal
 import pytest
 from fastapi.testclient import TestClient
 
+from runs import kinds
 from runs.home import Home
 from runs.kinds import FURTHER
+from runs.kinds.asked import Named
 from testing.models.toys import Toys
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
@@ -269,3 +271,12 @@ def test_a_pipeline_is_asked_for_again_by_its_file(site: Site) -> None:
     assert site.client.get(f"/runs/{again}/asked").json()["file"] == asked["file"]
     toy = post(site.client, "/runs", 201, kind="toy")["run"]
     assert site.client.get(f"/runs/{toy}/asked").json()["file"] is None
+
+
+@pytest.mark.parametrize("kind", sorted(kinds.KINDS))
+def test_a_run_of_every_kind_is_checked_over_the_api(site: Site, kind: str) -> None:
+    """Each by the same way in, whatever its settings name: nothing is given, so some are refused."""
+    answer = site.client.post("/runs/check", json={"kind": kind})
+    assert answer.status_code in (200, 409, 422), answer.text
+    told = kinds.of(kind).inputs_in({}, lambda _: False) if kind != "pipeline" else Named()
+    assert told == Named()

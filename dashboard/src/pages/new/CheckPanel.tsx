@@ -6,30 +6,46 @@ import type { CheckState } from "./useCheck";
 
 interface Props {
   begun: boolean;
+  /** The settings are given as a file. */
+  file: boolean;
   blocked: boolean;
   checked: CheckState;
   config: Values;
 }
 
-export function CheckPanel({ begun, blocked, checked, config }: Props) {
+export function CheckPanel({ begun, file, blocked, checked, config }: Props) {
   const { answer, error, busy } = checked;
   return (
     <div className="check-panel" aria-live="polite" aria-busy={busy}>
       <h2>Checked</h2>
-      {!begun && <p className="soft small">Name the sources: the server checks them as you type. Nothing is started.</p>}
+      {!begun && <p className="soft small">{file ? "Give the file" : "Name the sources"}: the server checks {file ? "it" : "them"} as you type. Nothing is started.</p>}
       {begun && blocked && <p className="soft small">Fix the marked fields first.</p>}
       {begun && !blocked && busy && !answer && error === null && <p className="soft small">Checking …</p>}
       {error !== null && <Failure error={error} />}
       {answer && (
         <div className={busy ? "stale" : undefined}>
-          <Said answer={answer} config={config} />
+          <Said answer={answer} config={config} file={file} />
         </div>
       )}
     </div>
   );
 }
 
-function Said({ answer, config }: { answer: Checked; config: Values }) {
+/** The phases that the server has read from the file. */
+function Phases({ given }: { given: unknown }) {
+  const phases = (Array.isArray(given) ? given : []) as { name: string; kind: string; gates: { metric: string }[] }[];
+  return phases.map(({ name, kind, gates }, index) => (
+    <div key={name} className="fact-pair">
+      <dt>{`${index + 1} ${name}`}</dt>
+      <dd>
+        {kind}
+        {gates.length > 0 && <span className="quiet">{`, gates: ${gates.map((gate) => gate.metric.replaceAll("_", " ")).join(", ")}`}</span>}
+      </dd>
+    </div>
+  ));
+}
+
+function Said({ answer, config, file }: { answer: Checked; config: Values; file: boolean }) {
   const slices = [...new Set(Object.values(answer.items ?? {}).flatMap((row) => Object.keys(row)))];
   // With a budget and no generations of its own, a run has as many as there is time for.
   const open = !("generations" in config) && typeof answer.config.budget_hours === "number";
@@ -45,8 +61,12 @@ function Said({ answer, config }: { answer: Checked; config: Values }) {
         </p>
       ))}
       <dl className="facts">
-        <dt>parameters</dt>
-        <dd>{number(answer.parameters)}</dd>
+        {file ? <Phases given={answer.config.phases} /> : (
+          <>
+            <dt>parameters</dt>
+            <dd>{number(answer.parameters)}</dd>
+          </>
+        )}
         {counted.map((name) => (
           <div key={name} className="fact-pair">
             <dt>{name.replaceAll("_", " ")}</dt>

@@ -11,6 +11,7 @@ import { Empty, Failure } from "../../ui/Messages";
 import { Advanced } from "./Advanced";
 import { CheckPanel } from "./CheckPanel";
 import { BLANK, bodyOf, type Draft, filled, MERGING, OWN, unreadable } from "./draft";
+import { FileField } from "./FileField";
 import { TextList } from "./TextList";
 import { useCheck } from "./useCheck";
 
@@ -27,12 +28,14 @@ export default function NewRunPage({ route }: { route: Route }) {
   const [busy, setBusy] = useState(false);
   const key = useRef(newKey());
   const schema = settings.data?.schema;
-  const body = useMemo(() => bodyOf(draft, schema), [draft, schema]);
+  const kind = kinds.data?.kinds.find(({ name }) => name === draft.kind);
+  const whole = kind?.file ?? false;
+  const body = useMemo(() => bodyOf(draft, schema, whole), [draft, schema, whole]);
   const own = useMemo(() => unreadable(draft), [draft]);
   const merging = draft.kind === MERGING;
-  const takes = kinds.data?.kinds.find((kind) => kind.name === draft.kind)?.takes ?? [];
+  const takes = kind?.takes ?? [];
   const further = takes.filter((name) => !["sources", "model", "base", "data"].includes(name));
-  const begun = draft.models.some((name) => name.trim() !== "") || !(merging || takes.includes("model"));
+  const begun = kind === undefined ? false : whole ? draft.file.trim() !== "" : draft.models.some((name) => name.trim() !== "") || !(merging || takes.includes("model"));
   const checked = useCheck(body, begun && Object.keys(own).length === 0);
   useTitle("New run");
   const asked = before.data;
@@ -91,7 +94,7 @@ export default function NewRunPage({ route }: { route: Route }) {
               </option>
             ))}
           </datalist>
-          <Field label="Kind" hint={kinds.data?.kinds.find((kind) => kind.name === draft.kind)?.line}>
+          <Field label="Kind" hint={kind?.line}>
             {(given) => (
               <select {...given} className="select" value={draft.kind} onChange={(event) => put({ kind: event.target.value, more: {}, roles: {} })}>
                 {(kinds.data?.kinds.map((kind) => kind.name) ?? [draft.kind]).map((name) => (
@@ -100,6 +103,7 @@ export default function NewRunPage({ route }: { route: Route }) {
               </select>
             )}
           </Field>
+          {whole && <FileField value={draft.file} onChange={(file) => put({ file })} />}
           {merging && <TextList label="Sources" each="Model" hint="Two or more: folders on the server, Hub ids (owner/name[@revision]), aliases, runs (RUN/champion, RUN:ROLE) or registered models." values={draft.models}
             least={2} list="known-models" wrong={problems.models} onChange={(values) => put({ models: values })} />}
           {takes.includes("model") && <Field label="Model" wrong={problems.models} hint="A folder on the server, a Hub id, a run (RUN/champion, RUN:ROLE) or a registered model.">
@@ -157,13 +161,13 @@ export default function NewRunPage({ route }: { route: Route }) {
             </Field>
           </div>
           {settings.error !== null && <Failure error={settings.error} onRetry={() => void settings.reload()} />}
-          {schema && <Advanced key={draft.kind} schema={schema} title={merging ? "Advanced settings" : "Settings"} own={merging ? OWN : []} open={!merging} strategy={draft.strategy} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
+          {schema && !whole && <Advanced key={draft.kind} schema={schema} title={merging ? "Advanced settings" : "Settings"} own={merging ? OWN : []} open={!merging} strategy={draft.strategy} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
         </div>
         <aside className="new-check" aria-label="Check">
-          <CheckPanel begun={begun} blocked={Object.keys(own).length > 0} checked={checked} config={body.config} />
+          <CheckPanel begun={begun} file={whole} blocked={Object.keys(own).length > 0} checked={checked} config={body.config} />
           {error !== null && <Failure error={error} />}
           <button type="submit" className="button primary" disabled={busy || checked.busy || checked.answer?.ok !== true}>
-            Submit the run
+            Submit the {whole ? draft.kind : "run"}
           </button>
         </aside>
       </form>

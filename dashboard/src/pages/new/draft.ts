@@ -10,6 +10,8 @@ export interface Draft {
   roles: Record<string, string[]>;
   base: string;
   data: string[];
+  /** The text of a file, of kinds that have one. */
+  file: string;
   strategy: string;
   generations: string;
   /** Time for the whole run, as 1h. */
@@ -31,6 +33,7 @@ export const BLANK: Draft = {
   roles: {},
   base: "",
   data: [""],
+  file: "",
   strategy: "",
   generations: "",
   budget_hours: "",
@@ -63,6 +66,7 @@ export function filled(asked: Again): Draft {
     roles: further,
     base: asked.base ?? "",
     data: asked.data.length > 0 ? asked.data : [""],
+    file: asked.file ?? "",
     ...Object.fromEntries(own.map((name) => [name, texts[name] ?? ""])),
     priority: asked.priority === 0 ? "" : String(asked.priority),
     labels: asked.labels.join(", "),
@@ -76,13 +80,16 @@ export interface Body {
   base: string | null;
   data: string[];
   config: Values;
+  file?: string;
   priority: number;
   labels: string[];
   reason?: string;
 }
 
-export function bodyOf(draft: Draft, schema: Schema | undefined): Body {
+/** The body of a draft. With `whole`, a file says all: models, data and settings. */
+export function bodyOf(draft: Draft, schema: Schema | undefined, whole: boolean): Body {
   const config: Values = {};
+  if (whole) return { ...queued(draft), kind: draft.kind, models: [], base: null, data: [], config, file: draft.file };
   for (const [name, text] of Object.entries(given(draft))) config[name] = read(name, text, schema);
   const further = Object.entries(draft.roles).map(([role, models]) => [role, kept(models)] as const).filter(([, models]) => models.length > 0);
   const models = kept(draft.models);
@@ -92,6 +99,12 @@ export function bodyOf(draft: Draft, schema: Schema | undefined): Body {
     base: draft.base.trim() || null,
     data: kept(draft.data),
     config,
+    ...queued(draft),
+  };
+}
+
+function queued(draft: Draft): Pick<Body, "priority" | "labels" | "reason"> {
+  return {
     priority: /^-?\d+$/.test(draft.priority.trim()) ? Number(draft.priority) : 0,
     labels: kept(draft.labels.split(",")),
     ...(draft.reason.trim() ? { reason: draft.reason.trim() } : {}),

@@ -24,6 +24,7 @@ export function useCheck(body: Body, ready: boolean): CheckState {
       setChecked({ answer: null, error: null, busy: false });
       return;
     }
+    if (settled !== text) return; // it was made ready just now: what is settled is older
     const stop = new AbortController();
     setChecked((old) => ({ ...old, busy: true }));
     request<Checked>("runs/check", { method: "POST", body: JSON.parse(settled) as Body, signal: stop.signal })

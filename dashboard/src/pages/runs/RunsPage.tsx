@@ -11,8 +11,8 @@ import { type Bulk, BulkDialog } from "./BulkDialog";
 import { ColumnMenu, useHidden } from "./columns";
 import { RunsTable } from "./RunsTable";
 import { SavedViews } from "./SavedViews";
-
-const STATUSES = ["submitted", "running", "paused", "completed", "failed", "cancelled"];
+import { NeedsYou } from "./NeedsYou";
+import { STATUSES } from "./statuses";
 
 export function RunsPage({ route }: { route: Route }) {
   const { query } = route;
@@ -67,6 +67,7 @@ export function RunsPage({ route }: { route: Route }) {
           </a>
         )}
       </header>
+      <NeedsYou />
       <div className="filters" role="search">
         <input
           className="input"

@@ -57,7 +57,7 @@ export function RunsTable({ view, chosen, onChoose, onWant, sort, order, onSort,
   );
 }
 
-function sorted(by: string, sort: string, order: string): "ascending" | "descending" | "none" {
+export function sorted(by: string, sort: string, order: string): "ascending" | "descending" | "none" {
   if (by !== sort) return "none";
   return order === "up" ? "ascending" : "descending";
 }
@@ -71,7 +71,7 @@ interface SortProps {
 }
 
 /** A head that sorts: down at first, up when pressed again; the newest first is the list's own order. */
-function SortButton({ head, by, sort, order, onSort }: SortProps) {
+export function SortButton({ head, by, sort, order, onSort }: SortProps) {
   const on = by === sort;
   const mark = !on ? "" : order === "up" ? " ▲" : " ▼";
   return (

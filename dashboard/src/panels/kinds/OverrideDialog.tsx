@@ -8,7 +8,7 @@ import { ReasonField } from "../../ui/forms/ReasonField";
 
 interface Props {
   run: string;
-  gate: Gate;
+  gate: Pick<Gate, "name" | "about" | "reason">;
   onClose: () => void;
 }
 
@@ -23,7 +23,7 @@ export function OverrideDialog({ run, gate, onClose }: Props) {
       return;
     }
     await send(`${path}/actions/override`, "POST", { about: gate.about, reason: reason.trim() });
-    invalidate((one) => one.startsWith(path) && !one.includes("at="));
+    invalidate((one) => one === "needs" || (one.startsWith(path) && !one.includes("at=")));
     onClose();
   };
   return (

@@ -28,6 +28,7 @@ export function Bar({ route }: { route: Route }) {
   const here = route.parts[0] ?? "runs";
   const links = [
     ["runs", "Runs"],
+    ["pipelines", "Pipelines"],
     ["compare", "Compare"],
     ["queue", "Queue"],
     ["models", "Models"],

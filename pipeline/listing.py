@@ -1,0 +1,159 @@
+"""A pipeline in the run list: its phases, as its own events say that they stand. Pure.
+
+`runs.lists.stages` says what is noted; a phase's entry equals what the strip of the page has
+(`pipeline.panels.stages`), but for what only the log of its run tells.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from events import Event
+from pipeline.config import PipelineConfig
+from pipeline.events import (
+    Forked,
+    GateDecided,
+    GateOverridden,
+    PassedThrough,
+    PhaseEnded,
+    PhaseFailed,
+    PhaseMeasured,
+    Submitted,
+)
+
+#: Figures of the newest model, and the columns that they are noted in.
+FIGURES = {"bits_per_byte": "quality", "bytes": "bytes"}
+
+
+def note(entry: dict[str, Any], event: Event) -> None:
+    """Note an event of a pipeline in its row of the run list."""
+    if isinstance(event, Submitted):
+        entry["stages"] = json.dumps([_waiting(phase) for phase in event.config.phases])
+        return
+    if isinstance(event, PhaseEnded):
+        entry["done"] = event.phase
+        models = list(event.models.values())
+        entry["result"] = models[0].recipe_id if len(models) == 1 else None
+    if entry["stages"] is None or not (isinstance(event, Forked) or type(event) in _NOTED):
+        return
+    stages: list[dict[str, Any]] = json.loads(entry["stages"])
+    if isinstance(event, Forked):
+        stages = _forked(stages, event.config)
+    else:
+        _note_phase(stages, event)
+    for stage in stages:
+        stage |= {"state": _state(stage["seen"]), "gate": stage["seen"]["stopped"]}
+    entry["stages"] = json.dumps(stages)
+    _note_figures(entry, stages)
+
+
+def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
+    """Note an event about one phase; one of no phase, which a forged log may have, is nothing."""
+    if not 1 <= event.phase <= len(stages):
+        return
+    stage = stages[event.phase - 1]
+    _NOTED[type(event)](stage["seen"], event)
+    match event:
+        case PassedThrough():
+            stage["seen"]["figures"] = _passed(stages, event.reference)
+        case PhaseEnded() | PhaseFailed() if not stage["seen"]["measuring"]:
+            if event.child_version:  # 0: it could not be submitted
+                stage["run"] = event.child
+
+
+def _waiting(phase: Any) -> dict[str, Any]:
+    """Return a phase of which no event tells yet."""
+    seen = {
+        "ended": "",
+        "measuring": False,
+        "measured": False,
+        "trouble": "",
+        "stopped": "",
+        "passed": False,
+        "overridden": False,
+        "figures": {},
+    }
+    shown = {"name": phase.name, "what": phase.kind, "state": "waiting", "gate": "", "run": None}
+    return {**shown, "seen": seen}
+
+
+def _forked(stages: list[dict[str, Any]], config: PipelineConfig) -> list[dict[str, Any]]:
+    """Return the phases of a fork: those that have ended, and others without their failures."""
+    kept = [{**one, "seen": {**one["seen"], "trouble": "", "measuring": False}} for one in stages]
+    for stage in kept:
+        stage["run"] = stage["run"] if stage["seen"]["ended"] else None
+    later = [_waiting(phase) for phase in config.phases[len(kept) :]]
+    return [*kept[: len(config.phases)], *later]
+
+
+def _state(seen: dict[str, Any]) -> str:
+    """Return how a phase stands by the pipeline's events: `pipeline.panels.stages` in its order."""
+    if seen["overridden"]:
+        return "overridden"
+    if seen["stopped"]:
+        return "gate stopped"
+    if seen["passed"]:
+        return "passed unchanged"
+    if seen["trouble"] and not seen["measured"]:
+        return seen["trouble"]
+    return seen["ended"] or "waiting"
+
+
+def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
+    """Note quality and bytes of what the newest phase that has ended gives."""
+    ended = [stage["seen"]["figures"] for stage in stages if stage["seen"]["ended"]]
+    for name, column in FIGURES.items():
+        value = ended[-1].get(name) if ended else None
+        if value is not None and not math.isfinite(value):
+            value = None
+        entry[column] = int(value) if column == "bytes" and value is not None else value
+
+
+def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:
+    """Return the figures of a model that passes unchanged; none if it is of no phase."""
+    name = reference.partition(":")[0]
+    return next((one["seen"]["figures"] for one in stages if one["name"] == name), {})
+
+
+# ---- events about one phase ------------------------------------------------------------------
+
+
+def _ended(seen: dict[str, Any], event: PhaseEnded) -> None:
+    seen |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
+    seen["figures"] = {n: event.figures[n].value for n in FIGURES if n in event.figures}
+
+
+def _measured(seen: dict[str, Any], event: PhaseMeasured) -> None:
+    seen["measured"] = True
+    seen["figures"] |= {n: event.figures[n].value for n in FIGURES if n in event.figures}
+
+
+def _failed(seen: dict[str, Any], event: PhaseFailed) -> None:
+    word = "cancelled" if event.status == "cancelled" else "failed"
+    seen |= {"trouble": word, "measuring": bool(seen["ended"])}
+
+
+def _decided(seen: dict[str, Any], event: GateDecided) -> None:
+    if event.verdict == "stop":
+        seen["stopped"] = seen["stopped"] or event.gate.metric
+
+
+def _through(seen: dict[str, Any], event: PassedThrough) -> None:
+    seen["passed"] = True
+
+
+def _overridden(seen: dict[str, Any], event: GateOverridden) -> None:
+    seen["overridden"] = True
+
+
+_NOTED: dict[type[Event], Callable[[dict[str, Any], Any], None]] = {
+    PhaseEnded: _ended,
+    PhaseMeasured: _measured,
+    PhaseFailed: _failed,
+    GateDecided: _decided,
+    PassedThrough: _through,
+    GateOverridden: _overridden,
+}

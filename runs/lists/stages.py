@@ -1,0 +1,139 @@
+"""List of the runs that delegate runs, such as pipelines: how their stages stand.
+
+All of it is of the run list: no log is folded.
+
+A kind that delegates notes its stages in its row (`Kind.row`), as the JSON of a list:
+
+    name, what     the stage, and the kind of run that it is
+    state          how it stands by the parent's events (`runs.panels.stages.Standing`)
+    gate           the figure of a gate that has stopped it; empty if none has
+    run            the run that a click opens; None if none is known yet
+    seen           what the kind needs to go on noting; not shown
+
+A run of a stage that has not ended says more about it than the parent's events: it is looked up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, func, literal, or_, select, true
+
+from events import EventStore
+from events.projection import catch_up
+from runs.lists.projections import RUNS, Runs
+
+#: Status of a stage's run that has not ended → how the stage stands.
+_LIVING = {"submitted": "waiting", "paused": "paused", "running": "running"}
+
+_CHILD = RUNS.alias("child")
+#: Seconds that the tasks of a run and of its runs took.
+_SPENT = (
+    RUNS.c.device_seconds
+    + select(func.coalesce(func.sum(_CHILD.c.device_seconds), 0.0))
+    .where(_CHILD.c.part_of == RUNS.c.run)
+    .scalar_subquery()
+)
+
+#: Names by which the list is sorted → columns.
+SORTS = {
+    "run": RUNS.c.run,
+    "status": RUNS.c.status,
+    "owner": RUNS.c.owner,
+    "done": RUNS.c.done,
+    "quality": RUNS.c.quality,
+    "bytes": RUNS.c.bytes,
+    "spent": _SPENT,
+    "updated_at": RUNS.c.updated_at,
+}
+
+#: The worst stages first: those that a user may be needed for.
+_STOPPED = "gate stopped"
+
+
+class Chosen(NamedTuple):
+    """Filters and order of the list; without `sort` the newest run is the first."""
+
+    status: str | None = None
+    owner: str | None = None
+    text: str = ""
+    sort: str | None = None
+    descending: bool = True
+
+
+def page(
+    store: EventStore, limit: int, before: int = 0, chosen: Chosen = Chosen()
+) -> tuple[list[dict[str, Any]], int]:
+    """Return (rows of runs that delegate, behind the first `before` of them, the number of all).
+
+    Each row has `stages`, a list, and `spent`: its own device seconds and those of its runs. Runs
+    without a value come last in a sorted list. Raises ProjectionError.
+    """
+    catch_up(store, Runs())
+    wanted = RUNS.c.stages.is_not(None)
+    if chosen.status is not None:
+        wanted &= RUNS.c.status == chosen.status
+    if chosen.owner is not None:
+        wanted &= RUNS.c.owner == chosen.owner
+    if chosen.text:
+        columns = (RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
+        wanted &= or_(*(column.contains(chosen.text, autoescape=True) for column in columns))
+    query = _ordered(select(RUNS, _SPENT.label("spent")).where(wanted), chosen)
+    rows = store.database.rows(query.offset(before).limit(limit))
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    return standing(store, (dict(row._mapping) for row in rows)), int(total)
+
+
+def _ordered(query: Select[Any], chosen: Chosen) -> Select[Any]:
+    if chosen.sort is None:
+        return query.order_by(RUNS.c.first.desc())
+    column = SORTS[chosen.sort]
+    way = column.desc() if chosen.descending else column.asc()
+    return query.order_by(column.is_(None), way, RUNS.c.first.desc())
+
+
+def standing(store: EventStore, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with their stages as a list, each stage as its runs say that it stands now."""
+    found = [{**row, "stages": json.loads(row["stages"])} for row in rows]
+    names = [row["run"] for row in found if row["ended"] is None]
+    living = (RUNS.c.part_of.in_(names)) & RUNS.c.ended.is_(None)
+    query = select(RUNS.c.run, RUNS.c.part_of, RUNS.c.status).where(living).order_by(RUNS.c.first)
+    children = store.database.rows(query) if names else []
+    for row in found:
+        own = {child.run: child.status for child in children if child.part_of == row["run"]}
+        row["stages"] = [_stage(row["run"], n, s, own) for n, s in enumerate(row["stages"], 1)]
+    return found
+
+
+def _stage(
+    parent: str, number: int, noted: Mapping[str, Any], living: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a stage as it is shown; `living`: the parent's runs that have not ended, by status."""
+    told = {name: noted[name] for name in ("name", "what", "state", "gate", "run")}
+    for run, status in living.items():
+        if run.startswith(f"{parent}.{number}-"):
+            told |= {"state": _LIVING[status], "run": run}
+    return {"number": number, **told}
+
+
+def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """Return (the runs that have failed, the newest failure first, the number of all).
+
+    Runs that are tasks of others are left out: the other run fails with them. `owner`: only this
+    user's runs. `stopped` of a row is the stage that a gate has stopped, None if none has.
+    """
+    catch_up(store, Runs())
+    wanted = (RUNS.c.ended == literal("failed")) & RUNS.c.part_of.is_(None)
+    wanted &= true() if owner is None else RUNS.c.owner == owner
+    query = select(RUNS).where(wanted).order_by(RUNS.c.updated_at.desc(), RUNS.c.first.desc())
+    rows = [dict(row._mapping) for row in store.database.rows(query.limit(limit))]
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    return [{**row, "stopped": _stopped(row)} for row in rows], int(total)
+
+
+def _stopped(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    stages = json.loads(row["stages"] or "[]")
+    found = (stage for stage in stages if stage["state"] == _STOPPED)
+    return next(({"name": s["name"], "gate": s["gate"]} for s in found), None)

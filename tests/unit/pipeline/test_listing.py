@@ -1,0 +1,72 @@
+"""A pipeline's row of the run list says of each phase what the strip of its page says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from events import Envelope
+from pipeline import listing
+from pipeline.events import PipelineState
+from pipeline.panels import along, stages
+from runs.event_types import Figure
+from runs.kinds.state import fold_into
+from testing.toy.toy_kind import KNOWN
+
+GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("pipeline-*.jsonl"))
+
+
+@pytest.fixture(autouse=True)
+def toy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORGE_KINDS", KNOWN)
+
+
+def figures(state: PipelineState, number: int) -> dict[str, Figure]:
+    """Return the figures of the newest phase that has ended."""
+    return state.figures(number) if number and number not in state.passed else {}
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_after_every_event_the_row_says_what_the_strip_says(path: Path) -> None:
+    """By recorded logs: with stops, overrides, failures, measurements, inputs that pass unchanged."""
+    rows = [Envelope(**json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    entry: dict[str, Any] = {"stages": None, "done": None, "result": None}
+    compared = 0
+    for place, row in enumerate(rows, start=1):
+        event = PipelineState.registry.load(row)
+        listing.note(entry, event)
+        state: Any = fold_into(PipelineState(), rows[:place])
+        strip = stages.stages(state, ())
+        noted = json.loads(entry["stages"])
+        assert [(s["name"], s["what"]) for s in noted] == [(s.name, s.what) for s in strip]
+        assert [s["state"] for s in noted] == [s.state for s in strip], (place, row.type)
+        last = max((n for n, _ in enumerate(strip, 1) if state.ended_phase(n)), default=0)
+        if last not in state.passed:
+            found = figures(state, last)
+            bits, size = (found.get(name) for name in (along.BITS, "bytes"))
+            assert entry.get("quality") == (bits and bits.value)
+            assert entry.get("bytes") == (size and size.value)
+        compared += 1
+    assert compared == len(rows) > 3
+
+
+def test_a_forged_event_stops_no_list() -> None:
+    """A phase that the pipeline has not, and figures that are no numbers, are left out."""
+    rows = [Envelope(**json.loads(line)) for line in GOLDEN[0].read_text("utf-8").splitlines()]
+    events: list[Any] = [PipelineState.registry.load(row) for row in rows]
+    ended = next(event for event in events if event.type == "phase_ended")
+    entry: dict[str, Any] = {"stages": None, "done": None, "result": None}
+    listing.note(entry, ended)  # before `submitted`
+    assert entry["stages"] is None
+    listing.note(entry, events[0])
+    before = json.loads(entry["stages"])
+    for phase in (0, 99):
+        listing.note(entry, ended.model_copy(update={"phase": phase}))
+    assert json.loads(entry["stages"]) == before
+    strange = {"bytes": Figure(value=1.0).model_copy(update={"value": float("nan")})}
+    listing.note(entry, ended.model_copy(update={"phase": 1, "figures": strange}))
+    assert entry["bytes"] is None
+    assert json.loads(entry["stages"])[0]["state"] in ("ended", "reused")
