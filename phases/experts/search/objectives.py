@@ -57,7 +57,7 @@ def volume(points: Sequence[Sequence[float]], parts: int) -> float:
 
 @dataclass(frozen=True)
 class Bar:
-    """What a mixture is given up by: the models before it, on the first windows."""
+    """A limit on the first windows, set by models before a mixture, at which it is given up."""
 
     #: For each of them: domain → −log p over the given model's.
     models: tuple[Mapping[str, float], ...]
