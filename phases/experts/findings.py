@@ -18,7 +18,7 @@ from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures import bootstrap, paired_bits
 from evaluation.measures.paired_bits import figure
 from evaluation.observing import Observe, Observed
-from phases.experts import plan, stages
+from phases.experts import answers, plan, stages
 from phases.experts.events import ExpertsState, Route, Routed
 from phases.experts.search.generations import ARMS, MIXTURES, MODELS, RANDOM
 from phases.experts.stages import BITS, SEARCH
@@ -292,7 +292,7 @@ def routed(state: ExpertsState) -> Routed | None:
 def _dispatched(state: ExpertsState) -> dict[str, Figure]:
     """Return the figures of dispatch; empty if there are no experts."""
     event, told = routed(state), dict[str, Figure]()
-    if event is not None:
+    if event is not None and answers.wrong_routes(state, event) is None and any(event.choices):
         told["dispatch"] = _routed_gain(state, event)
         told["dispatched"] = _accuracy(state, event)
     if shots := few_shot(state):

@@ -7,7 +7,7 @@ import pytest
 from phases.experts import dispatch
 from phases.experts.config import ExpertsConfig
 
-CONFIG = ExpertsConfig(points=24, rounds=12)
+CONFIG = ExpertsConfig.model_validate({"points": 24, "rounds": 12})
 
 
 def test_the_mixture_of_a_domain_is_found() -> None:
@@ -31,4 +31,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             ExpertsConfig.model_validate(settings)
-    assert ExpertsConfig(parts=("mlp", "attention")).parts == ("attention", "mlp")
+    assert ExpertsConfig.model_validate({"parts": ("mlp", "attention")}).parts == (
+        "attention",
+        "mlp",
+    )
