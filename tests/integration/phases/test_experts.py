@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ from phases.experts import findings, plan, report, stages
 from phases.experts.events import ExpertsState, Fit, Route
 from phases.experts.kind import Experts
 from phases.experts.tasks.execute import Context
+from runs import kinds
 from runs.errors import ConfigError, NotFoundError, SourceError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
+from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.worlds import experts_runs
 from testing.worlds.runs import was_killed
@@ -223,13 +226,14 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     assert Experts().overview(early).panels == ()
 
 
-def test_a_run_without_further_models_or_search_ends_well(toys: Toys, tmp_path: Path) -> None:
+def test_a_run_without_a_search_ends_well(toys: Toys, tmp_path: Path) -> None:
     """Then the result is one of the experts alone, or the given model."""
     home = Home(tmp_path)
-    experts_runs.submit(home, toys.base, evaluations=0, experts=1)
+    experts_runs.submit(home, toys.base, [toys.base], evaluations=0, experts=1)
     state = experts_runs.finish(home)
+    assert "have the same weights" in " ".join(state.started.warnings)
     (domain,) = stages.experts(state)
-    assert set(state.completed.arms) == {"given", f"only-{domain}"}
+    assert set(state.completed.arms) <= {"given", f"only-{domain}", "mean-of-models"}
     assert "hypervolume" not in state.completed.figures
     assert audit.audit(experts_runs.rows(home)) == []
 
@@ -341,13 +345,12 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     refused(ConfigError, "the neutral domain 'law' is not measured", neutral="law")
     refused(ConfigError, "nothing can be an expert", domains=["prose", "multilingual"])
     refused(ConfigError, "prompt is 64, the model takes 64 tokens", prompt=64)
-    other = tmp_path / "other"
-    shutil.copytree(toys.base, other)
-    from testing.models import toy_models
-
     smaller, _ = toy_models.family(tmp_path / "smaller", 0, intermediate_size=24)
     refused(SourceError, "is not of the given model's architecture", {**model, "merges": [smaller]})
-    home = Home(tmp_path / "home")
-    experts_runs.submit(home, toys.base, [other])
-    with pytest.raises(SourceError, match="have the same weights"):
-        experts_runs.finish(home)
+
+
+def test_the_example_is_a_pipeline_that_can_start() -> None:
+    file = Path(__file__).parents[3] / "examples" / "experts.toml"
+    settings = tomllib.loads(file.read_text())
+    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    assert [phase.kind for phase in planned.config.phases] == ["cognate", "experts"]
