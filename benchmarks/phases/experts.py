@@ -7,7 +7,7 @@
 
 FOLDER of `--models` is that of `forge cognate`: a base, and specialists that mixtures may contain.
 `search` carries out an experts run for every seed, in `--out`, and prints as Markdown what came out:
-gains and drift with intervals, hypervolumes at equal evaluations, dispatch, seconds for a mixture. A run
+gains and drift with intervals, hypervolumes at equal evaluations, dispatch, time for a mixture. A run
 that was stopped goes on. `adapters` trains for each domain an expert, and LoRA of rank 1 on the modules
 whose adapters have nearest to as many parameters, on the same windows, at every rate. The best rate of
 each by the selection slice is measured on the test slice: its gain in its own domain and in the others.
