@@ -76,7 +76,7 @@ def _value(text: str) -> Any:
 def percent(one: Any) -> str:
     """Return a relative figure in percent, with its interval if it has one."""
     if one.low is None:
-        return f"{one.value:.5f}"
+        return f"{one.value:.4g}"
     return f"{one.value:+.2%} [{one.low:+.2%}, {one.high:+.2%}]"
 
 

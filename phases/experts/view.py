@@ -52,7 +52,7 @@ class ExpertsView(GivenView[ExpertsState]):
                 return f"{data['arm']} {data['number']}: {len(data['items'])} measured"
             case "generation_ended":
                 return (
-                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.5f} after "
+                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.4g} after "
                     f"{data['evaluations']:,} mixtures"
                 )
             case "fitted":

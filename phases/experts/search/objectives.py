@@ -43,6 +43,11 @@ def objectives(items: Items, factors: Factors, given: Observed) -> tuple[float, 
     return (*(-ratio for ratio in ratios(items, given).values()), -used)
 
 
+def hopeful(point: Sequence[float]) -> bool:
+    """Return True if a mixture is within `WORST` in every domain."""
+    return min(point[:-1]) > -WORST
+
+
 def volume(points: Sequence[Sequence[float]], parts: int) -> float:
     """Return the hypervolume of objectives of mixtures of `parts` parts.
 
