@@ -28,6 +28,7 @@ VIEWS = {
     "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
     "curriculum": "cli.phases.curriculum_view:CurriculumView",
+    "experts": "cli.phases.experts_view:ExpertsView",
     "student": "cli.phases.student_view:StudentView",
 }
 

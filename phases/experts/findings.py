@@ -18,7 +18,7 @@ from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures import bootstrap, paired_bits
 from evaluation.measures.paired_bits import figure
 from evaluation.observing import Observe, Observed
-from phases.experts import plan, stages
+from phases.experts import answers, plan, stages
 from phases.experts.events import ExpertsState, Route, Routed
 from phases.experts.search.generations import ARMS, MIXTURES, MODELS, RANDOM
 from phases.experts.stages import BITS, SEARCH
@@ -195,19 +195,23 @@ def results(state: ExpertsState) -> dict[str, Result]:
 
 
 def _resampled(
-    state: ExpertsState, seen: Mapping[str, Observed]
+    state: ExpertsState, seen: Mapping[str, Observed], *names: str
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Return name → domain → bits per byte in each resample of the windows, the same for all."""
+    """Return name → domain → bits per byte in each resample of the windows, the same for all.
+
+    Of the given model, and of `names`.
+    """
     counts = {domain: len(some) for domain, some in seen[plan.GIVEN].items.items()}
     drawn = paired_bits.draws(counts, plan.PURPOSE, state.submitted.config.seed)
-    return {name: paired_bits.rates(event, drawn) for name, event in seen.items()}
+    wanted = {plan.GIVEN, *names}
+    return {n: paired_bits.rates(event, drawn) for n, event in seen.items() if n in wanted}
 
 
 def _gain(
     state: ExpertsState, seen: Mapping[str, Observed], ours: str, over: str = plan.GIVEN
 ) -> Figure:
     """Return the relative gain of a model over another one, the mean over the domains of experts."""
-    config, drawn = state.submitted.config, _resampled(state, seen)
+    config, drawn = state.submitted.config, _resampled(state, seen, ours, over)
     domains = [domain for domain in seen[ours].values if domain != config.neutral]
     points = [1 - seen[ours].values[d] / seen[over].values[d] for d in domains]
     spread = np.mean([1 - drawn[ours][d] / drawn[over][d] for d in domains], axis=0)
@@ -226,7 +230,7 @@ def by_domain(state: ExpertsState) -> dict[str, dict[str, Figure]]:
     seen = found(state)
     if plan.GIVEN not in seen:
         return {}
-    drawn, base = _resampled(state, seen), seen[plan.GIVEN]
+    drawn, base = _resampled(state, seen, *seen), seen[plan.GIVEN]
     return {
         arm: {
             domain: figure(
@@ -265,7 +269,7 @@ def figures(state: ExpertsState) -> dict[str, Figure]:
 
 def _one(state: ExpertsState, seen: Mapping[str, Observed], arm: str, domain: str) -> Figure:
     """Return the relative gain of an arm in one domain."""
-    drawn, base = _resampled(state, seen), seen[plan.GIVEN]
+    drawn, base = _resampled(state, seen, arm), seen[plan.GIVEN]
     return figure(
         1 - seen[arm].values[domain] / base.values[domain],
         1 - drawn[arm][domain] / drawn[plan.GIVEN][domain],
@@ -292,7 +296,7 @@ def routed(state: ExpertsState) -> Routed | None:
 def _dispatched(state: ExpertsState) -> dict[str, Figure]:
     """Return the figures of dispatch; empty if there are no experts."""
     event, told = routed(state), dict[str, Figure]()
-    if event is not None:
+    if event is not None and answers.wrong_routes(state, event) is None and any(event.choices):
         told["dispatch"] = _routed_gain(state, event)
         told["dispatched"] = _accuracy(state, event)
     if shots := few_shot(state):
@@ -335,7 +339,7 @@ def few_shot(state: ExpertsState) -> Figure | None:
     if base is None or not told:
         return None
     points, spread, count = [], [], 0
-    drawn = _resampled(state, {plan.GIVEN: base, **told})
+    drawn = _resampled(state, {plan.GIVEN: base, **told}, *told)
     for domain, event in told.items():
         points.append(1 - event.values[domain] / base.values[domain])
         spread.append(1 - drawn[domain][domain] / drawn[plan.GIVEN][domain])

@@ -49,6 +49,7 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
     completed = Completed
     result_title = "mixture"
     as_given = (MODEL,)
+    together = ("model", "merges")
     listed = GIVEN_LISTED | {GenerationEnded.type, Fitted.type, Routed.type}
     answers: ClassVar[Mapping[type[Event], type]] = {
         **answers(Started),

@@ -1,4 +1,4 @@
-"""What an experts run has found so far, and what follows from it: experts, arms, candidates. Pure."""
+"""Stages of an experts run as they follow from what it has found: experts, arms, candidates. Pure."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from runs.kinds.asked import Asked, Checked, Lookup, Plan
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind
+    from weights.folders.checkpoint import Checkpoint
 
 #: Roles of the given model, and of the further models of mixtures.
 MODEL, MERGES = "model", "merges"
@@ -70,32 +71,33 @@ def check(plan: Plan) -> Checked:
 
     given = submission.opened(plan)
     for one in plan.fields[MERGES]:
-        opened = open_checkpoint(Path(one.path))
-        other = {name: shape for name, (_, shape) in opened.shapes.items()}
-        mine = {name: shape for name, (_, shape) in given.shapes.items()}
-        if other != mine:
-            lacking = sorted(
-                name for name in {**mine, **other} if mine.get(name) != other.get(name)
-            )
-            raise SourceError(
-                f"model {one.name} is not of the given model's architecture: tensor {lacking[0]} "
-                "differs."
-            )
+        check_alike(one.name, open_checkpoint(Path(one.path)), given)
     config: Any = plan.config
     if given.positions is not None and config.prompt >= given.positions:
         raise ConfigError(f"prompt is {config.prompt}, the model takes {given.positions} tokens.")
     return submission.checked(plan, given)
 
 
-def check_different(records: Sequence[SourceRecord]) -> None:
-    """Raise SourceError if two models have the same weights: one adds nothing to the other."""
+def check_alike(name: str, opened: Checkpoint, given: Checkpoint) -> None:
+    """Raise SourceError unless a further model has the tensors of the given one."""
+    other = {tensor: shape for tensor, (_, shape) in opened.shapes.items()}
+    mine = {tensor: shape for tensor, (_, shape) in given.shapes.items()}
+    every = sorted({**mine, **other})
+    if lacking := [tensor for tensor in every if mine.get(tensor) != other.get(tensor)]:
+        raise SourceError(
+            f"model {name} is not of the given model's architecture: tensor {lacking[0]} differs."
+        )
+
+
+def alike(records: Sequence[SourceRecord]) -> list[str]:
+    """Return a note for each model whose weights are those of one before: it adds nothing."""
     names: dict[str, str] = {}
+    notes = []
     for record in records:
         if record.digest in names:
-            raise SourceError(
-                f"models {names[record.digest]} and {record.name} have the same weights."
-            )
-        names[record.digest] = record.name
+            notes.append(f"models {names[record.digest]} and {record.name} have the same weights.")
+        names.setdefault(record.digest, record.name)
+    return notes
 
 
 def readings(submitted: Submitted, started: Started) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evaluation.given_model_runs.events import MODEL
@@ -10,12 +12,22 @@ from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
-from phases.experts import findings, panels, report, stages
-from phases.experts.events import Completed, ExpertsState
+from phases.experts import findings, panels, plan, report, stages
+from phases.experts.events import Completed, ExpertsState, Scored
+from phases.experts.search.generations import spaces
 from runs.kinds import default_panels
+from runs.kinds.view import Outlook
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 from weights.making.events import Making
+
+
+def _arms(state: ExpertsState) -> Collection[str]:
+    """Return the arms of the search, as far as it is known which experts there are."""
+    config = state.submitted.config
+    own = stages.kept(state)
+    known = plan.trainable(state.submitted, state.started)[: config.experts] if own is None else own
+    return spaces(len(state.started.merges), known)
 
 
 class ExpertsView(GivenView[ExpertsState]):
@@ -40,7 +52,7 @@ class ExpertsView(GivenView[ExpertsState]):
                 return f"{data['arm']} {data['number']}: {len(data['items'])} measured"
             case "generation_ended":
                 return (
-                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.5f} after "
+                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.4g} after "
                     f"{data['evaluations']:,} mixtures"
                 )
             case "fitted":
@@ -58,6 +70,28 @@ class ExpertsView(GivenView[ExpertsState]):
         if first == "fit":
             return f"find the mixture of {rest[0]}"
         return "choose experts by beginnings" if key == "route" else super().task_words(key, names)
+
+    def outlook(
+        self, state: ExpertsState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+    ) -> Outlook:
+        """Return how far the run is in steps, and the time left, with that of mixtures to measure.
+
+        A mixture costs what those before took on average; before the first the time is not known.
+        """
+        told = super().outlook(state, rehearsal, under_way)
+        if state.completed or state.started is None:
+            return told
+        scores = [event for event in state.answers.values() if isinstance(event, Scored)]
+        count, spent = sum(len(e.items) for e in scores), math.fsum(e.seconds for e in scores)
+        left = len(_arms(state)) * state.submitted.config.evaluations - count
+        if left <= 0:
+            return told
+        if not count or told.eta_s is None:
+            return replace(told, inside=0.0, eta_s=None)
+        hands = max(1, len(under_way))
+        eta = told.eta_s + left * spent / count / hands
+        done = state.spent.device
+        return replace(told, inside=done / (done + eta * hands), eta_s=eta)
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note steps, the last loss and the gain in the run's row of the run list."""

@@ -26,7 +26,7 @@ from phases.experts.events import (
     Scored,
 )
 from phases.experts.search import techniques
-from phases.experts.search.objectives import Bar, Items, objectives, ratios, volume, whole
+from phases.experts.search.objectives import Bar, Items, hopeful, objectives, ratios, volume, whole
 from phases.experts.search.space import Space
 
 #: Mixtures of a task.
@@ -96,7 +96,7 @@ class Search:
 
     def parents(self) -> list[Survivor]:
         """Return the survivors of the last generation that has ended."""
-        return selection.survivors(self.points(iter(self.ended[-1].survivors)))
+        return ranked(self.points(iter(self.ended[-1].survivors)))
 
     def bar(self, number: int) -> Bar:
         """Return what the mixtures of a generation are given up by: the given model and survivors."""
@@ -154,8 +154,8 @@ class Search:
         own = [f"{number}/{slot}" for slot in range(self.size(number))]
         before = self.ended[-1].survivors if number else ()
         points = self.points(iter((*before, *own)))
-        kept = selection.survivors(points)[: self.config.population]
-        best = [points[one.id] for one in kept if one.front == 0]
+        kept = ranked(points)[: self.config.population]
+        best = [points[one.id] for one in kept if one.front == 0 and hopeful(points[one.id])]
         return GenerationEnded(
             arm=self.arm,
             number=number,
@@ -165,6 +165,19 @@ class Search:
             stopped=sum(id_ not in points for id_ in own),
             evaluations=sum(self.size(n) for n in range(number + 1)),
         )
+
+
+def ranked(points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
+    """Return mixtures in order of selection: those that no domain makes hopeless, then the others.
+
+    Without this order the mixtures at the ends of the front, most of them useless, crowd out the rest
+    where there are many objectives (Deb et al. 2002, section VI: constrained domination).
+    """
+    inside = {id_: point for id_, point in points.items() if hopeful(point)}
+    found = selection.survivors(inside)
+    after = 1 + max((one.front for one in found), default=-1)
+    rest = selection.survivors({id_: p for id_, p in points.items() if id_ not in inside})
+    return [*found, *(one._replace(front=one.front + after) for one in rest)]
 
 
 def spaces(models: int, experts: tuple[str, ...]) -> Mapping[Any, Space]:

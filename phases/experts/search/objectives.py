@@ -43,6 +43,11 @@ def objectives(items: Items, factors: Factors, given: Observed) -> tuple[float, 
     return (*(-ratio for ratio in ratios(items, given).values()), -used)
 
 
+def hopeful(point: Sequence[float]) -> bool:
+    """Return True if a mixture is within `WORST` in every domain."""
+    return min(point[:-1]) > -WORST
+
+
 def volume(points: Sequence[Sequence[float]], parts: int) -> float:
     """Return the hypervolume of objectives of mixtures of `parts` parts.
 
@@ -57,7 +62,7 @@ def volume(points: Sequence[Sequence[float]], parts: int) -> float:
 
 @dataclass(frozen=True)
 class Bar:
-    """What a mixture is given up by: the models before it, on the first windows."""
+    """A limit on the first windows, set by models before a mixture, at which it is given up."""
 
     #: For each of them: domain → −log p over the given model's.
     models: tuple[Mapping[str, float], ...]

@@ -82,7 +82,8 @@ class Context(GivenContext[ExpertsState]):
 
     def notes(self, started: Started) -> Sequence[str]:
         """Return a note for each text that an expert's training reads many times over."""
-        return submission.readings(self.state.submitted, started)
+        same = submission.alike((started.model, *started.merges))
+        return [*same, *submission.readings(self.state.submitted, started)]
 
     def held_out(self, on: str) -> dict[str, Packed]:
         """Return domain → the packed items of a slice; of the search, the windows that it reads."""
@@ -274,7 +275,6 @@ class Context(GivenContext[ExpertsState]):
         names = decomposition.names(own, submitted.config.parts)
         numbers = sum(min(own[name].shape) for name in names)
         merges = tuple(self._recorded(place) for place in range(len(submitted.merges)))
-        submission.check_different([common["model"], *merges])
         return Started(**common, merges=merges, numbers=numbers)
 
     def _recorded(self, place: int) -> SourceRecord:
@@ -282,6 +282,7 @@ class Context(GivenContext[ExpertsState]):
         given = self.state.submitted.merges[place]
         folder = self._cache.supply.model(given, None)
         opened = open_checkpoint(folder, Path(given.path))
+        submission.check_alike(given.name, opened, open_checkpoint(self.donor))
         record = recorded(given, folder, opened)
         self._cache.supply.share_model(folder)
         return record

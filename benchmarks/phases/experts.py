@@ -1,0 +1,251 @@
+"""Experts: the search beside random mixtures, and vectors beside adapters of as many parameters.
+
+    python -m benchmarks.phases.experts search --models FOLDER --out FOLDER [--seeds 3]
+        [--set KEY=VALUE …]
+    python -m benchmarks.phases.experts adapters --models FOLDER --out FOLDER [--seeds 1]
+        [--set KEY=VALUE …] [--rates 0.03,0.1,0.3] [--lora-rates 0.004,0.013,0.04]
+
+FOLDER of `--models` is that of `forge cognate`: a base, and specialists that mixtures may contain.
+`search` carries out an experts run for every seed, in `--out`, and prints as Markdown what came out:
+gains and drift with intervals, hypervolumes at equal evaluations, dispatch, time for a mixture. A run
+that was stopped goes on. `adapters` trains for each domain an expert, and LoRA of rank 1 on the modules
+whose adapters have nearest to as many parameters, on the same windows, at every rate. The best rate of
+each by the selection slice is measured on the test slice: its gain in its own domain and in the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import machine
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.given_model_runs.comparison import CHOOSING, TEST
+from evaluation.measures import bootstrap
+from evaluation.measures.perplexity import score_windows
+from phases.experts import findings, plan, report
+from phases.experts.events import ExpertsState, Scored
+from phases.experts.tasks.execute import Context
+from runs.history import repository
+from runs.home import Home
+from runs.kinds.asked import Asked
+from weights.model import Model
+from weights.recipes import Algorithm, Train
+from weights.storage.weight_cache import Artifacts
+from weights.svf import changes, decomposition
+from weights.tensors import Weights
+from weights.training import complete
+from weights.training.loop import segment
+from weights.training.models import modules
+from worker.commands import submit as commands_submit
+from worker.commands import validate
+from worker.tasks import runner
+
+#: Domain → Σ −log p of its windows, and their bytes.
+Measured = Mapping[str, tuple[Sequence[float], Sequence[int]]]
+
+
+def finished(asked: argparse.Namespace, seed: int, **settings: Any) -> tuple[Home, ExpertsState]:
+    """Return a run of a seed that has completed, carried out or gone on with here."""
+    home, run = Home(Path(asked.out) / "home"), f"seed-{seed}"
+    folder = Path(asked.models)
+    merges = sorted(p.parent for p in folder.glob("*/config.json") if p.parent.name != "base")
+    given = {"model": [str(folder / "base")], "merges": [str(place) for place in merges]}
+    own = {key: _value(text) for key, _, text in (one.partition("=") for one in asked.set)}
+    made = validate.plan(Asked("experts", {"context": 128, "seed": seed, **own, **settings}, given))
+    with closing(home.open_store()) as store:
+        if not list(store.read(f"experts/{run}")):
+            commands_submit.submit(store, made, run)
+        runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        return home, repository.load(store, run)
+
+
+def _value(text: str) -> Any:
+    """Return a setting's value: JSON, or the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def percent(one: Any) -> str:
+    """Return a relative figure in percent, with its interval if it has one."""
+    if one.low is None:
+        return f"{one.value:.4g}"
+    return f"{one.value:+.2%} [{one.low:+.2%}, {one.high:+.2%}]"
+
+
+# ---- search ------------------------------------------------------------------------------------
+
+
+def search(asked: argparse.Namespace) -> None:
+    """Carry out a run for each seed; print a table of all."""
+    columns: dict[int, dict[str, str]] = {}
+    for seed in range(asked.seeds):
+        _, state = finished(asked, seed)
+        told = report.report(state)
+        scores = [event for event in state.answers.values() if isinstance(event, Scored)]
+        seconds, count = sum(e.seconds for e in scores), sum(len(e.items) for e in scores)
+        rows = {"result": told.chosen}
+        rows |= {f"{arm}: gain": percent(one) for arm, one in told.gains.items()}
+        rows |= {name: percent(one) for name, one in told.figures.items()}
+        rows["stopped early"] = f"{_stopped(state):.0%}"
+        rows["ms a mixture"] = f"{1000 * seconds / count:.0f}" if count else ""
+        rows["seconds of all tasks"] = f"{told.seconds:,.0f}"
+        columns[seed] = rows
+        for arm, domains in findings.by_domain(state).items():
+            line = ", ".join(f"{domain} {percent(one)}" for domain, one in domains.items())
+            print(f"seed {seed}, {arm}: {line}", flush=True)
+    print(f"\n{machine()}\n\n| | {' | '.join(f'seed {seed}' for seed in columns)} |")
+    print(f"|---|{'---|' * len(columns)}")
+    for name in dict.fromkeys(name for rows in columns.values() for name in rows):
+        print(f"| {name} | {' | '.join(rows.get(name, '') for rows in columns.values())} |")
+
+
+def _stopped(state: ExpertsState) -> float:
+    """Return the share of mixtures that were given up."""
+    every = [event for events in state.generations.values() for event in events]
+    return sum(e.stopped for e in every) / max(
+        1, sum(s[-1].evaluations for s in state.generations.values())
+    )
+
+
+# ---- adapters ----------------------------------------------------------------------------------
+
+
+def adapters(asked: argparse.Namespace) -> None:
+    """Train experts and adapters at every rate; print a table."""
+    print(f"{machine()}\n")
+    print("| seed | domain | arm | parameters | rate | own domain | others | seconds |")
+    print("|---|---|---|---|---|---|---|---|")
+    for seed in range(asked.seeds):
+        home, state = finished(asked, seed, evaluations=0)
+        context = Context.opened(state, Artifacts.of(home))
+        base = Model(context.settings, context.weights(context.recipes[plan.GIVEN]))
+        model = ResidentModel.from_module(modules.build(base))
+        given = {on: measured(context, model, base.weights, on) for on in (CHOOSING, TEST)}
+        for domain in plan.trainable(state.submitted, state.started):
+            for row in _rows(asked, context, model, base, given, domain):
+                print(f"| {seed} | {domain} | {' | '.join(row)} |", flush=True)
+
+
+def _rows(
+    asked: argparse.Namespace,
+    context: Context,
+    model: ResidentModel,
+    base: Model,
+    given: Mapping[str, Measured],
+    domain: str,
+) -> Iterator[list[str]]:
+    """Yield a row for the expert of a domain, and one for its adapters."""
+    state = context.state
+    expert = plan.expert(state.submitted, state.started, domain)
+    numbers, (count, names) = state.started.numbers, chosen_modules(context, base)
+    arms: dict[str, tuple[int, str, Callable[[float], Weights]]] = {
+        "vectors": (numbers, asked.rates, lambda rate: vectors(context, base, expert, rate)),
+        "LoRA, rank 1": (
+            count,
+            asked.lora_rates,
+            lambda rate: low_rank(context, base, expert, rate, names),
+        ),
+    }
+    for arm, (size, rates, trained) in arms.items():
+        began, best = time.monotonic(), dict[float, tuple[float, Weights]]()
+        for rate in map(float, rates.split(",")):
+            weights = trained(rate)
+            found = measured(context, model, weights, CHOOSING)
+            best[rate] = gain(found, given[CHOOSING], domain)[0], weights
+        rate = max(best, key=lambda one: best[one][0])
+        found = measured(context, model, best[rate][1], TEST)
+        told = {d: "{:+.2%} [{:+.2%}, {:+.2%}]".format(*gain(found, given[TEST], d)) for d in found}
+        others = ", ".join(f"{d} {text}" for d, text in told.items() if d != domain)
+        seconds = (time.monotonic() - began) / len(best)
+        yield [arm, f"{size:,}", f"{rate:g}", told[domain], others, f"{seconds:.0f}"]
+
+
+def measured(context: Context, model: ResidentModel, weights: Weights, on: str) -> Measured:
+    """Return what a model has on the windows of a slice."""
+    model.load(weights)
+    return {
+        domain: (score_windows(model, packed.windows)[0], packed.bytes)
+        for domain, packed in sorted(context.held_out(on).items())
+    }
+
+
+def gain(found: Measured, given: Measured, domain: str) -> tuple[float, float, float]:
+    """Return the relative gain in a domain, and its 95 % interval."""
+    (own, sizes), (base, _) = found[domain], given[domain]
+    rate = sum(base) / sum(sizes)
+    one = bootstrap.rates(base, own, sizes, "experts", domain)
+    return one.difference / rate, one.low / rate, one.high / rate
+
+
+def _with(recipe: Train, rate: float, **changes: Any) -> Train:
+    """Return a training with another peak of its rate."""
+    params = {**recipe.schedule.params, "peak": rate}
+    schedule = Algorithm(name=recipe.schedule.name, params=params)
+    return complete(recipe.model_copy(update={"schedule": schedule, **changes}))
+
+
+def vectors(context: Context, base: Model, expert: Train, rate: float) -> Weights:
+    """Return the base with an expert."""
+    recipes = context.recipes
+    factored = Model(context.settings, context.weights(recipes[plan.SVD]))
+    start = Model(context.settings, context.weights(recipes[plan.ONES]))
+    inputs = {"of": base, "svd": factored}
+    recipe = _with(expert, rate)
+    made = segment(recipe, start, None, context.streams, 0, recipe.upto, inputs=inputs)
+    change = changes.of_vectors(factored.weights, made.weights)
+    return changes.added(base.weights, [change], [1.0])
+
+
+def chosen_modules(context: Context, base: Model) -> tuple[int, tuple[str, ...]]:
+    """Return the parameters of adapters of rank 1, nearest to an expert's numbers, and the modules."""
+    parts = context.state.submitted.config.parts
+    sizes: dict[str, int] = {}
+    for name in decomposition.names(base.weights, parts):
+        leaf = name.removesuffix(".weight").rpartition(".")[2]
+        sizes[leaf] = sizes.get(leaf, 0) + sum(base.weights[name].shape)
+    some = [c for n in range(1, len(sizes) + 1) for c in combinations(sorted(sizes), n)]
+    wanted = context.state.started.numbers
+    found = min(some, key=lambda c: (abs(sum(sizes[leaf] for leaf in c) - wanted), c))
+    return sum(sizes[leaf] for leaf in found), found
+
+
+def low_rank(
+    context: Context, base: Model, expert: Train, rate: float, names: tuple[str, ...]
+) -> Weights:
+    """Return the base with adapters of rank 1, trained on the windows that the expert reads."""
+    params = {"objective": "lm@1", "rank": 1, "alpha": 1.0, "modules": list(names)}
+    start = expert.inputs["of"]
+    changed = {"objective": "lora@1", "params": params, "inputs": {}, "start": start}
+    recipe = _with(expert, rate, **changed)
+    return segment(recipe, base, None, context.streams, 0, recipe.upto).weights
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    for name, do, seeds in (("search", search, 3), ("adapters", adapters, 1)):
+        command = commands.add_parser(name)
+        command.add_argument("--models", required=True)
+        command.add_argument("--out", required=True)
+        command.add_argument("--seeds", type=int, default=seeds)
+        command.add_argument("--set", action="append", default=[])
+        command.set_defaults(do=do)
+        if name == "adapters":
+            command.add_argument("--rates", default="0.03,0.1,0.3")
+            command.add_argument("--lora-rates", default="0.004,0.013,0.04")
+    asked = parser.parse_args()
+    asked.do(asked)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Write the golden log of an experts run: `python -m tests.golden.record_experts`. None twice."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from runs.home import Home
+from testing.miniatures import experts_runs
+from testing.models import toy_models
+from tests.golden.test_golden_kinds import FOLDER, told
+
+
+def main() -> None:
+    """Write a run with two further models for each schema; logs that are there stay."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        model, merges = toy_models.family(folder, 2)
+        path = FOLDER / "experts-1.jsonl"
+        if path.exists():
+            return
+        home = Home(folder / path.stem)
+        experts_runs.submit(home, model, merges)
+        experts_runs.finish(home)
+        rows = experts_runs.rows(home)
+        lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+        path.with_suffix(".json").write_text(json.dumps(told(rows), indent=2) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,356 @@
+"""Experts runs in miniature: what is trained, searched, compared, written, shown, verified, refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tomllib
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from safetensors.torch import load_file
+
+from cli import kind_views
+from phases.experts import findings, plan, report, stages
+from phases.experts.events import ExpertsState, Fit, Route
+from phases.experts.kind import Experts
+from phases.experts.tasks.execute import Context
+from runs import kinds
+from runs.errors import ConfigError, NotFoundError, SourceError
+from runs.history import audit
+from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
+from runs.lists import model_registry
+from testing.miniatures import experts_runs
+from testing.models import toy_models
+from testing.models.toys import Toys
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+from tests.integration.cli.test_forge import call
+from tests.integration.kinds.test_forgeries import edit, relinked
+from weights import operations
+from weights.folders.checkpoint import digest, open_checkpoint
+from weights.recipes import Train
+from weights.storage import model_origin
+from weights.storage.weight_cache import Artifacts
+from weights.training import complete
+
+
+@pytest.fixture(scope="module")
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, ExpertsState, Path]:
+    """A finished run with two further models: (home, state, folder of the result)."""
+    folder = tmp_path_factory.mktemp("experts")
+    home = Home(folder / "home")
+    experts_runs.submit(home, toys.base, toys.sources[:2])
+    state = experts_runs.finish(home)
+    Experts().write_result(home, state, folder / "out")
+    return home, state, folder / "out"
+
+
+def test_a_run_completes_with_an_honest_history(made) -> None:
+    home, state, _ = made
+    assert state.status == "completed"
+    assert audit.audit(experts_runs.rows(home)) == []
+
+
+def test_experts_are_of_the_domains_that_the_model_predicts_worst(made) -> None:
+    """The neutral one has none; each is as many numbers as singular values."""
+    _, state, _ = made
+    event = stages.given(state, "selection")
+    assert event is not None
+    worst = sorted(("rows", "sums"), key=lambda domain: -event.values[domain])
+    assert list(stages.experts(state)) == worst
+    assert state.started.numbers == 9 * 16  # three matrices of rank 16 in three blocks
+    for domain, recipe in stages.experts(state).items():
+        assert recipe.data == {domain: 1.0}
+        assert complete(recipe) == recipe
+    for recipe in stages.recipes(state).values():
+        if not isinstance(recipe, Train):
+            assert operations.complete(recipe) == recipe
+
+
+def test_all_arms_measure_as_many_mixtures(made) -> None:
+    _, state, _ = made
+    assert sorted(state.generations) == ["mixtures", "models", "random"]
+    assert {arm: e[-1].evaluations for arm, e in state.generations.items()} == dict.fromkeys(
+        state.generations, 30
+    )
+    assert {"mixtures", "random", "models", "given", "mean-of-models"} <= set(state.completed.arms)
+
+
+def test_a_folded_mixture_is_what_the_search_measured(made) -> None:
+    """The weights of a finalist, made by its recipe, are those that were in memory, to the last bit."""
+    home, state, _ = made
+    context: Any = Context.opened(state, Artifacts.of(home))
+    search = stages.searches(state)["mixtures"]
+    for name, (arm, recipe) in stages.finalists(state).items():
+        if arm == "mixtures":
+            id_ = next(
+                i
+                for i in search.ended[-1].survivors
+                if plan.mixture(state, search.space.experts, search.factors(i)).id == recipe.id
+            )
+            in_memory = context._mixer.weights(search.factors(id_))
+            assert digest(in_memory) == state.made[recipe.id].digest, name
+
+
+def test_figures_follow_from_what_was_measured(made) -> None:
+    """The gain is the mean over the domains of experts; the neutral domain is the drift."""
+    _, state, _ = made
+    seen, best = findings.found(state), state.completed.chosen
+    rate = {
+        arm: {d: math.fsum(e.items[d]) / math.log(2) / sum(e.sizes[d]) for d in e.items}
+        for arm, e in seen.items()
+    }
+    figures = state.completed.figures
+    gains = [1 - rate[best][d] / rate["given"][d] for d in ("rows", "sums")]
+    assert figures["gain"].value == pytest.approx(sum(gains) / 2)
+    lost = rate[best]["phrases"] / rate["given"]["phrases"] - 1
+    assert figures["drift"].value == pytest.approx(lost)
+    assert figures["drift"].low <= figures["drift"].value <= figures["drift"].high
+    assert figures["experts"].value == len(stages.kept(state) or ())
+    assert figures["evaluations"].value == 30
+    for arm, name in (("mixtures", "hypervolume"), ("random", "hypervolume_random")):
+        assert figures[name].value == state.generations[arm][-1].hypervolume
+    event = findings.routed(state)
+    assert event is not None
+    own = [1 - math.fsum(event.items[d]) / math.fsum(event.given[d]) for d in ("rows", "sums")]
+    assert figures["dispatch"].value == pytest.approx(sum(own) / 2)
+
+
+def test_the_result_is_the_best_within_the_limit_of_drift(made) -> None:
+    """On the selection slice; a model that is not better beyond chance is passed through."""
+    _, state, _ = made
+    base = stages.given(state, "selection")
+    assert base is not None
+    told = {}
+    for name, recipe in stages.candidates(state).items():
+        event = stages.seen(state, recipe.id, "selection")
+        assert event is not None
+        shares = stages.parted(event, base)
+        if shares["phrases"] <= 1.5:
+            told[name] = (shares["rows"] + shares["sums"]) / 2
+    best = min(told, key=lambda name: (told[name], name))
+    assert findings.chosen(state) == best
+    strict = _changed(state, drift=-1.0)
+    assert findings.chosen(strict) == "given"
+    assert findings.results(strict)["model"].digest == state.made[findings.given_id(state)].digest
+
+
+def _changed(state: ExpertsState, **settings: Any) -> ExpertsState:
+    """The state with other settings."""
+    other = ExpertsState()
+    other.__dict__.update(state.__dict__)
+    other.memory = {}
+    config = state.submitted.config.model_copy(update=settings)
+    other.submitted = state.submitted.model_copy(update={"config": config})
+    return other
+
+
+def test_the_folder_has_model_items_experts_and_report(made, toys: Toys) -> None:
+    """The model is an ordinary folder; the bundle says what its vectors are of."""
+    _, state, out = made
+    opened = open_checkpoint(out / "model")
+    assert digest(opened.tensors()) == state.completed.models["model"].digest
+    assert (out / "model" / "tokenizer.json").read_bytes() == (
+        toys.base / "tokenizer.json"
+    ).read_bytes()
+    told = json.loads((out / "experts.json").read_text())
+    assert told["models"] == {"model": digest(opened.tensors())}
+    assert told["gains"].keys() == state.completed.arms.keys() - {"given"}
+    bundle = json.loads((out / "experts" / "experts.json").read_text())
+    svd = plan.decomposition(state.submitted, state.started)
+    assert bundle["decomposition"] == state.made[svd.id].digest
+    assert bundle["model"] == state.started.model.digest
+    vectors = load_file(out / "experts" / "experts.safetensors")
+    for domain in bundle["experts"]:
+        own = {n.partition("/")[2]: z for n, z in vectors.items() if n.startswith(f"{domain}/")}
+        recipe = plan.expert(state.submitted, state.started, domain)
+        assert digest(own) == state.made[recipe.id].digest
+    centroids = load_file(out / "experts" / "classifier.safetensors")
+    assert set(centroids) == {"deviation", *(f"centroid/{d}" for d in ("phrases", "rows", "sums"))}
+
+
+def test_the_result_is_found_by_name_and_tells_all_that_it_was_made_from(made, toys: Toys) -> None:
+    home, state, _ = made
+    with closing(home.open_store()) as store:
+        best = findings.chosen(state) or ""
+        for name, wanted in (("x", best), ("x:only-sums", "only-sums")):
+            origin = model_origin.find(store, name)
+            assert origin is not None
+            assert origin.recipe_id == stages.recipes(state)[wanted].id
+        rows, total = model_registry.listed(store)
+    assert total == 1
+    assert rows[0]["parameters"] == state.started.model.parameters
+    kind = Experts()
+    places = [one.place for one in kind.ancestry(state, "only-sums")]
+    assert places == ["only-sums", "given", "svd", "expert-sums", "ones", "given"]
+    mean = kind.ancestry(state, "mean-of-models")
+    assert [one.given for one in mean[-3:]] == [
+        digest(open_checkpoint(f).tensors()) for f in (toys.base, *toys.sources[:2])
+    ]
+    with pytest.raises(NotFoundError, match="no model 'poetry'"):
+        kind.origin(state, (), "poetry")
+    again = kind.again(state.submitted)
+    assert again.models == {
+        "model": [str(toys.base)],
+        "merges": [str(folder) for folder in toys.sources[:2]],
+    }
+
+
+def test_its_panels_and_its_terminal_show_the_front(made) -> None:
+    home, state, out = made
+    shown = Experts().overview(state)
+    assert [p.name for p in shown.panels] == [
+        *("arms", "experts", "front", "hypervolume"),
+        *("loss", "speed", "norm", "rate", "models"),
+    ]
+    view = kind_views.of("experts")
+    lines = [line for row in experts_runs.rows(home) if (line := view.unit(state, row))]
+    assert len([line for line in lines if line.startswith("generation ended: ")]) == 9
+    told = call(home.folder, "show", "x")
+    assert told.exit_code == 0, told.output
+    assert "Mixtures beside the given model" in told.stdout
+    with CliRunner().isolation() as streams:
+        view.announce(state, {"folder": str(out)})
+    assert "over random: " in streams[0].getvalue().decode()
+    assert "of as many random ones" in "\n".join(report.sentences(report.report(state)))
+    passed = report.report(state).model_copy(update={"chosen": "given", "factors": None})
+    assert "passed through unchanged" in report.sentences(passed)[0]
+    early = ExpertsState()
+    early.submitted, early.run = state.submitted, state.run
+    assert Experts().overview(early).panels == ()
+
+
+def test_a_run_without_a_search_ends_well(toys: Toys, tmp_path: Path) -> None:
+    """Then the result is one of the experts alone, or the given model."""
+    home = Home(tmp_path)
+    experts_runs.submit(home, toys.base, [toys.base], evaluations=0, experts=1)
+    state = experts_runs.finish(home)
+    assert "have the same weights" in " ".join(state.started.warnings)
+    (domain,) = stages.experts(state)
+    assert set(state.completed.arms) <= {"given", f"only-{domain}", "mean-of-models"}
+    assert "hypervolume" not in state.completed.figures
+    assert audit.audit(experts_runs.rows(home)) == []
+
+
+@pytest.mark.slow
+def test_everything_is_made_again_by_verify(made) -> None:
+    home, state, out = made
+    said: list[str] = []
+    kind, cache = Experts(), Artifacts.of(home)
+    ids = kind.chosen(state, "all")
+    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    assert len([line for line in said if "as recorded" in line]) == len(stages.recipes(state))
+    document = kind.document(out)
+    assert document is not None
+    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    altered = {**document, "models": {"model": "0" * 64}}
+    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+
+
+def scored(**changes: Any) -> Any:
+    """Forge the first score of a log."""
+    return edit("scored", 0, **changes)
+
+
+@pytest.mark.parametrize(
+    ("forgery", "what"),
+    [
+        (edit("completed", figures={}), "the figures are not those"),
+        (edit("completed", chosen="only-sums"), "the chosen are not those"),
+        (edit("observed", 0, values={"rows": 0.1}), "do not follow from its items"),
+        (edit("fitted", 0, factors=[9.0, 9.0]), "do not follow from its losses"),
+        (edit("routed", 0, choices={}), "not of the same windows"),
+        (scored(items=[]), "another number of mixtures"),
+        (scored(first=5), "other mixtures were measured"),
+        (edit("generation_ended", 0, hypervolume=9.0), ""),
+        (edit("generation_bred", 0, mixtures=[[0.5, 0.5, 0.5, 0.5]]), ""),
+    ],
+)
+def test_forged_figures_are_found(made, forgery: Any, what: str) -> None:
+    """Without a model: what was decided no longer follows from the events."""
+    rows = experts_runs.rows(made[0])
+    found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
+    assert any(what in one for one in found), found
+
+
+def test_a_mixture_that_was_given_up_against_the_rule_is_found(made) -> None:
+    """One whose windows were cut after the probe although no model is ahead of it."""
+    rows = experts_runs.rows(made[0])
+    event = json.loads(next(row.data for row in rows if row.type == "scored"))
+    cut = [{domain: some[:1] for domain, some in event["items"][0].items()}, *event["items"][1:]]
+    found = [str(one.message) for one in audit.audit(relinked(scored(items=cut)(list(rows))))]
+    assert any("against the rule" in one for one in found), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point",
+    [
+        "snapshot-kept:3",
+        pytest.param("made-kept:2", marks=pytest.mark.soak),
+        pytest.param("task-appended:20", marks=pytest.mark.soak),
+        pytest.param("task-appended:30", marks=pytest.mark.soak),
+    ],
+)
+def test_killed_on_its_way_a_run_ends_as_if_undisturbed(
+    made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """In segments of a step or two, in the search, in dispatch: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    home = Home(tmp_path)
+    experts_runs.submit(home, toys.base, toys.sources[:2])
+    assert was_killed(warm.start(home, "x", f"kill:{point}")), "not reached"
+    state = experts_runs.finish(home)
+    assert state.lineage_digest() == made[1].lineage_digest()
+    assert state.completed.models == made[1].completed.models
+    assert audit.audit(experts_runs.rows(home)) == []
+
+
+def test_tasks_say_what_they_are_in_words(made) -> None:
+    _, state, _ = made
+    view, names = Experts(), Experts().names(state)
+    assert (
+        view.task_words("score/random/3/10", names) == "measure mixtures of generation 3 of random"
+    )
+    assert view.task_words(Fit("code").key, names) == "find the mixture of code"
+    assert view.task_words(Route().key, names) == "choose experts by beginnings"
+
+
+def test_a_forecast_tries_the_start_some_steps_and_a_mixture(made, tmp_path: Path) -> None:
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    told = Experts().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
+    assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
+    for amount in (told.seconds, told.disk, told.memory):
+        assert amount.value is not None
+        assert amount.value > 0
+
+
+def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
+    kind, model = Experts(), {"model": [str(toys.base)]}
+
+    def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
+        with pytest.raises(error, match=match):
+            kind.check(kind.plan(Asked("experts", settings, models or model), Lookup()))
+
+    refused(ConfigError, "an experts run is of one model: --model model=MODEL", {"model": []})
+    refused(ConfigError, "no models 'base'", {**model, "base": [str(toys.base)]})
+    refused(ConfigError, "the neutral domain 'law' is not measured", neutral="law")
+    refused(ConfigError, "nothing can be an expert", domains=["prose", "multilingual"])
+    refused(ConfigError, "prompt is 64, the model takes 64 tokens", prompt=64)
+    smaller, _ = toy_models.family(tmp_path / "smaller", 0, intermediate_size=24)
+    refused(SourceError, "is not of the given model's architecture", {**model, "merges": [smaller]})
+
+
+def test_the_example_is_a_pipeline_that_can_start() -> None:
+    file = Path(__file__).parents[3] / "examples" / "experts.toml"
+    settings = tomllib.loads(file.read_text())
+    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    assert [phase.kind for phase in planned.config.phases] == ["cognate", "experts"]
