@@ -167,7 +167,7 @@ class Wanted(Reason):
 
 
 #: What a run is submitted with beside its settings; the documents put it all into `config`.
-_BESIDE = ("kind", "models", "base", "data", "priority", "labels", "quarantine", "reason")
+_BESIDE = ("kind", "models", "base", "data", "file", "priority", "labels", "quarantine", "reason")
 
 
 class Phase(Wanted):

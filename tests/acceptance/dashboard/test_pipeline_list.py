@@ -82,7 +82,7 @@ def test_pipelines_are_listed_with_their_phases_as_marks(visit: Callable[..., An
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [390, 820])
+@pytest.mark.parametrize("width", [360, 820])
 def test_the_list_of_pipelines_fits_a_narrow_window(visit: Callable[..., Any], width: int) -> None:
     page = visit("/pipelines", width=width, height=844)
     page.get_by_text("3 pipelines").wait_for()

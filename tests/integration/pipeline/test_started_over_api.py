@@ -141,6 +141,13 @@ def test_the_same_settings_may_come_as_json(site: Site, path: str) -> None:
     assert toy_runs.finish(site.home, run).completed
 
 
+def test_the_documents_form_has_a_file_too(site: Site) -> None:
+    body = {"phase_name": "pipeline", "config": {"file": TOML, "reason": "as they write it"}}
+    told = post(site.client, "/phases/start", 201, **body)
+    assert told["phase"] == "pipeline"
+    assert toy_runs.state(site.home, told["run"]).submitted.reason == "as they write it"
+
+
 def test_a_key_means_one_pipeline(site: Site) -> None:
     body, key = {"kind": "pipeline", "file": TOML}, {"Idempotency-Key": "once"}
     first = site.client.post("/runs", json=body, headers=key)
