@@ -43,11 +43,79 @@ settings = { generations = 8, search_windows = 40, search_questions = 12 }
     metric = "lead_over_sources"                   # of the champion, on items that chose nothing
     at_least = 0.0
 """
+_LEARNED = """
+# What gains nothing, or loses ordinary text, is left out: the model before it goes on.
+
+[[phase]]
+name = "learned"
+kind = "curriculum"                                # forge settings curriculum
+models = { model = "merge" }
+gate = [
+    { metric = "gain", at_least = 0.01, otherwise = "pass unchanged" },
+    { metric = "retention", at_least = 0.95, otherwise = "pass unchanged" },
+    { metric = "regression", at_most = 0.05, otherwise = "pass unchanged" },
+    { metric = "cumulative", at_least = 0.84, otherwise = "pass unchanged" },
+]
+
+    [phase.settings]
+    families = ["addition", "lookup", "reversal"]
+    levels = 3
+    arms = ["adaptive", "uniform"]
+    tokens = 300_000                               # each arm
+    segments = 6
+    pool = 400
+    test_items = 40
+
+[[phase]]
+name = "prompt"
+kind = "bake"                                      # forge settings bake
+models = { model = "learned" }
+gate = [
+    { metric = "ratio", at_most = 0.05, otherwise = "pass unchanged" },
+    { metric = "drift", at_most = 0.005, otherwise = "pass unchanged" },
+    { metric = "retention", at_least = 0.95, otherwise = "pass unchanged" },
+    { metric = "regression", at_most = 0.05, otherwise = "pass unchanged" },
+    { metric = "cumulative", at_least = 0.84, otherwise = "pass unchanged" },
+]
+
+    [phase.settings]
+    prompts = ["import pytest\\n\\n\\ndef test_"]
+    context_tokens = 24
+    reply_tokens = 24
+    trajectories = 64
+    held_out = 32
+    steps = 40
+    strengths = [0.5, 0.8, 1.0]
+    characters = 1_000_000
+
+[[phase]]
+name = "tools"
+kind = "baking"                                    # forge settings baking
+models = { model = "prompt" }
+gate = [
+    { metric = "gain", at_least = 0.01, otherwise = "pass unchanged" },
+    { metric = "retention", at_least = 0.95, otherwise = "pass unchanged" },
+    { metric = "regression", at_most = 0.05, otherwise = "pass unchanged" },
+    { metric = "cumulative", at_least = 0.84, otherwise = "pass unchanged" },
+]
+
+    [phase.settings]
+    families = ["table"]
+    levels = 1
+    train_items = 24
+    selection_items = 12
+    test_items = 24
+    personas = 3
+    iterations = 2
+    reply_tokens = 24
+    steps = 20
+    characters = 1_000_000
+"""
 _SMALL = """
 [[phase]]
 name = "small"
 kind = "compression"                               # forge settings compression
-models = { model = "merge" }
+models = { model = "tools" }
 data = "specialists:items"
 settings = { retention = 0.97, settings = "rtn-4,gptq-3,uniform-0.4,uniform-0.7,uniform-1,ternary" }
 
@@ -65,9 +133,9 @@ data = "specialists:items\""""
 def written(file: str, sources: list[str], base: str | None, data: list[str]) -> str:
     """Return a file's text: of given models a merge, else specialists that are trained and merged."""
     if not sources:
-        title = "From text to an evolved champion in a small file, on two cores."
+        title = "From text to an evolved champion that has learned and is small, on two cores."
         head = _HEAD.format(title=title, file=file)
-        return head + _TRAINED + _MERGED.replace("{given}", _SPECIALISTS) + _SMALL
+        return head + _TRAINED + _MERGED.replace("{given}", _SPECIALISTS) + _LEARNED + _SMALL
     models = {"base": base, "sources": sources} if base else {"sources": sources}
     lines = ["models = { " + ", ".join(f"{r} = {json.dumps(m)}" for r, m in models.items()) + " }"]
     lines += [f"data = {json.dumps(data)}"] if data else []
