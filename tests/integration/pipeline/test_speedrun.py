@@ -14,7 +14,7 @@ from runs import kinds
 from runs.history import audit, repository
 from runs.kinds.asked import Asked, Lookup
 from runs.kinds.state import fold_into
-from testing.worlds import pipeline_runs, small_text
+from testing.miniatures import pipeline_runs, small_text
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import REPOSITORY
 from weights.storage.weight_cache import Artifacts
