@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -157,3 +158,19 @@ def test_layers_that_cannot_be_adapted_are_refused_before_any_work(
 
     refused("the name 'lm_head': they are", lora_modules=["q_proj", "lm_head"])
     refused("a rank of 4096 is more than the layer", lora_rank=4096)
+
+
+def test_the_command_takes_a_rank(made, model: Path, tmp_path: Path) -> None:
+    home = made[0]
+    (tmp_path / "a.txt").write_text(bake_runs.PROMPT)
+    args = ["--prompt", str(tmp_path / "a.txt"), "--lora", "2", "--detach", "--json"]
+    for file in texts(tmp_path):
+        args += ["--data", file]
+    for name in ("context", "context_tokens", "reply_tokens", "neutral_tokens"):
+        args += ["--set", f"{name}={QUICK[name]}"]
+    args += ["--set", 'contexts=["rows"]', "--set", "generic=false", "--set", "built_in=[]"]
+    told = call(home.folder, "bake", str(model), *args)
+    assert told.exit_code == 0, told.output
+    run = json.loads(told.stdout)["run"]
+    first = json.loads(bake_runs.rows(home, run)[0].data)["config"]
+    assert (first["train"], first["lora_rank"], first["rate"]) == ("lora", 2, 4e-3)
