@@ -43,6 +43,20 @@ settings = { generations = 8, search_windows = 40, search_questions = 12 }
     metric = "lead_over_sources"                   # of the champion, on items that chose nothing
     at_least = 0.0
 """
+_TERNARY = """
+# Beside what follows: a model of ternary weights, in a folder that transformers loads.
+
+[[phase]]
+name = "ternary"
+kind = "bitnet"                                    # forge settings bitnet
+models = { model = "merge" }
+settings = { tokens = 500_000 }                    # each arm: ternary, and full precision beside it
+
+    [[phase.gate]]
+    metric = "retention"
+    at_least = 0.95
+    otherwise = "pass unchanged"
+"""
 _LEARNED = """
 # What gains nothing, or loses ordinary text, is left out: the model before it goes on.
 
@@ -135,7 +149,14 @@ def written(file: str, sources: list[str], base: str | None, data: list[str]) ->
     if not sources:
         title = "From text to an evolved champion that has learned and is small, on two cores."
         head = _HEAD.format(title=title, file=file)
-        return head + _TRAINED + _MERGED.replace("{given}", _SPECIALISTS) + _LEARNED + _SMALL
+        return (
+            head
+            + _TRAINED
+            + _MERGED.replace("{given}", _SPECIALISTS)
+            + _TERNARY
+            + _LEARNED
+            + _SMALL
+        )
     models = {"base": base, "sources": sources} if base else {"sources": sources}
     lines = ["models = { " + ", ".join(f"{r} = {json.dumps(m)}" for r, m in models.items()) + " }"]
     lines += [f"data = {json.dumps(data)}"] if data else []
