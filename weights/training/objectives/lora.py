@@ -23,7 +23,7 @@ from weights.training.objectives import Batch, Objective
 from weights.training.windows import Ids
 
 #: Objectives that change what layers compute themselves.
-OWN_LAYERS = ("lora", "ternary")
+OWN_LAYERS = ("lora", "svf", "ternary")
 #: Optimisers that serve: MuGrokfast's Muon moves whole matrices, and QK-Clip scales them.
 OPTIMISERS = ("adamw",)
 
