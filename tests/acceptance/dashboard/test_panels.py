@@ -219,6 +219,7 @@ def test_seeds_are_a_band_around_their_median(visit: Callable[..., Any]) -> None
     accept(page, "seeds")
 
 
+@pytest.mark.slow
 def test_an_axis_is_logarithmic_where_the_panel_says_so_and_can_be_changed(
     visit: Callable[..., Any],
 ) -> None:

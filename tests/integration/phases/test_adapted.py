@@ -98,6 +98,7 @@ def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path)
     assert "bake@1 by adapters of rank 4" in places[0].words
 
 
+@pytest.mark.slow
 def test_everything_is_made_again_and_strengths_are_named(made) -> None:
     home, state, _ = made
     said: list[str] = []

@@ -57,6 +57,7 @@ def made(given, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Cognate
     return home, state, folder / "models"
 
 
+@pytest.mark.slow
 def test_specialists_of_a_given_base_are_trained_on_given_text(given, made) -> None:
     """The base is the given one, exactly, in float32; the domains are those of the data."""
     _, state, out = made

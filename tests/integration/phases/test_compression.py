@@ -166,6 +166,7 @@ def test_the_table_has_the_bytes_of_files(home: Home, toys: Toys, tmp_path: Path
     assert checked.exit_code == 0, checked.output
 
 
+@pytest.mark.slow
 def test_it_is_verified_and_made_again(home: Home) -> None:
     told = call(home, "verify", "c", "--rebuild", "all", "--recompute")
     assert told.exit_code == 0, told.output

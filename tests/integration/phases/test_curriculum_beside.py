@@ -47,7 +47,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CurriculumStat
 
 
 @pytest.mark.slow
-@pytest.mark.smoke
 def test_a_run_with_additions_completes_with_an_honest_history(made) -> None:
     home, state = made
     assert state.status == "completed"

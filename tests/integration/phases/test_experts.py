@@ -202,6 +202,7 @@ def test_the_result_is_found_by_name_and_tells_all_that_it_was_made_from(made, t
     }
 
 
+@pytest.mark.slow
 def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     home, state, out = made
     shown = Experts().overview(state)
@@ -226,6 +227,7 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     assert Experts().overview(early).panels == ()
 
 
+@pytest.mark.slow
 def test_a_run_without_a_search_ends_well(toys: Toys, tmp_path: Path) -> None:
     """Then the result is one of the experts alone, or the given model."""
     home = Home(tmp_path)
@@ -272,6 +274,7 @@ def scored(**changes: Any) -> Any:
         (edit("generation_bred", 0, mixtures=[[0.5, 0.5, 0.5, 0.5]]), ""),
     ],
 )
+@pytest.mark.slow
 def test_forged_figures_are_found(made, forgery: Any, what: str) -> None:
     """Without a model: what was decided no longer follows from the events."""
     rows = experts_runs.rows(made[0])
@@ -279,6 +282,7 @@ def test_forged_figures_are_found(made, forgery: Any, what: str) -> None:
     assert any(what in one for one in found), found
 
 
+@pytest.mark.slow
 def test_a_mixture_that_was_given_up_against_the_rule_is_found(made) -> None:
     """One whose windows were cut after the probe although no model is ahead of it."""
     rows = experts_runs.rows(made[0])
@@ -322,6 +326,7 @@ def test_tasks_say_what_they_are_in_words(made) -> None:
     assert view.task_words(Route().key, names) == "choose experts by beginnings"
 
 
+@pytest.mark.slow
 def test_a_forecast_tries_the_start_some_steps_and_a_mixture(made, tmp_path: Path) -> None:
     home, state, _ = made
     copied = Home(tmp_path / "home")

@@ -107,6 +107,7 @@ def test_a_loss_that_leaps_ends_the_run_with_step_and_loss(
     assert audit.audit(cognate_runs.rows(home)) == []
 
 
+@pytest.mark.slow
 def test_a_bake_whose_loss_leaps_ends_with_step_and_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

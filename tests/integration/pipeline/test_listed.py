@@ -203,6 +203,7 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     assert [stage["state"] for stage in row["stages"]] == ["overridden", "waiting"]
 
 
+@pytest.mark.slow
 def test_on_postgresql_the_list_is_the_same(postgres: Postgres, tmp_path: Path) -> None:
     home = Home(tmp_path / "home", postgres.new_database())
     put(home, "stopped", [phase("first", STOPPING), TWO[1]])

@@ -92,6 +92,7 @@ def test_a_recipe_that_cannot_be_built_fails_its_own_task_alone(
         own.build(broken)
 
 
+@pytest.mark.slow
 def test_the_runner_builds_what_is_open_in_one_pass_and_stops_between_two_tasks(
     finished: tuple[RunState, RunState], toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
