@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from phases.curriculum import findings, report
 from phases.curriculum.events import CurriculumState
 from runs.panels.panels import Column, Panel, Units
@@ -30,13 +32,7 @@ def _verdicts(state: CurriculumState) -> Units | None:
         says="Accuracy on the test slice minus that of the arm adaptive, with its interval: an "
         "addition pays if the whole interval is above zero.",
         unit="addition",
-        columns=(
-            Column(name="arm", type="text"),
-            Column(name="lead", type="number"),
-            Column(name="low", type="number"),
-            Column(name="high", type="number"),
-            Column(name="verdict", type="text"),
-        ),
+        columns=_columns(arm="text", lead="number", low="number", high="number", verdict="text"),
         rows=tuple(rows),
     )
 
@@ -56,12 +52,8 @@ def _bursts(state: CurriculumState) -> Units | None:
         says="Accuracy on the selection slice before and after the segment of a burst. If it lost more "
         "than the setting relapse, the next segment began with the model before it.",
         unit="burst",
-        columns=(
-            Column(name="arm", type="text"),
-            Column(name="segment", type="integer"),
-            Column(name="before", type="number"),
-            Column(name="after", type="number"),
-            Column(name="left", type="text"),
+        columns=_columns(
+            arm="text", segment="integer", before="number", after="number", left="text"
         ),
         rows=tuple(rows),
     )
@@ -81,12 +73,8 @@ def _dreams(state: CurriculumState) -> Units | None:
         title="Dreams",
         says="What the model of an arm answered to tasks that it had passed, before each segment.",
         unit="segment",
-        columns=(
-            Column(name="arm", type="text"),
-            Column(name="segment", type="integer"),
-            Column(name="cells", type="integer"),
-            Column(name="items", type="integer"),
-            Column(name="right", type="integer"),
+        columns=_columns(
+            arm="text", segment="integer", cells="integer", items="integer", right="integer"
         ),
         rows=tuple(rows),
     )
@@ -110,10 +98,11 @@ def _stages(state: CurriculumState) -> Units | None:
         says="The stage of each segment of the arm stages, and accuracy on the selection slice at its "
         "end.",
         unit="segment",
-        columns=(
-            Column(name="segment", type="integer"),
-            Column(name="stage", type="text"),
-            Column(name="accuracy", type="number"),
-        ),
+        columns=_columns(segment="integer", stage="text", accuracy="number"),
         rows=tuple(rows),
     )
+
+
+def _columns(**types: Literal["text", "number", "integer"]) -> tuple[Column, ...]:
+    """Return columns by name and type."""
+    return tuple(Column(name=name, type=type_) for name, type_ in types.items())

@@ -177,6 +177,8 @@ class Kind(View[S], Outcome[S]):
         what = str(error["msg"]).removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
             what = f"there is no such setting: `forge settings {self.name}` lists them"
+        if error["type"] == "tuple_type":
+            what = 'a list is needed, as ["one", "two"]'
         return ".".join(map(str, error["loc"])), what
 
     def read(self, text: str) -> dict[str, Any]:

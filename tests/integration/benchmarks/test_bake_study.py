@@ -25,7 +25,7 @@ def test_a_grid_has_an_arm_for_each_rank_and_rate() -> None:
 
 
 def report(ratio: float, drift: float, test: float) -> dict[str, Any]:
-    """What `rates` reads of a report whose model was chosen at strength 0.5."""
+    """Return the part of a report that `rates` reads; its model was chosen at strength 0.5."""
     value = {"value": test, "low": None, "high": None}
     return {
         "strengths": {"interpolated": {"0": (1.0, 0.0), "0.5": (ratio, drift)}},

@@ -342,7 +342,7 @@ def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
 
 
 def test_arms_with_the_same_mixes_are_one_training(toys: Toys, tmp_path: Path) -> None:
-    """Of a single level, uniform and easy to hard are one recipe: it is trained and recorded once."""
+    """Uniform and easy to hard are one recipe of a single level: trained and recorded once."""
     home = Home(tmp_path / "home")
     arms = ["uniform", "easy_to_hard"]
     curriculum_runs.submit(home, toys.base, levels=1, segments=2, arms=arms)

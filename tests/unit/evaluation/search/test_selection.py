@@ -23,7 +23,7 @@ def test_equals_are_ordered_by_their_names() -> None:
 
 
 def test_tournaments_are_won_by_front_then_room() -> None:
-    """Of two drawn with replacement the better one wins: ¾, or all but one draw in n² for the worst."""
+    """The better of two drawn with replacement wins: the worst only if it is drawn twice, 1 in n²."""
     parents = [Survivor("best", 0, 1.0), Survivor("worse", 0, 0.5), Survivor("last", 1, 9.0)]
     won = Counter(selection.tournament(parents, Draws("t", n)) for n in range(900))
     shares = {name: won[name] / 900 for name in ("best", "worse", "last")}

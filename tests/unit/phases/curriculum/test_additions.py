@@ -21,6 +21,7 @@ from phases.curriculum.events import CurriculumState, Dreamed, Dreamt
 from phases.curriculum.kind import Curriculum
 from phases.curriculum.mixing import additions, mix
 from phases.curriculum.mixing.cells import Success
+from runs.errors import ConfigError
 from runs.event_types import Figure
 from runs.kinds.state import fold_into
 from tests.golden.test_golden import rows_of
@@ -63,7 +64,7 @@ def test_six_stages_are_even_parts_of_the_segments() -> None:
 
 
 def test_tools_come_in_with_their_stage() -> None:
-    """Of twelve segments four are without tools, then these have four fifths of the items."""
+    """Four of twelve segments are without tools, then these have four fifths of the items."""
     asked = config(arms=("stages",), families=("brackets", "tool-table"))
     for segment in (0, 3):
         shares, frontiers = mix.choose(asked, "stages", segment, {}, {})
@@ -214,3 +215,8 @@ def test_what_is_dreamt_answers_the_task() -> None:
 def test_additions_that_contradict_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         config(**settings)
+
+
+def test_a_word_where_a_list_belongs_is_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match="adds: a list is needed"):
+        Curriculum().parse({"adds": "chaos"})
