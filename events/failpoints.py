@@ -3,6 +3,7 @@
     FORGE_FAILPOINTS=kill:17         SIGKILL at the 17th hit of any failpoint
     FORGE_FAILPOINTS=kill:name:2     SIGKILL at the second hit of failpoint `name`
     FORGE_FAILPOINTS=once:FILE:name:2  the same, by the first process that makes FILE
+    FORGE_FAILPOINTS=each:FOLDER     remove the file FOLDER/name, and SIGKILL, at each that has one
     FORGE_FAILPOINTS=hold:FILE:name  wait at failpoint `name` as long as FILE is there
     FORGE_FAILPOINTS=trace:FILE      write the name of every hit to FILE
 
@@ -41,6 +42,10 @@ def hit(name: str) -> None:
         while wanted == name and Path(file).exists():
             time.sleep(0.01)
         return
+    if _action == "each":
+        if _removed(Path(_argument) / name):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return
     place, _, rest = _argument.partition(":") if _action == "once" else ("", "", _argument)
     wanted, _, number = rest.rpartition(":")
     count = _hits[name] if wanted == name else sum(_hits.values()) if not wanted else 0
@@ -53,5 +58,14 @@ def _first(marker: Path) -> bool:
     try:
         marker.open("x").close()
     except FileExistsError:
+        return False
+    return True
+
+
+def _removed(file: Path) -> bool:
+    """Return True if this process is the one that removes the file."""
+    try:
+        file.unlink()
+    except FileNotFoundError:
         return False
     return True

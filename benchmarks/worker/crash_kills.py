@@ -8,10 +8,11 @@ import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchmarks.worker.crash_points import Job
@@ -161,7 +162,7 @@ def queued(
 ) -> list[Outcome]:
     """Kill either of two workers, or a process of its devices, at each moment; replace dead workers."""
     folder, rng = where / f"cluster-{job.number}", random.Random(f"workers of {job.number}")
-    cluster = Cluster(folder, server.new_database() if server else None, LEASE)
+    cluster = _cluster(folder, server)
     made: list[Outcome] = []
     kept: list[list[str]] = []
     with closing(cluster):
@@ -183,11 +184,55 @@ def queued(
     return ended
 
 
-def _staff(cluster: Cluster) -> None:
-    """Start workers, so that two are alive."""
+def traced(where: Path, submit: Submit, server: Postgres | None) -> tuple[Essence, set[str]]:
+    """Carry a run to its end on two workers; return its essence and the failpoints that it hits."""
+    folder, trace = where / "cluster-0", where / "queued-trace"
+    with closing(_cluster(folder, server)) as cluster:
+        submit(cluster.home)
+        _carried(cluster, {"FORGE_FAILPOINTS": f"trace:{trace}"})
+        found = essence(runs.state(cluster.home, RUN))
+    shutil.rmtree(folder)
+    return found, set(trace.read_text().split())
+
+
+def queued_at(
+    where: Path, job: Job, submit: Submit, expected: Essence, server: Postgres | None
+) -> list[Outcome]:
+    """Kill the first that passes each failpoint, of two workers' and their devices' processes."""
+    folder, points = where / f"cluster-{job.number}", where / f"points-{job.number}"
+    points.mkdir()
+    for point in job.points:
+        (points / str(point)).touch()
+    kept: dict[str, list[str]] = {}
+    with closing(_cluster(folder, server)) as cluster:
+        began = time.monotonic()
+
+        def note() -> None:
+            """Keep what the log has after each kill that came since the last look."""
+            for point in job.points:
+                if str(point) not in kept and not (points / str(point)).exists():
+                    kept[str(point)] = _hashes(cluster.home)
+
+        submit(cluster.home)
+        _carried(cluster, {"FORGE_FAILPOINTS": f"each:{points}"}, note)
+        note()
+        told = [str(point) for point in job.points]
+        made = [Outcome(job.number, job.of, point, point in kept) for point in told]
+        had = [kept.get(point, []) for point in told]
+        ended = _judged(made, cluster.home, had, expected, began)
+    shutil.rmtree(folder)
+    return ended
+
+
+def _cluster(folder: Path, server: Postgres | None) -> Cluster:
+    return Cluster(folder, server.new_database() if server else None, LEASE)
+
+
+def _staff(cluster: Cluster, env: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Start workers with these variables of the environment, so that two are alive."""
     cluster.workers[:] = [worker for worker in cluster.workers if worker.poll() is None]
     while len(cluster.workers) < 2:
-        cluster.worker()
+        cluster.worker(**env)
 
 
 def _strike(cluster: Cluster, rng: random.Random) -> str:
@@ -205,16 +250,21 @@ def _strike(cluster: Cluster, rng: random.Random) -> str:
     return f"worker {place + 1}; at {busy or 'nothing'}"
 
 
-def _carried(cluster: Cluster) -> None:
+def _carried(
+    cluster: Cluster,
+    env: Mapping[str, str] = MappingProxyType({}),
+    note: Callable[[], None] = lambda: None,
+) -> None:
     """Wait for the run's end; after three deaths of a task it is retried, as a user would."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
+        note()
         state: Any = runs.state(cluster.home, RUN)
         if state.failed and "quarantined" in state.failed.reason:
             cluster.forge("retry", RUN)
         elif state.ended:
             return
-        _staff(cluster)
+        _staff(cluster, env)
         time.sleep(0.5)
 
 

@@ -23,7 +23,8 @@ class Job:
     #: From 1, of the whole walk: the same in each shard.
     number: int
     of: Pass
-    #: "name:k" of failpoints, or seconds after the start, or seconds between kills if it is queued.
+    #: "name:k" of failpoints, or seconds after the start. Queued: names of failpoints, or seconds
+    #: between kills.
     points: tuple[str | float, ...]
 
 
@@ -55,13 +56,19 @@ def spread(trace: list[str], count: int) -> list[str]:
     return sorted(found | set(left[step // 2 :: step][: max(0, count - len(found))]))
 
 
-def jobs(given: argparse.Namespace, trace: list[str], seconds: float) -> list[Job]:
+def jobs(
+    given: argparse.Namespace, trace: list[str], queued: set[str], seconds: float
+) -> list[Job]:
     """Return all jobs of a walk, the longest first; `seconds`: what the undisturbed run took.
 
+    `trace`: the failpoints that it hit, in order; `queued`: those that a queued run is killed at.
     Moments are shares of that time, drawn with a fixed seed for each pass.
     """
     found: list[tuple[Pass, tuple[str | float, ...]]] = []
     if "queued" in given.passes:
+        # Names that follow each other in the alphabet are of one task: they go to different runs.
+        parts = math.ceil(len(queued) / KILLS_A_RUN)
+        found.extend(("queued", tuple(sorted(queued)[part::parts])) for part in range(parts))
         pauses = _moments("queued", given.queued_moments, 0.05, 0.5, seconds)
         for begin in range(0, len(pauses), KILLS_A_RUN):
             found.append(("queued", tuple(pauses[begin : begin + KILLS_A_RUN])))

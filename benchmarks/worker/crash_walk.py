@@ -7,11 +7,13 @@
     python -m benchmarks.worker.crash_walk --kind compression …      codecs and mixtures of a toy model
     python -m benchmarks.worker.crash_walk --database postgresql [--server-kills 25] …
     python -m benchmarks.worker.crash_walk --queued-moments 40 …     also on two workers with a Redis
+    python -m benchmarks.worker.crash_walk --queued-points …         the same at every failpoint
     python -m benchmarks.worker.crash_walk --processes 16 [--shard 1/4] [--seconds 500] …
 
 Passes: `kept`, the cache survives. `emptied`, it is emptied at each restart, so that everything is
 built and measured again. `queued`, the run is in a queue, and either of its two workers, or one of
-their processes, is killed at random moments, five a run. `server`, on PostgreSQL: the server is killed,
+their processes, is killed at random moments, five a run, or where the first of them passes a
+failpoint, five failpoints a run. `server`, on PostgreSQL: the server is killed,
 with everything it started, at random moments, and started again.
 
 Each point is a real SIGKILL of a real process during real builds and evaluations. Processes that carry
@@ -30,7 +32,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.worker import crash_kills, crash_points
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--moments", type=int, default=40, help="random moments, embedded, of each pass")
     add("--queued-moments", type=int, default=0, help="random moments, with two queued workers")
+    add("--queued-points", action="store_true", help="every failpoint, with two queued workers")
     add("--passes", nargs="+", choices=PASSES, default=list(PASSES))
     add("--processes", type=int, default=os.cpu_count() or 1, help="runs side by side")
     add(
@@ -97,7 +100,16 @@ def _walk(where: Path, given: argparse.Namespace, server: Postgres | None) -> bo
     crash_kills.start(home, f"trace:{where / 'trace'}").join()
     seconds, expected = time.monotonic() - first, crash_kills.essence(runs.state(home))
     trace = (where / "trace").read_text().split()
-    whole = crash_points.jobs(given, trace, seconds)
+    queued: set[str] = set()
+    if given.queued_points and "queued" in given.passes:
+        ended, queued = crash_kills.traced(where, submit, server)
+        print(
+            f"queued, undisturbed: {len(queued)} kinds of failpoints, {ended == expected}",
+            flush=True,
+        )
+        if ended != expected:
+            return False
+    whole = crash_points.jobs(given, trace, queued, seconds)
     jobs = crash_points.mine(whole, given.shard)
     print(
         f"{given.kind}, {given.database}, undisturbed: {seconds:.1f} s, {len(trace)} failpoint hits of "
@@ -138,8 +150,7 @@ def _side_by_side(
                 place, taken.value = taken.value, taken.value + 1
             if place >= len(mine):
                 return
-            do = crash_kills.queued if mine[place].of == "queued" else crash_kills.embedded
-            _note(out, do(where, mine[place], submit, expected, server))
+            _note(out, _way(mine[place])(where, mine[place], submit, expected, server))
 
     files = [where / f"outcomes-{place}.jsonl" for place in range(processes)]
     workers = [FORK.Process(target=work, args=(file,)) for file in files]
@@ -156,6 +167,13 @@ def _side_by_side(
         other.stop()
     lines = [line for file in files if file.exists() for line in file.read_text().splitlines()]
     return [Outcome(**json.loads(line)) for line in lines], not any(w.exitcode for w in workers)
+
+
+def _way(job: Job) -> Callable[..., list[Outcome]]:
+    """Return what does a job."""
+    if job.of != "queued":
+        return crash_kills.embedded
+    return crash_kills.queued_at if isinstance(job.points[0], str) else crash_kills.queued
 
 
 def _note(out: Path, done: Sequence[Outcome]) -> None:

@@ -64,6 +64,16 @@ def test_failpoints_are_off_unless_asked_for(setting: str | None) -> None:
     assert end.stdout.split() == ["a", "b", "a", "b", "c", "a"]
 
 
+def test_processes_are_killed_once_at_each_failpoint_that_has_a_file(tmp_path: Path) -> None:
+    """One file, one kill: the next process passes, until it comes to another name."""
+    for name in ("b", "c", "d"):
+        (tmp_path / name).touch()
+    ends = [walk(f"each:{tmp_path}") for _ in range(3)]
+    assert [end.returncode for end in ends] == [-signal.SIGKILL, -signal.SIGKILL, 0]
+    assert [end.stdout.split()[-1] for end in ends] == ["b", "c", "a"]
+    assert [file.name for file in tmp_path.iterdir()] == ["d"], "a failpoint that is never passed"
+
+
 @pytest.mark.parametrize(
     ("setting", "passed"),
     [
