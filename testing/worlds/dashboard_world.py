@@ -40,7 +40,9 @@ __all__ = ["SITE", "Site", "record"]
 
 DONE, FRONT = "20261121-a9fb60", "20261121-c4e107"
 FAILED, CANCELLED, PAUSED = "20261120-77d0aa", "20261120-1b3c9f", "20261120-9ab311"
-WAITING, TESTING, REAL = "20261121-0ab5e1", "20261121-7e57ed", "20261119-5eed01"
+WAITING, TESTING = "20261121-0ab5e1", "20261121-7e57ed"
+#: A finished run over real models, which is in the home before the others.
+REAL = "r"
 FORK_KEY = "20261121-shorter"
 FORK = submit.keyed_name(FORK_KEY, "fork of grace")
 LABEL = "big-gpu"
@@ -50,8 +52,8 @@ EIGHT: dict[str, Any] = {"population_size": 8, "elite_size": 2, "generations": 4
 MORE = 5
 
 
-def record(folder: Path, toys: Toys | None = None) -> dict[str, str]:
-    """Write all runs and users into a home; returns user → token."""
+def record(folder: Path) -> dict[str, str]:
+    """Write all runs but `REAL`, and the users, into a home; return user → token."""
     home = Home(folder)
     store = home.open_store()
     _others(store)
@@ -64,11 +66,6 @@ def record(folder: Path, toys: Toys | None = None) -> dict[str, str]:
     fake_runs.submit(store, PAUSED, "grace", strategy="cma-es", population_size=8, generations=4)
     fake_runs.finish(store, PAUSED, lambda s: s.generation == 2, varied=True)
     control(store, PAUSED, run_events.Paused(reason="the GPU is needed"), "grace")
-    if toys is not None:
-        store.close()
-        runs.submit(home, toys, REAL)
-        runs.finish(home, REAL)
-        store = home.open_store()
     fake_runs.submit(store, DONE, "ada", ("demo",), **EIGHT)
     fake_runs.finish(store, DONE, varied=True)
     pareto = {"strategy": "nsga2", "objectives": ["perplexity", "accuracy"]}
@@ -215,7 +212,9 @@ if __name__ == "__main__":
     folder = memory()
     base, sources = toy_models.family(folder / "models")
     given = Toys(base, tuple(sources), toy_models.data(folder / "data"))
-    issued = record(folder / "home", given)
+    runs.submit(Home(folder / "home"), given, REAL)
+    runs.finish(Home(folder / "home"), REAL)
+    issued = record(folder / "home")
     site = Site(folder / "home", issued, (folder,), int(sys.argv[1]) if len(sys.argv) > 1 else 8090)
     site.worker(run=FRONT, task=site.get(f"runs/{FRONT}")["pending"][0])
     sys.stdout.write(f"{site.url}/#token={issued['ada']}\n")

@@ -13,6 +13,7 @@ import pytest
 from testing.models.toys import Toys
 from testing.worlds import dashboard_world
 from testing.worlds.dashboard_world import SITE, Site
+from testing.worlds.finished_run import FinishedRun
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -32,11 +33,10 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def recorded(toys: Toys) -> Iterator[tuple[Path, dict[str, str]]]:
+def recorded(finished_run: FinishedRun) -> tuple[Path, dict[str, str]]:
     """A home with runs of every kind, and everybody's tokens."""
-    folder = dashboard_world.memory()
-    yield folder, dashboard_world.record(folder / "home", toys)
-    shutil.rmtree(folder)
+    home, _ = finished_run()
+    return home.folder, dashboard_world.record(home.folder)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def site(recorded: tuple[Path, dict[str, str]], toys: Toys) -> Iterator[Site]:
     before = {name: os.environ.get(name) for name in ("FORGE_LEASE_SECONDS", "FORGE_HOME")}
     os.environ["FORGE_LEASE_SECONDS"] = "3600"
     folder = dashboard_world.memory()
-    shutil.copytree(recorded[0] / "home", folder / "home")
+    shutil.copytree(recorded[0], folder / "home")
     found = Site(folder / "home", recorded[1], (toys.base.parent, toys.data.parent))
     yield found
     found.close()

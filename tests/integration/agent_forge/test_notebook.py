@@ -37,6 +37,7 @@ def test_a_run_of_another_kind_is_read_whole(home: Home) -> None:
     assert told[-1].split()[1] == "untrained"
 
 
+@pytest.mark.slow
 def test_what_a_run_does_not_have_is_named(home: Home) -> None:
     run = agent_forge.Run("r", home)
     with pytest.raises(NotFoundError, match=r"no panel 'x'. It has .*loss"):
