@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -23,6 +24,7 @@ from runs.history import audit, repository
 from runs.home import Home
 from testing.models.toys import Toys
 from testing.worlds import runs
+from testing.worlds.finished_run import once
 
 
 def call(home: Path, *words: str) -> Result:
@@ -41,31 +43,35 @@ def fails(home: Path, code: int, *words: str) -> str:
     return str(result.exception)
 
 
+@dataclass(frozen=True)
+class Told:
+    """What a command printed."""
+
+    stdout: str
+    stderr: str
+
+
 @pytest.fixture(scope="module")
-def finished(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result, Path]:
-    """(home, the result of `forge evo`, the champion's folder)."""
-    folder = tmp_path_factory.mktemp("evo")
-    settings = folder / "settings.toml"
-    settings.write_text("search_windows = 3\nsearch_questions = 2\n")
-    result = call(
-        folder / "home",
-        "evo",
-        "--base-models",
-        toys.names,
-        "--base-model",
-        str(toys.base),
-        "--data",
-        str(toys.data),
-        "--gens",
-        "1",
-        "--config",
-        str(settings),
-        "--output-dir",
-        str(folder / "champion"),
-        "--json",
-    )
-    assert result.exit_code == 0, result.output
-    return folder / "home", result, folder / "champion"
+def finished(
+    toys: Toys, session_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Told, Path]:
+    """(home, what `forge evo` printed, the champion's folder): carried out once, copied a module."""
+
+    def carry_out(place: Path) -> None:
+        settings = place.with_suffix(".toml")
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text("search_windows = 3\nsearch_questions = 2\n")
+        models = ("--base-models", toys.names, "--base-model", str(toys.base))
+        data = ("--data", str(toys.data), "--gens", "1", "--config", str(settings))
+        out = ("--output-dir", str(place / "champion"), "--json")
+        result = call(place / "home", "evo", *models, *data, *out)
+        assert result.exit_code == 0, result.output
+        told = json.dumps({"stdout": result.stdout, "stderr": result.stderr})
+        (place / "told.json").write_text(told)
+
+    made = once(session_folder / "forge-evo", carry_out)
+    home = Path(shutil.copytree(made / "home", tmp_path_factory.mktemp("evo") / "home"))
+    return home, Told(**json.loads((made / "told.json").read_text())), made / "champion"
 
 
 def run_of(finished) -> str:
