@@ -24,9 +24,9 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from events import EventStore
-from pipeline import file as pipeline_file
 from pipeline.config import PipelineConfig
 from pipeline.events import PipelineState
+from pipeline.submission import file as pipeline_file
 from runs import kinds
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import Figure

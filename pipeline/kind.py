@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event
-from pipeline import decide, file, names, origins, plan, writing
+from pipeline import decide, origins, plan
 from pipeline.config import PipelineConfig
 from pipeline.events import (
     Forked,
@@ -20,6 +20,7 @@ from pipeline.events import (
     Started,
     Submitted,
 )
+from pipeline.submission import file, names, writing
 from pipeline.view import PipelineView
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import MadeModel
@@ -223,15 +224,15 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a pipeline; every phase is checked before anything starts."""
-        from pipeline import submission
+        from pipeline.submission import checks
 
-        return submission.plan(self, asked, lookup)
+        return checks.plan(self, asked, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Check what can be checked of each phase's own inputs; raise the errors of its start."""
-        from pipeline import submission
+        from pipeline.submission import checks
 
-        return submission.check(plan)
+        return checks.check(plan)
 
     def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
         """Yield the names of models and the paths of data."""
@@ -265,7 +266,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def context(self, state: PipelineState, cache: Any) -> Any:
         """Return the work on the pipeline's first task."""
-        from pipeline.submission import Context
+        from pipeline.submission.checks import Context
 
         return Context(state)
 

@@ -17,7 +17,7 @@ def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
     """Print the costs of a pipeline's phases; nothing is recorded."""
     from contextlib import closing, nullcontext
 
-    from pipeline import dry_run
+    from pipeline.submission import dry_run
     from weights.storage.model_origin import Finder
 
     click.echo("trying each phase's work here; a minute or so each", err=True)

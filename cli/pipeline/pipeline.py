@@ -89,7 +89,7 @@ def run_command(
 
 def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Plan:
     """Return the plan of the pipeline. Raises ConfigError, UnavailableError."""
-    from pipeline import file as files
+    from pipeline.submission import file as files
     from runs.kinds.asked import Asked, Lookup
     from weights.storage.model_origin import Finder
     from worker.commands import validate

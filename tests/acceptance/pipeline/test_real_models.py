@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from cli.main import forge
 from phases.cognate import plan as cognate_plan
-from pipeline import dry_run
 from pipeline.events import PipelineState
+from pipeline.submission import dry_run
 from runs import kinds
 from runs.history import audit
 from runs.home import Home

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import dry_run
+from pipeline.submission import dry_run
 from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.kinds.forecast import Amount, Forecast

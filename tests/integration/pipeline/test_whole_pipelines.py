@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import file as pipeline_file
 from pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
 from pipeline.kind import Pipeline
+from pipeline.submission import file as pipeline_file
 from runs.errors import ConfigError, ConflictError, ForgeError, RunFailedError
 from runs.history import audit, repository
 from runs.home import Home

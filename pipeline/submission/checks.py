@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline import architectures, names
 from pipeline import plan as plans
 from pipeline.config import ITEMS, PhaseConfig, PipelineConfig
 from pipeline.events import PipelineState, Started, Submitted
+from pipeline.submission import architectures, names
 from runs import kinds
 from runs.errors import ConfigError, ForgeError
 from runs.event_types import ModelReference
