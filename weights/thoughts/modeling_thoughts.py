@@ -200,10 +200,13 @@ def mixed(base: Tensor, thought: Tensor, logit: Tensor) -> Tensor:
 class Thinker(nn.Module):
     """A causal language model of transformers with the parameters that thinking needs."""
 
-    def __init__(self, model: Any, thoughts: Thoughts, length: int) -> None:
-        """Keep the model, and how many tokens a thought has."""
+    def __init__(
+        self, model: Any, thoughts: Thoughts, length: int, temperature: float = 1.0
+    ) -> None:
+        """Keep the model, how many tokens a thought has, and the temperature of sampled thoughts."""
         super().__init__()
-        self.model, self.thoughts, self.length = model, thoughts, length
+        self.model, self.thoughts = model, thoughts
+        self.length, self.temperature = length, temperature
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Thinker:
@@ -214,13 +217,14 @@ class Thinker(nn.Module):
         settings = json.loads((Path(folder) / SETTINGS).read_text("utf-8"))
         model = AutoModelForCausalLM.from_pretrained(folder)
         found = load_file(Path(folder) / TENSORS)
-        return cls(model, loaded(found), int(settings["length"])).eval()
+        return cls(model, loaded(found), settings["length"], settings["temperature"]).eval()
 
     @torch.no_grad()
-    def next_token(self, ids: Tensor, think: bool = True) -> Tensor:
+    def next_token(self, ids: Tensor, think: bool = True, draws: Tensor | None = None) -> Tensor:
         """Return log p of the token after the ids [1, tokens], [vocabulary].
 
-        There is one thought, computed token by token: the likeliest. The text never has its tokens.
+        There is one thought, computed token by token; the text never has its tokens. `draws` are
+        numbers in [0, 1) that it is sampled by, [length]; without them it is the likeliest.
         """
         embed = self.model.get_input_embeddings()
         text = embed(ids)
@@ -229,22 +233,35 @@ class Thinker(nn.Module):
         if not think:
             return base
         row = torch.cat([text, self.thoughts.start[None, None]], 1)
-        for _ in range(self.length):
+        for place in range(self.length):
             if self.thoughts.pause is not None:
                 token = self.thoughts.pause[None, None]
             else:
-                logits = self.model(inputs_embeds=row, use_cache=False).logits
-                token = embed(logits[:, -1:].argmax(-1))
+                logits = self.model(inputs_embeds=row, use_cache=False).logits[:, -1:]
+                drawn = None if draws is None else draws[None, place, None]
+                token = embed(_taken(logits, drawn, self.temperature))
             row = torch.cat([row, token], 1)
         row = torch.cat([row, self.thoughts.end[None, None]], 1)
         after = self.model(inputs_embeds=row, use_cache=False, output_hidden_states=True)
         logit = self.thoughts.logit(found.hidden_states[-1][0, -1], after.hidden_states[-1][0, -1])
         return mixed(base, wide(after.logits[0, -1]).log_softmax(-1), logit)
 
-    def generate(self, ids: Tensor, count: int, think: bool = True) -> Tensor:
-        """Return the ids [1, tokens] and `count` further ones, each the likeliest."""
+    def generate(
+        self,
+        ids: Tensor,
+        count: int,
+        think: bool = True,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Return the ids [1, tokens] and `count` further ones, each the likeliest.
+
+        With a generator, thoughts are sampled, as they were when they were measured.
+        """
         for _ in range(count):
-            ids = torch.cat([ids, self.next_token(ids, think).argmax()[None, None]], 1)
+            draws = None
+            if generator is not None:
+                draws = torch.rand(self.length, generator=generator).to(ids.device)
+            ids = torch.cat([ids, self.next_token(ids, think, draws).argmax()[None, None]], 1)
         return ids
 
 

@@ -26,8 +26,8 @@ from runs.errors import ConfigError
 from weights.model import Model
 from weights.recipes import Train
 from weights.thoughts import modeling_thoughts as thinking
-from weights.thoughts import parts
 from weights.thoughts.modeling_thoughts import Passed
+from weights.training.models import thinking as thinking_module
 from weights.training.models.teacher import TEACHER, Teacher, divergence
 from weights.training.objectives import Batch
 from weights.training.objectives.next_token import NextToken
@@ -86,7 +86,7 @@ class ThoughtsObjective(NextToken):
     @staticmethod
     def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
         """Return the model `start` with its part `thoughts`. Raises SourceError."""
-        return parts.build(start, device, recipe.attention)
+        return thinking_module.build(start, device, recipe.attention)
 
     def length(self, step: int) -> int:
         """Return the tokens of a thought in a step."""
@@ -170,7 +170,7 @@ def predictions(part: thinking.Thoughts, passed: Passed, ahead: torch.Tensor) ->
 
 
 def likelihoods(passed: Passed, ids: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return log π of whole thoughts, [rows, tokens]; `ids` are theirs, [rows, length, tokens]."""
+    """Return log π of whole thoughts, [rows, tokens]; `ids` are their tokens, [rows, length, tokens]."""
     logits = thinking.wide(passed.logits[:, 1 : 1 + ids.shape[1]]) / temperature
     return logits.log_softmax(-1).gather(-1, ids[..., None]).squeeze(-1).sum(1)
 

@@ -22,6 +22,7 @@ from weights.recipes import Train, Transform
 from weights.thoughts import modeling_thoughts as thinking
 from weights.thoughts import parts
 from weights.training.loop import segment
+from weights.training.models.thinking import build, check_heeds
 from weights.training.objectives.thoughts import ThoughtsObjective, predictions
 from weights.training.windows import stream_digest
 
@@ -40,7 +41,7 @@ def start() -> Model:
 
 def module(given: Model | None = None) -> Any:
     """Return the module of the toy model with its part, in float64."""
-    return parts.build(given or start()).double().eval()
+    return build(given or start()).double().eval()
 
 
 def training(params: dict[str, Any] | None = None, **more: Any) -> Train:
@@ -216,7 +217,7 @@ def test_pauses_are_the_same_computation_without_thoughts() -> None:
 def test_the_length_of_thoughts_falls_in_equal_shares() -> None:
     """Fast Quiet-STaR's curriculum: 16, 8, 4 of 8 steps."""
     found = ThoughtsObjective(
-        training({"kl": 0.0, "lengths": [16, 8, 4]}), parts.build(start()), streams(), {}
+        training({"kl": 0.0, "lengths": [16, 8, 4]}), build(start()), streams(), {}
     )
     assert [found.length(step) for step in range(8)] == [16, 16, 16, 8, 8, 8, 4, 4]
     assert found.batch(7)["draws"].shape == (4, 2, 4, 12)
@@ -375,8 +376,8 @@ def test_a_new_part_changes_no_prediction_of_the_model_and_can_be_removed() -> N
 
 
 def test_an_architecture_that_does_not_heed_the_mask_is_refused() -> None:
-    built = parts.build(start())
-    parts.check_heeds(built)
+    built = build(start())
+    check_heeds(built)
     plain = built.forward
 
     @functools.wraps(plain)
@@ -385,17 +386,17 @@ def test_an_architecture_that_does_not_heed_the_mask_is_refused() -> None:
 
     built.forward = deaf
     with pytest.raises(ConfigError, match="does not heed the mask"):
-        parts.check_heeds(built)
+        check_heeds(built)
 
 
 def test_wrong_inputs_are_refused() -> None:
-    built = parts.build(start())
+    built = build(start())
     with pytest.raises(ConfigError, match="reads the model teacher with a kl above 0"):
         ThoughtsObjective(training({"kl": 0.1}), built, streams(), {})
     with pytest.raises(ConfigError, match="reads the model teacher"):
         ThoughtsObjective(training({"kl": 0.0}), built, streams(), {"teacher": model()})
     with pytest.raises(SourceError, match="no part for thoughts"):
-        parts.build(model())
+        build(model())
     short = {n: t for n, t in start().weights.items() if n != "thoughts.end"}
     with pytest.raises(SourceError, match="does not fit"):
-        parts.build(Model(start().config, short))
+        build(Model(start().config, short))
