@@ -1,4 +1,4 @@
-"""Module of a model that thinks, to train and to measure; and the check that thoughts are kept apart."""
+"""Module of a model that thinks, to train and to measure; and a check of its architecture."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def predictions(part: thinking.Thoughts, passed: Passed, ahead: torch.Tensor) ->
 
 
 def likelihoods(passed: Passed, ids: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return log π of whole thoughts, [rows, tokens]; `ids` are their tokens, [rows, length, tokens]."""
+    """Return log π of whole thoughts, [rows, tokens]; `ids` are the tokens, [rows, length, tokens]."""
     logits = thinking.wide(passed.logits[:, 1 : 1 + ids.shape[1]]) / temperature
     return logits.log_softmax(-1).gather(-1, ids[..., None]).squeeze(-1).sum(1)
 
