@@ -8,6 +8,7 @@ import math
 import re
 import shutil
 import sys
+import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from phases.quietstar.events import QuietstarState
 from phases.quietstar.kind import Quietstar
 from phases.quietstar.tasks import scoring
 from phases.quietstar.tasks.execute import Context
+from runs import kinds
 from runs.errors import ConfigError, DataError, NotFoundError
 from runs.event_types import Figure
 from runs.history import audit
@@ -396,3 +398,10 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     refused(DataError, "no text of it: it has code, math", domains=["poetry"])
     assert plan.window(kind.parse({}), 64) == 57
     assert plan.window(kind.parse({}), None) == 64
+
+
+def test_the_example_is_a_pipeline_that_can_start() -> None:
+    file = Path(__file__).parents[3] / "examples" / "quietstar.toml"
+    settings = tomllib.loads(file.read_text())
+    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    assert [phase.kind for phase in planned.config.phases] == ["cognate", "bake", "quietstar"]
