@@ -92,17 +92,22 @@ def solved(items: Items, sizes: Sizes) -> dict[str, float]:
 
 #: Measure → the rule that its figures follow from its items by. `int8-bits-per-byte` is of a ternary
 #: model whose linear layers read their inputs as int8, `prompt-divergence` from the
-#: given model under prompts, whose replies are the items.
+#: given model under prompts, whose replies are the items. `hard-tokens` are of documents, in parts:
+#: the tokens that are hard, and all; of a model that thinks, pauses or has its thoughts exchanged, too.
 RULES: dict[str, Callable[[Items, Sizes], dict[str, float]]] = {
     "behaviour@1": solved,
     "bits-per-byte@1": bits_per_byte,
     "exact-answers@1": solved,
+    "hard-tokens@1": nats_per_token,
     "int8-bits-per-byte@1": bits_per_byte,
     "loss-along-line@1": losses_along,
+    "pause-hard-tokens@1": nats_per_token,
     "persona-tool-success@1": solved,
     "prompt-divergence@1": nats_per_token,
     "prompted-tool-success@1": solved,
     "rolling-bits-per-byte@1": bits_per_byte,
+    "shuffled-hard-tokens@1": nats_per_token,
+    "thought-hard-tokens@1": nats_per_token,
     "tool-success@1": solved,
 }
 

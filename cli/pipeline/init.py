@@ -43,13 +43,29 @@ settings = { generations = 8, search_windows = 40, search_questions = 12 }
     metric = "lead_over_sources"                   # of the champion, on items that chose nothing
     at_least = 0.0
 """
+_THOUGHTS = """
+# Thoughts before tokens. What gains nothing is left out: the merge goes on.
+
+[[phase]]
+name = "thoughts"
+kind = "quietstar"                                 # forge settings quietstar
+models = { model = "merge" }
+settings = { tokens = 16_384, base_tokens = 16_384 }  # each arm: thoughts, pauses, neither
+gate = [
+    { metric = "gain", at_least = 0.0, otherwise = "pass unchanged" },
+    { metric = "genuine", at_least = 0.0, otherwise = "pass unchanged" },
+    { metric = "retention", at_least = 0.95, otherwise = "pass unchanged" },
+    { metric = "regression", at_most = 0.05, otherwise = "pass unchanged" },
+    { metric = "cumulative", at_least = 0.84, otherwise = "pass unchanged" },
+]
+"""
 _TERNARY = """
 # Beside what follows: a model of ternary weights, in a folder that transformers loads.
 
 [[phase]]
 name = "ternary"
 kind = "bitnet"                                    # forge settings bitnet
-models = { model = "merge" }
+models = { model = "thoughts" }
 settings = { tokens = 500_000 }                    # each arm: ternary, and full precision beside it
 
     [[phase.gate]]
@@ -63,7 +79,7 @@ _LEARNED = """
 [[phase]]
 name = "learned"
 kind = "curriculum"                                # forge settings curriculum
-models = { model = "merge" }
+models = { model = "thoughts" }
 gate = [
     { metric = "gain", at_least = 0.01, otherwise = "pass unchanged" },
     { metric = "retention", at_least = 0.95, otherwise = "pass unchanged" },
@@ -153,6 +169,7 @@ def written(file: str, sources: list[str], base: str | None, data: list[str]) ->
             head
             + _TRAINED
             + _MERGED.replace("{given}", _SPECIALISTS)
+            + _THOUGHTS
             + _TERNARY
             + _LEARNED
             + _SMALL

@@ -18,7 +18,7 @@ from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
 from runs.event_types import SourceRecord
 from runs.home import segment_seconds
-from weights.folders.checkpoint import open_checkpoint
+from weights.folders.checkpoint import Checkpoint, open_checkpoint
 from weights.making.events import Making
 from weights.making.maker import Maker
 from weights.making.making import MakingState
@@ -61,6 +61,10 @@ class GivenContext(TrainingContext[S]):
     def further(self) -> Mapping[str, Callable[[], Model]]:
         """Recipe id → further models that a started run was given."""
         return {}
+
+    def window(self, opened: Checkpoint) -> int:
+        """Return the tokens of a window of the opened model. Raises ConfigError for too many."""
+        return training_plan.window(self.state.submitted.config, opened.positions)
 
     def pinned(self, common: dict[str, Any]) -> Any:
         """Return `started`: the fields that all kinds have, and the kind's own."""
@@ -148,7 +152,7 @@ class GivenContext(TrainingContext[S]):
             "items": made.items,
             "profile": self.profile(),
             "canary": "0" * 64,
-            "context": training_plan.window(config, opened.positions),
+            "context": self.window(opened),
             "segment": 1,
         }
         _check_finite(given.name, self.given().weights)

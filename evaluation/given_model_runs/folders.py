@@ -34,9 +34,17 @@ ITEMS_FOLDER = "items"
 
 
 def publish_model(
-    context: GivenContext[Any], place: Path, role: str, head: str, card: str | None = None
+    context: GivenContext[Any],
+    place: Path,
+    role: str,
+    head: str,
+    card: str | None = None,
+    more: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """Write one model's folder, whole or not at all; with a card, its README too."""
+    """Write one model's folder, whole or not at all; with a card, its README too.
+
+    `more` writes further files into it.
+    """
     state, recipe = context.state, context.recipes[role]
     weights = context.weights(recipe)
     ancestors = origins.ancestry(state, context.recipes, recipe.id)
@@ -55,6 +63,7 @@ def publish_model(
         (folder / TRAINED).write_text(json.dumps(made, indent=2) + "\n", "utf-8")
         if card is not None:
             (folder / "README.md").write_text(card, "utf-8")
+        more(folder)
 
     publish(place, fill)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 #: Domains of the built-in text (`evaluation.data.builtin.corpus.KNOWN`; a test compares them).
-KNOWN = ("code", "math", "data", "prose", "multilingual")
+KNOWN = ("code", "math", "data", "prose", "multilingual", "chains")
 #: Shares of built-in text that is trained on: those that a base of `forge cognate` is trained on.
 MIX = {"prose": 0.45, "code": 0.45, "math": 0.04, "data": 0.06}
 

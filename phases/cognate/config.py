@@ -10,7 +10,7 @@ from evaluation.training_runs.training_settings import Watched
 from phases.cognate.presets import PRESETS, Preset
 
 #: Domains of the built-in text (`evaluation.data.builtin.corpus.KNOWN`; a test compares them).
-KNOWN = ("code", "math", "data", "prose", "multilingual")
+KNOWN = ("code", "math", "data", "prose", "multilingual", "chains")
 #: Names that no specialist can have: folders and roles of their own.
 TAKEN = ("base", "items", "untrained")
 

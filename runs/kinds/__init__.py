@@ -29,6 +29,7 @@ KINDS = {
     "experts": "phases.experts.kind:Experts",
     "measure": "phases.measure.kind:Measure",
     "pipeline": "pipeline.kind:Pipeline",
+    "quietstar": "phases.quietstar.kind:Quietstar",
     "student": "phases.student.kind:Student",
 }
 

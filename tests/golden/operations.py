@@ -190,6 +190,22 @@ def unchanged() -> str:
     return digest(operations.apply(recipe, {"svd": factored()}).weights)
 
 
+THINKING = operations.complete(
+    Transform(operation="thoughts-init@1", inputs={"of": toy_training.INIT.id}, seed=2)
+)
+
+
+def thoughtful() -> Model:
+    """Return the toy model with a part for thoughts."""
+    return operations.apply(THINKING, {"of": toy_training.model()})
+
+
+def thoughtless() -> str:
+    """Return the digest of the toy model, whose part for thoughts was removed again."""
+    recipe = Transform(operation="thoughts-removed@1", inputs={"of": THINKING.id})
+    return digest(operations.apply(recipe, {"of": thoughtful()}).weights)
+
+
 #: Operation → its digest. Every entry of the table needs a line.
 OPERATIONS: dict[str, Callable[[], str]] = {
     "decode@1": decoded,
@@ -204,6 +220,8 @@ OPERATIONS: dict[str, Callable[[], str]] = {
     "svf-ones@1": unchanged,
     "ternary-feedback@1": fed_back,
     "ternary-pack@1": rounded,
+    "thoughts-init@1": lambda: digest(thoughtful().weights),
+    "thoughts-removed@1": thoughtless,
 }
 #: Objective → what a training with it has beside the toy's fields.
 OBJECTIVES: dict[str, dict[str, Any]] = {
@@ -226,6 +244,10 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "lora@1": {"params": {"objective": "lm@1", "rank": 4}},
     "svf@1": {"inputs": {"of": toy_training.INIT.id, "svd": SVD.id}, "params": {"pull": 0.1}},
     "ternary@1": {},
+    "thoughts@1": {
+        "inputs": {"teacher": toy_training.INIT.id},
+        "params": {"lengths": [3, 2], "policy": 0.5},
+    },
 }
 
 
@@ -238,6 +260,8 @@ def trained(**fields: Any) -> str:
     start = toy_training.model()
     if fields.get("objective") == "svf@1":
         read["svd"], start = factored(), Model({}, changes.ones(factored().weights))
+    if fields.get("objective") == "thoughts@1":
+        start = thoughtful()
     made = segment(recipe, start, None, streams, 0, 8, inputs=read, threads=1)
     told = torch.tensor([made.losses, made.norms, made.rates], dtype=torch.float64)
     return digest(made.weights | made.optimiser | {"told": told})

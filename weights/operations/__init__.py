@@ -33,6 +33,8 @@ OPERATIONS = {
     "svf-ones@1": "weights.operations.svf_ones:SvfOnes",
     "ternary-feedback@1": "weights.operations.ternary_feedback:TernaryFeedback",
     "ternary-pack@1": "weights.operations.ternary_pack:TernaryPack",
+    "thoughts-init@1": "weights.operations.thoughts_init:ThoughtsInit",
+    "thoughts-removed@1": "weights.operations.thoughts_removed:ThoughtsRemoved",
 }
 
 

@@ -10,17 +10,17 @@ from runs.errors import ConfigError, ConflictError, UnavailableError
 
 #: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model, as
 #: that of all models of a cognate run, as a compression's, a bitnet, student, curriculum, bake,
-#: baking or experts run's and a pipeline's: these may be replaced.
+#: baking, experts or quietstar run's and a pipeline's: these may be replaced.
 MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
 TRAINED, TRAINED_ALL = "training.json", "cognate.json"
 COMPRESSED, TERNARY, STUDENT = "compression.json", "bitnet.json", "student.json"
 CURRICULUM, BAKED, BAKING = "curriculum.json", "bake.json", "baking.json"
-EXPERTS = "experts.json"
+EXPERTS, QUIETSTAR = "experts.json", "quietstar.json"
 PIPELINE = "pipeline.json"
 #: All of them.
 MARKS = (
     *(MARK, MERGED, TRAINED, TRAINED_ALL, COMPRESSED, TERNARY, STUDENT),
-    *(CURRICULUM, BAKED, BAKING, EXPERTS, PIPELINE),
+    *(CURRICULUM, BAKED, BAKING, EXPERTS, QUIETSTAR, PIPELINE),
 )
 
 

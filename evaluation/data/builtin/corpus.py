@@ -11,6 +11,7 @@ from typing import Any
 from evaluation.data.builtin import (
     arithmetic,
     help_prose,
+    modular_chains,
     multiple_choice,
     phrase_grammar,
     records,
@@ -21,7 +22,7 @@ from evaluation.data.slices import TRAINING_SHARES, Document, Slice
 #: Domain names in their fixed order.
 DOMAINS = ("code", "math", "data")
 #: Every domain that has text.
-KNOWN = (*DOMAINS, "prose", "multilingual")
+KNOWN = (*DOMAINS, "prose", "multilingual", "chains")
 
 #: Characters of held-out text per domain and slice, so that domains weigh alike.
 HELD_OUT: Mapping[Slice, int] = {
@@ -52,6 +53,7 @@ def corpus(
         "data": records.documents(characters, seed),
         "prose": help_prose.documents(characters),
         "multilingual": phrase_grammar.documents(characters, seed),
+        "chains": modular_chains.documents(characters, seed),
     }
     result: dict[str, dict[Slice, list[Document]]] = {}
     for domain in domains:

@@ -20,11 +20,24 @@ from testing.worlds.runs import REPOSITORY
 from weights.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
-KINDS = ["cognate", "evomerge", "bitnet", "curriculum", "bake", "baking", "compression"]
+KINDS = [
+    *("cognate", "evomerge", "quietstar", "bitnet"),
+    *("curriculum", "bake", "baking", "compression"),
+]
 #: Phase → settings by which it takes seconds. Models have 64 tokens.
 SMALLER: dict[str, dict[str, Any]] = {
     "specialists": {"preset": "mini", "domains": small_text.DOMAINS},
     "merge": pipeline_runs.PHASES[1]["settings"],
+    "thoughts": {
+        "tokens": 300,
+        "base_tokens": 300,
+        "batch": 2,
+        "context": 16,
+        "thought_lengths": [2],
+        "document_tokens": 24,
+        "measured_tokens": 200,
+        "characters": 500_000,
+    },
     "ternary": {"tokens": 2_000, "characters": 500_000},
     "learned": {
         "levels": 1,
@@ -80,10 +93,10 @@ def test_the_phases_stand_in_the_order_of_the_source_documents() -> None:
     planned = kinds.of("pipeline").plan(Asked("pipeline", example()), Lookup())
     config: Any = planned.config
     assert [phase.kind for phase in config.phases] == KINDS
-    for phase in config.phases[3:6]:
+    for phase in (config.phases[2], *config.phases[4:7]):
         assert {gate.metric for gate in phase.gates} > {"retention", "regression", "cumulative"}
         assert {gate.otherwise for gate in phase.gates} == {"pass unchanged"}
-    with_gain = {phase.kind: phase.gates[0].metric for phase in config.phases[3:6]}
+    with_gain = {phase.kind: phase.gates[0].metric for phase in config.phases[4:7]}
     assert with_gain == {"curriculum": "gain", "bake": "ratio", "baking": "gain"}
 
 
@@ -99,23 +112,23 @@ def test_in_miniature_it_comes_to_its_end(
         names = ["p", *(f"p.{n}-{name}" for n, name in enumerate(SMALLER, 1) if n > 1)]
         rows = {name: list(repository.history(store, name)) for name in names}
     assert isinstance(state, PipelineState)
-    assert [audit.audit(some) for some in rows.values()] == [[]] * 7
+    assert [audit.audit(some) for some in rows.values()] == [[]] * 8
     merged = state.ended_phase(2)
     assert merged is not None
     given = merged.models["champion"].digest
     for number, name in enumerate(names[2:], 3):
         kind = kinds.of(KINDS[number - 1])
         child: Any = fold_into(kind.state(), rows[name])
-        read = child.started.source if name == "p.7-small" else child.started.model
+        read = child.started.source if name == "p.8-small" else child.started.model
         assert read.digest == given
         verdicts = {gate.verdict for gate in state.gates[number]}
         assert verdicts <= {"pass", "pass unchanged"}
         ended = state.ended_phase(number)
         assert ended is not None
-        if verdicts == {"pass"} and name != "p.3-ternary":  # a branch
+        if verdicts == {"pass"} and name != "p.4-ternary":  # a branch
             given = ended.models["model"].digest
     # Models this small solve no task, and nothing of the tools can be baked: the null is told.
-    gain = next(gate for gate in state.gates[6] if gate.gate.metric == "gain")
+    gain = next(gate for gate in state.gates[7] if gate.gate.metric == "gain")
     assert gain.figure is not None
     assert (gain.figure.value, gain.verdict) == (0.0, "pass unchanged")
     assert state.completed.models["model"].digest == given

@@ -36,6 +36,7 @@ OBJECTIVES = {
     "lora@1": "weights.training.objectives.lora:Lora",
     "svf@1": "weights.training.objectives.svf:Svf",
     "ternary@1": "weights.training.objectives.ternary:Ternary",
+    "thoughts@1": "weights.training.objectives.thoughts:ThoughtsObjective",
 }
 
 #: Tensors of a step by name, all with the step's rows as first dimension.

@@ -22,8 +22,8 @@ from weights.training.models.low_rank import Adapters
 from weights.training.objectives import Batch, Objective
 from weights.training.windows import Ids
 
-#: Objectives that change what layers compute themselves.
-OWN_LAYERS = ("lora", "svf", "ternary")
+#: Objectives that change what layers compute, or have further parameters.
+OWN_LAYERS = ("lora", "svf", "ternary", "thoughts")
 #: Optimisers that serve: MuGrokfast's Muon moves whole matrices, and QK-Clip scales them.
 OPTIMISERS = ("adamw",)
 

@@ -1,0 +1,38 @@
+"""Generated chains of modular sums: text in which nearly every number has to be computed.
+
+    sum 2 plus 4 mod 9: 3 5 3 3 1 8 4 7 …
+
+Each number is the sum of the 2 or 3 before it and a constant, modulo a number from 7 to 10. Only a
+chain's head and first numbers are free. All follows from (seed, name).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from evaluation.data.slices import Document
+
+#: Chains of a document, and numbers of a chain.
+CHAINS, NUMBERS = 6, 40
+
+
+def chain(r: random.Random) -> str:
+    """Return one chain as a line without its end."""
+    terms, modulus = r.randint(2, 3), r.randint(7, 10)
+    constant = r.randrange(modulus)
+    found = [r.randrange(modulus) for _ in range(terms)]
+    while len(found) < NUMBERS:
+        found.append((sum(found[-terms:]) + constant) % modulus)
+    return f"sum {terms} plus {constant} mod {modulus}: {' '.join(map(str, found))}"
+
+
+def documents(limit: int, seed: int) -> Iterator[Document]:
+    """Yield documents of `CHAINS` chains until `limit` characters are reached."""
+    used, number = 0, 0
+    while used < limit:
+        name = f"chains-{number:05d}.txt"
+        r = random.Random(f"chains/{seed}/{name}")
+        text = "".join(f"{chain(r)}\n" for _ in range(CHAINS))
+        yield Document(name, "chains", text)
+        used, number = used + len(text), number + 1

@@ -1,0 +1,140 @@
+"""The work of a quietstar run's tasks: pin model and text, find hard tokens, train, measure."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from evaluation.given_model_runs.context import GivenContext
+from evaluation.given_model_runs.training_plan import as_float32
+from evaluation.observing import Observe, Observed, answered
+from events import Event
+from phases.quietstar import findings, hard_tokens, plan
+from phases.quietstar.events import Freeze, HardTokensFrozen, QuietstarState, Started
+from phases.quietstar.tasks import scoring
+from phases.quietstar.tasks.scoring import Documents, Scores, Thinking
+from runs.errors import DataError, NotFiniteError
+from weights import operations
+from weights.folders.checkpoint import Checkpoint
+from weights.making.events import Making
+from weights.model import Model
+from weights.training.canary import canary
+from weights.training.models import modules, thinking
+from weights.training.room import bounded
+
+
+class Context(GivenContext[QuietstarState]):
+    """The opened text and model of a quietstar run, and the work on its tasks."""
+
+    @property
+    def recipes(self) -> Mapping[str, Making]:
+        """Name → recipe of all that the run makes."""
+        return plan.recipes(self.state)
+
+    def window(self, opened: Checkpoint) -> int:
+        """Return the tokens of a window: thoughts need places of their own."""
+        return plan.window(self.state.submitted.config, opened.positions)
+
+    # ---- tasks ---------------------------------------------------------------------------------
+
+    def carry_out(self, task: Any) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        return self._frozen(task) if isinstance(task, Freeze) else super().carry_out(task)
+
+    @cached_property
+    def _documents(self) -> dict[str, dict[str, Documents]]:
+        return {}
+
+    def documents(self, on: str) -> dict[str, Documents]:
+        """Return domain → the windows of the documents of a slice that are measured.
+
+        Raises DataError for a slice without text.
+        """
+        if on not in self._documents:
+            config = self.state.submitted.config
+            texts = [text for text in self.text.texts if text.slice == on]
+            if not texts:
+                raise DataError(f"there is no text in the slice {on}. Give more text.")
+            self._documents[on] = scoring.held_out(
+                texts,
+                self.text.tokenizer,
+                self.state.started.context,
+                config.document_tokens,
+                config.measured_tokens,
+            )
+        return self._documents[on]
+
+    def thinking(self, on: str, domain: str) -> Thinking:
+        """Return the thoughts that models are measured with; all arms have the same draws."""
+        config = self.state.submitted.config
+        key = (plan.PURPOSE, config.seed, on, domain)
+        return Thinking(config.thought_lengths[-1], config.temperature, config.greedy, key)
+
+    def _scores(self, recipe_id: str, measure: str, on: str) -> dict[str, Scores]:
+        """Return domain → the losses of a model's tokens on a slice. Raises NotFiniteError."""
+        recipe = next(one for one in self.recipes.values() if one.id == recipe_id)
+        model = Model(self.settings, self.weights(recipe))
+        build = modules.build if measure == findings.PLAIN else thinking.build
+        module = build(model, self.device).eval()
+        found: dict[str, Scores] = {}
+        for domain, some in self.documents(on).items():
+            how = self.thinking(on, domain)
+            found[domain] = scoring.score(module, measure, some, how)
+            if not all(map(math.isfinite, (losses.sum() for losses in found[domain].losses))):
+                raise NotFiniteError(f"model {recipe_id[:12]} gives NaN or Inf for {domain}.")
+        return found
+
+    def _frozen(self, task: Freeze) -> HardTokensFrozen:
+        began = time.monotonic()
+        scores = self._scores(task.recipe_id, findings.PLAIN, task.on)
+        share = self.state.submitted.config.hard
+        hard = {d: hard_tokens.worst(one.losses, share) for d, one in scores.items()}
+        return HardTokensFrozen(
+            recipe_id=task.recipe_id,
+            on=task.on,
+            tokens={domain: places for domain, (places, _) in hard.items()},
+            sizes={domain: tuple(map(len, one.losses)) for domain, one in scores.items()},
+            thresholds={domain: least for domain, (_, least) in hard.items()},
+            seconds=time.monotonic() - began,
+        )
+
+    def _observed(self, task: Observe) -> Observed:
+        pinned = findings.frozen(self.state, task.on)
+        assert pinned is not None
+        self.documents(task.on)  # before the time is taken: arms are compared by it
+        began = time.monotonic()
+        scores = self._scores(task.recipe_id, task.measure, task.on)
+        items, sizes = scoring.parts(scores, pinned.tokens)
+        return answered(task, items, sizes, began)
+
+    # ---- started -------------------------------------------------------------------------------
+
+    def pinned(self, common: dict[str, Any]) -> Started:
+        """Return `started`.
+
+        Raises ConfigError for an architecture that cannot compute thoughts at once, SourceError.
+        """
+        started = Started(**common)
+        thinking.check_heeds(thinking.build(self._thoughtful(started, self.initial(started))))
+        return started
+
+    def _thoughtful(self, started: Started, first: Model) -> Model:
+        """Return a model with a new part for thoughts."""
+        recipe = plan.initial(self.state.submitted, as_float32(started).id, False)
+        return operations.apply(recipe, {"of": first})
+
+    def canary(self, started: Started, first: Model) -> tuple[str, float]:
+        """Return the digest of the first steps with thoughts here, and the seconds they took."""
+        start = as_float32(started).id
+        recipe = plan.thinking(self.state.submitted, started, start, start, False)
+        inputs = dict.fromkeys(recipe.inputs, first)
+        begun = self._thoughtful(started, first)
+        with bounded():
+            return canary(recipe, begun, self.text.streams, inputs=inputs, device=self.device)
+
+    def initial(self, started: Started) -> Model:
+        """Return the given model in float32."""
+        return operations.apply(as_float32(started), {"of": self.given()})

@@ -1,0 +1,173 @@
+"""Losses of single tokens: of a model as it is, with thoughts, with pauses, with exchanged thoughts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evaluation.data.documents import documents
+from evaluation.data.items import Text
+from evaluation.data.packing import Ids
+from phases.quietstar import findings
+from weights import randomness
+from weights.thoughts import modeling_thoughts as thinking
+from weights.training.objectives.thoughts import predictions
+
+#: Windows of a forward pass.
+ROWS = 8
+
+Values = NDArray[np.float64]
+#: The windows of each document.
+Documents = Sequence[Sequence[Ids]]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Measured values of each document's predicted tokens, in their order."""
+
+    #: −log p in nats.
+    losses: list[Values]
+    #: Share of the thought in the mixture; empty for a model as it is.
+    weights: list[Values]
+
+
+def cut(texts: Sequence[Text], tokenizer: Any, context: int, most: int, all_: int) -> Documents:
+    """Return the windows of some documents: of each at most `most` tokens, `all_` of all, about.
+
+    A window predicts at most `context` tokens. Raises DataError for a text that the tokenizer does not
+    know.
+    """
+    found: list[list[Ids]] = []
+    tokens = 0
+    for text in texts:
+        if tokens >= all_:
+            break
+        (document,) = documents([text], tokenizer, context + 1)
+        windows, left = [], most
+        for window in document.windows:
+            if left > 0:
+                windows.append(window[: left + 1])
+                left -= len(windows[-1]) - 1
+        tokens += most - left
+        found.append(windows)
+    return found
+
+
+def held_out(
+    texts: Sequence[Text], tokenizer: Any, context: int, most: int, all_: int
+) -> dict[str, Documents]:
+    """Return domain → the windows of its documents; see `cut`."""
+    by_domain: dict[str, list[Text]] = {}
+    for text in texts:
+        by_domain.setdefault(text.domain, []).append(text)
+    return {d: cut(some, tokenizer, context, most, all_) for d, some in sorted(by_domain.items())}
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """The thoughts that a model is measured with."""
+
+    #: Tokens of a thought, and the temperature at which they are sampled.
+    length: int
+    temperature: float
+    #: True for the likeliest thoughts instead of sampled ones.
+    greedy: bool
+    #: Key of what is sampled, and of the order in which thoughts are exchanged within a window.
+    key: tuple[str | int, ...]
+
+    def draws(self, windows: Sequence[int], places: int) -> torch.Tensor | None:
+        """Return the numbers that windows' thoughts are sampled by, [windows, length, places]."""
+        if self.greedy:
+            return None
+        size = (self.length, places)
+        some = [randomness.uniform(math.prod(size), "thoughts", *self.key, n) for n in windows]
+        return torch.from_numpy(np.stack(some).reshape(-1, *size))
+
+    def order(self, windows: Sequence[int], places: int) -> torch.Tensor:
+        """Return for each place of windows the one whose thought it gets, [windows, places]."""
+        some = [randomness.permutation(places, "order", *self.key, n) for n in windows]
+        return torch.from_numpy(np.stack(some))
+
+
+def score(module: Any, measure: str, some: Documents, how: Thinking) -> Scores:
+    """Return the losses of documents by a measure."""
+    flat = [window for document in some for window in document]
+    values: dict[int, tuple[Values, Values]] = {}
+    for numbers in _batches(flat):
+        rows = torch.from_numpy(np.stack([flat[n] for n in numbers]))
+        losses, weights = _rows(module, measure, rows, how, numbers)
+        for row, number in enumerate(numbers):
+            values[number] = (losses[row], weights[row])
+    found, number = Scores([], []), 0
+    for document in some:
+        own = [values[number + n] for n in range(len(document))]
+        found.losses.append(np.concatenate([losses for losses, _ in own]))
+        found.weights.append(np.concatenate([weights for _, weights in own]))
+        number += len(document)
+    return found
+
+
+def _batches(windows: Sequence[Ids]) -> Iterator[list[int]]:
+    """Yield numbers of windows of one length, at most `ROWS` at a time."""
+    alike: dict[int, list[int]] = {}
+    for number, window in enumerate(windows):
+        alike.setdefault(len(window), []).append(number)
+    for _, numbers in sorted(alike.items()):
+        for at in range(0, len(numbers), ROWS):
+            yield numbers[at : at + ROWS]
+
+
+@torch.no_grad()
+def _rows(
+    module: Any, measure: str, rows: torch.Tensor, how: Thinking, numbers: Sequence[int]
+) -> tuple[Values, Values]:
+    """Return losses and weights [rows, tokens] of windows of one length, by their numbers."""
+    device = module.get_input_embeddings().weight.device
+    rows = rows.to(device)
+    text, ahead = rows[:, :-1], rows[:, None, 1:]
+    if measure == findings.PLAIN:
+        logits = module(input_ids=text, use_cache=False).logits.float().log_softmax(-1)
+        losses = -logits.gather(-1, rows[:, 1:, None]).squeeze(-1)
+        return losses.double().cpu().numpy(), np.zeros((len(rows), 0))
+    part = module.get_submodule(thinking.PART)
+    if measure == findings.PAUSED:
+        layers = thinking.paused(module, part, how.length, ahead[:, :0])
+    else:
+        draws = how.draws(numbers, text.shape[1])
+        draws = None if draws is None else draws.to(device)
+        ids = thinking.sampled(module, part, text, how.length, draws, how.temperature)
+        if measure == findings.EXCHANGED:
+            order = how.order(numbers, text.shape[1]).to(device)
+            ids = ids.gather(2, order[:, None].expand_as(ids))
+        layers = thinking.embedded(module, part, ids, ahead[:, :0])
+    passed = thinking.forward(module, text, layers)
+    losses = -predictions(part, passed, ahead)[:, 0]
+    weights = part.logit(passed.states[:, 0], passed.states[:, -1]).sigmoid()
+    return losses.double().cpu().numpy(), weights.double().cpu().numpy()
+
+
+def parts(
+    scores: Mapping[str, Scores], hard: Mapping[str, Sequence[Sequence[int]]]
+) -> tuple[dict[str, list[float]], dict[str, list[int]]]:
+    """Return items and sizes of an observation: sums over each document's hard tokens, and all.
+
+    `hard`: domain → for each document the places of its hard tokens.
+    """
+    items: dict[str, list[float]] = {}
+    sizes: dict[str, list[int]] = {}
+    for domain, one in scores.items():
+        pairs = list(zip(one.losses, hard[domain], strict=True))
+        items[f"{findings.HARD}/{domain}"] = [float(x[list(at)].sum()) for x, at in pairs]
+        sizes[f"{findings.HARD}/{domain}"] = [len(at) for _, at in pairs]
+        items[f"{findings.EVERY}/{domain}"] = [float(x.sum()) for x in one.losses]
+        sizes[f"{findings.EVERY}/{domain}"] = [len(x) for x in one.losses]
+        if any(map(len, one.weights)):
+            items[f"{findings.WEIGHT}/{domain}"] = [float(w.sum()) for w in one.weights]
+            sizes[f"{findings.WEIGHT}/{domain}"] = [len(w) for w in one.weights]
+    return items, sizes

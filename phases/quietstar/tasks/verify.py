@@ -1,0 +1,12 @@
+"""The part of an audit that needs weights; `evaluation/given_model_runs/verify.py` does it."""
+
+from __future__ import annotations
+
+from evaluation.given_model_runs.verify import Verification
+from phases.quietstar import findings, plan
+from phases.quietstar.tasks.execute import Context
+from weights.storage.output_folder import QUIETSTAR
+
+_runs = Verification(Context, plan.recipes, findings.observations, findings.named, QUIETSTAR)
+rebuild, cached = _runs.rebuild, _runs.cached
+document, folder = _runs.document, _runs.folder

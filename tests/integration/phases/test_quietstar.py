@@ -1,0 +1,407 @@
+"""Quietstar runs: arms from one base, hard tokens frozen before training, the gate, the folders."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import re
+import shutil
+import sys
+import tomllib
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from transformers import AutoModelForCausalLM
+
+from cli import kind_views
+from phases.quietstar import findings, hard_tokens, plan, report
+from phases.quietstar.events import QuietstarState
+from phases.quietstar.kind import Quietstar
+from phases.quietstar.tasks import scoring
+from phases.quietstar.tasks.execute import Context
+from runs import kinds
+from runs.errors import ConfigError, DataError, NotFoundError
+from runs.event_types import Figure
+from runs.history import audit
+from runs.home import Home
+from runs.kinds.asked import Asked, Lookup
+from runs.lists import model_registry
+from testing.miniatures import quietstar_runs
+from testing.models.toys import Toys
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+from tests.integration.cli.test_forge import call
+from tests.integration.kinds.test_forgeries import edit, relinked
+from weights import operations
+from weights.folders.checkpoint import digest, open_checkpoint
+from weights.recipes import Train
+from weights.storage import model_origin
+from weights.storage.weight_cache import Artifacts
+from weights.training import complete
+
+ARMS = ("start", "base", "continued", "pause", "thoughts", "shuffled", "silent")
+
+
+@pytest.fixture(scope="module")
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, QuietstarState, Path]:
+    """A finished run with all arms: (home, state, folder of the result)."""
+    folder = tmp_path_factory.mktemp("quietstar")
+    home = Home(folder / "home")
+    quietstar_runs.submit(home, toys.base)
+    state = quietstar_runs.finish(home)
+    Quietstar().write_result(home, state, folder / "out")
+    return home, state, folder / "out"
+
+
+def test_a_run_completes_with_an_honest_history(made) -> None:
+    home, state, _ = made
+    assert state.status == "completed"
+    assert audit.audit(quietstar_runs.rows(home)) == []
+
+
+def test_hard_tokens_are_frozen_before_anything_is_trained(made) -> None:
+    """The worst tenth of each domain by the given model's loss; of both slices, in the log."""
+    home, state, _ = made
+    types = [row.type for row in quietstar_runs.rows(home)]
+    assert types.count("hard_tokens_frozen") == 2
+    last = max(n for n, type_ in enumerate(types) if type_ == "hard_tokens_frozen")
+    assert last < types.index("advanced")
+    for on in ("selection", "test"):
+        event = findings.frozen(state, on)
+        assert event is not None
+        assert hard_tokens.wrong(event, 0.1) is None
+        scores = Context(state, Artifacts.of(home))._scores(event.recipe_id, findings.PLAIN, on)
+        for domain, one in scores.items():
+            flat = np.concatenate(one.losses)
+            places = np.concatenate(
+                [
+                    np.isin(np.arange(size), own)
+                    for size, own in zip(event.sizes[domain], event.tokens[domain], strict=True)
+                ]
+            )
+            assert places.sum() == math.ceil(0.1 * len(flat))
+            assert flat[places].min() == event.thresholds[domain]
+            assert flat[~places].max() <= flat[places].min()
+
+
+def test_arms_branch_from_one_base_and_read_the_same_windows(made) -> None:
+    """Steps, rows, rates and data are those of continued training; every default is written out."""
+    _, state, _ = made
+    recipes: Any = plan.recipes(state)
+    arms = [recipes[name] for name in ("continued", "pause", "thoughts")]
+    own = {"objective", "params", "inputs", "start"}
+    alike = {json.dumps(a.model_dump(mode="json", exclude=own)) for a in arms}
+    assert len(alike) == 1
+    assert recipes["continued"].start == recipes["base"].id
+    for name, pause in (("pausing", True), ("thinking", False)):
+        assert recipes[name].inputs == {"of": recipes["base"].id}
+        assert recipes[name].params == {"weight": 0.1, "pause": pause}
+    assert recipes["thoughts"].inputs == {"teacher": recipes["base"].id}
+    assert recipes["thoughts"].params["lengths"] == [3, 2]
+    assert recipes["pause"].params == {**recipes["thoughts"].params, "thinks": "pause"}
+    for recipe in recipes.values():
+        whole = complete(recipe) if isinstance(recipe, Train) else operations.complete(recipe)
+        assert whole == recipe
+
+
+def test_figures_follow_from_what_was_measured(made) -> None:
+    """Means over domains of nats a hard token; the gain is over the better rival."""
+    _, state, _ = made
+    seen = findings.found(state)
+    assert set(seen) == set(ARMS) == set(state.completed.arms)
+    hard = {
+        arm: sum(
+            math.fsum(e.items[f"hard/{d}"]) / sum(e.sizes[f"hard/{d}"]) for d in ("rows", "sums")
+        )
+        / 2
+        for arm, e in seen.items()
+    }
+    figures = state.completed.figures
+    rival = min(hard["continued"], hard["pause"])
+    gain = rival - hard["thoughts"]
+    assert figures["gain"].value == pytest.approx(gain)
+    assert figures["over_pause"].value == pytest.approx(hard["pause"] - hard["thoughts"])
+    cost = hard["shuffled"] - hard["thoughts"]
+    assert figures["exchanged"].value == pytest.approx(cost)
+    assert figures["genuine"].value == pytest.approx(cost - gain / 2)
+    assert figures["hard_nats"].value == pytest.approx(hard["thoughts"])
+    assert figures["moved"].value == pytest.approx(hard["base"] - hard["continued"])
+    for name, one in figures.items():
+        if name not in ("weight", "retention"):
+            assert one.low <= one.value <= one.high, name
+    assert 0 < figures["weight"].value < 1
+
+
+def test_without_a_gain_the_given_model_is_passed_through(made, toys: Toys) -> None:
+    """To the last bit; a null result ends well."""
+    _, state, out = made
+    assert state.completed.chosen == "start"
+    given = digest(open_checkpoint(toys.base).tensors())
+    assert state.completed.models["model"].digest == given
+    assert digest(open_checkpoint(out / "model").tensors()) == given
+    retention = state.completed.figures["retention"]
+    assert (retention.value, retention.low, retention.high) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("gain", "genuine", "passes"),
+    [
+        ((0.01, 0.2), (0.0, 0.2), True),
+        ((0.0, 0.2), (0.0, 0.2), False),
+        ((0.01, 1), (-0.1, 1), False),
+    ],
+)
+def test_the_gate_asks_for_both_worse_ends(gain: Any, genuine: Any, passes: bool) -> None:
+    told = {
+        name: Figure(value=0.1, low=low, high=high)
+        for name, (low, high) in (("gain", gain), ("genuine", genuine))
+    }
+    assert findings.passes(told) is passes
+
+
+def test_a_model_whose_thoughts_help_is_the_result(made) -> None:
+    """The same log with better numbers of the arm with thoughts, and bad ones of exchanged thoughts."""
+    _, state, _ = made
+    other = type(state)()
+    other.__dict__.update(state.__dict__)
+    other.memory, other.answers = {}, dict(state.answers)
+    for arm, factor in (("thoughts", 0.5), ("shuffled", 2.0)):
+        task = findings.measuring(state, "test")[arm]
+        event: Any = state.answers[task.key]
+        items = {n: tuple(factor * v for v in some) for n, some in event.items.items()}
+        values = {n: factor * v for n, v in event.values.items()}
+        other.answers[task.key] = event.model_copy(update={"items": items, "values": values})
+    assert findings.chosen(other) == "thoughts"
+    assert findings.named(other)["model"] == plan.recipes(state)["silent"]
+    lost = findings.figures(other)["retention"].value
+    seen = findings.found(state)
+    every = [findings.mean(seen[arm], "all") for arm in ("start", "silent")]
+    assert lost == pytest.approx(every[0] / every[1])
+
+
+def test_losses_are_those_of_single_passes(made) -> None:
+    """With thoughts, pauses and exchanged thoughts: against the file that goes with the model."""
+    home, state, out = made
+    context = Context(state, Artifacts.of(home))
+    thinker = _modeling(out).Thinker.from_pretrained(out / "thoughts")
+    recipe = plan.recipes(state)["thoughts"]
+    (document, *_) = context.documents("test")["sums"]
+    scores = context._scores(recipe.id, findings.THOUGHTFUL, "test")["sums"]
+    window = torch.from_numpy(document[0])[None]
+    draws = context.thinking("test", "sums").draws([0], window.shape[1] - 1)
+    assert draws is not None
+    for place in range(window.shape[1] - 1):
+        told = thinker.next_token(window[:, : place + 1], draws=draws[0, :, place])
+        alone = told[window[0, place + 1]]
+        assert -float(alone) == pytest.approx(scores.losses[0][place], abs=1e-4)
+    exchanged = context._scores(recipe.id, findings.EXCHANGED, "test")["sums"]
+    assert not np.array_equal(np.concatenate(exchanged.losses), np.concatenate(scores.losses))
+    lengths = [sum(len(w) - 1 for w in windows) for windows in context.documents("test")["sums"]]
+    assert [len(one) for one in scores.losses] == lengths
+    assert max(lengths) <= 24
+
+
+def _modeling(out: Path) -> Any:
+    """Import the file that lies in the folder of the model that thinks."""
+    name = "modeling_thoughts_exported"
+    spec = importlib.util.spec_from_file_location(name, out / "thoughts" / "modeling_thoughts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_folder_loads_with_plain_transformers_and_with_thoughts(made) -> None:
+    """Without thoughts it is the ordinary model of the folder; with them other numbers come out."""
+    _, state, out = made
+    plain: Any = AutoModelForCausalLM.from_pretrained(out / "thoughts")
+    silent = state.made[plan.recipes(state)["silent"].id].digest
+    assert digest(open_checkpoint(out / "thoughts").tensors()) == silent
+    thinker = _modeling(out).Thinker.from_pretrained(out / "thoughts")
+    assert thinker.length == 2
+    ids = torch.arange(5, 12)[None]
+    with torch.no_grad():
+        wanted = plain(input_ids=ids).logits[0, -1].log_softmax(-1)
+    torch.testing.assert_close(thinker.next_token(ids, think=False), wanted)
+    assert not torch.equal(thinker.next_token(ids), wanted)
+    assert "modeling_thoughts" in (out / "thoughts" / "README.md").read_text()
+    drawn = [thinker.generate(ids, 2, generator=torch.Generator().manual_seed(n)) for n in (3, 3)]
+    assert torch.equal(*drawn)
+    greedy = plain.generate(ids, max_new_tokens=4, do_sample=False, eos_token_id=None)
+    assert torch.equal(thinker.generate(ids, 4, think=False), greedy)
+
+
+def test_documents_are_cut_to_their_first_tokens(made) -> None:
+    home, state, _ = made
+    context = Context(state, Artifacts.of(home))
+    texts = [text for text in context.text.texts if text.domain == "sums" and text.slice == "test"]
+    few = scoring.cut(texts, context.text.tokenizer, 10, 25, 60)
+    assert [sum(len(w) - 1 for w in windows) for windows in few] == [25, 25, 25]
+    assert [len(w) for w in few[0]] == [11, 11, 6]
+    assert few[0][0][-1] == few[0][1][0]
+
+
+def test_models_are_found_by_name_and_tell_where_they_came_from(made) -> None:
+    home, state, _ = made
+    with closing(home.open_store()) as store:
+        for name in ("thoughts", "silent", "pause"):
+            origin = model_origin.find(store, f"q:{name}")
+            assert origin is not None
+            assert origin.recipe_id == plan.recipes(state)[name].id
+        rows, total = model_registry.listed(store)
+    assert total == 1
+    assert rows[0]["parameters"] == state.started.model.parameters
+    places = [one.place for one in Quietstar().ancestry(state, "silent")]
+    assert places == ["silent", "thoughts", "thinking", "base", "model", "given"]
+    with pytest.raises(NotFoundError, match="no model 'poetry'"):
+        Quietstar().origin(state, (), "poetry")
+
+
+def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
+    home, state, out = made
+    shown = Quietstar().overview(state)
+    names = [panel.name for panel in shown.panels]
+    assert names == ["arms", "gate", "quality", "loss", "speed", "norm", "rate", "models"]
+    assert shown.head.result is not None
+    assert shown.head.result.value == state.completed.figures["hard_nats"].value
+    view = kind_views.of("quietstar")
+    lines = [line for row in quietstar_runs.rows(home) if (line := view.unit(state, row))]
+    assert any("measured thoughts (shuffled) on the slice test" in line for line in lines)
+    told = call(home.folder, "show", "q")
+    assert told.exit_code == 0, told.output
+    assert "Gate: is it the thoughts?" in told.stdout
+    with CliRunner().isolation() as streams:
+        view.announce(state, {"folder": str(out)})
+    assert "passed through unchanged" in streams[0].getvalue().decode()
+    assert "hard token" in "\n".join(report.sentences(report.report(state)))
+    early = type(state)()
+    early.submitted, early.run = state.submitted, state.run
+    assert Quietstar().overview(early).panels == ()
+
+
+def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    result = state.completed.models["model"]
+    kind = Quietstar()
+    place = Path(kind.settle(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
+    assert digest(open_checkpoint(place).tensors()) == result.digest
+
+
+@pytest.mark.slow
+def test_everything_is_made_again_by_verify(made) -> None:
+    home, state, out = made
+    said: list[str] = []
+    kind, cache = Quietstar(), Artifacts.of(home)
+    ids = kind.chosen(state, "all")
+    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    assert len([line for line in said if "as recorded" in line]) == 8
+    document = kind.document(out)
+    assert document is not None
+    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    altered = {**document, "models": {"model": "0" * 64}}
+    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    for name in ("model", "thoughts"):
+        inner = kind.document(out / name)
+        assert inner is not None
+        assert list(kind.verify_folder(home, out / name, inner, state, True)) == []
+
+
+def _other_places(rows: Any) -> Any:
+    """Another hard token in the first document of the first slice."""
+    row = next(row for row in rows if row.type == "hard_tokens_frozen")
+    tokens = json.loads(row.data)["tokens"]
+    tokens["rows"][0] = tokens["rows"][0][1:]
+    return edit("hard_tokens_frozen", 0, tokens=tokens)(rows)
+
+
+def _other_tokens(rows: Any) -> Any:
+    """An arm that was measured on fewer hard tokens."""
+    row = next(row for row in rows if row.type == "observed")
+    data = json.loads(row.data)
+    data["sizes"]["hard/rows"][0] += 1
+    return edit("observed", 0, sizes=data["sizes"])(rows)
+
+
+@pytest.mark.parametrize(
+    ("forgery", "what"),
+    [
+        (edit("completed", figures={}), "the figures are not those"),
+        (edit("completed", chosen="thoughts"), "the chosen are not those"),
+        (_other_places, "another share than was asked for"),
+        (_other_tokens, "other tokens than those that were frozen|do not follow"),
+    ],
+)
+def test_forged_figures_are_found(made, forgery, what: str) -> None:
+    """Without a model: the end no longer follows from the events."""
+    rows = quietstar_runs.rows(made[0])
+    found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
+    assert any(re.search(what, one) for one in found), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "point",
+    [
+        "snapshot-kept:4",
+        pytest.param("made-kept:2", marks=pytest.mark.soak),
+        pytest.param("advanced-kept:3", marks=pytest.mark.soak),
+        pytest.param("task-appended:3", marks=pytest.mark.soak),
+    ],
+)
+def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
+    made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """In segments of a step or two, and with other data paths: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    home = Home(tmp_path)
+    quietstar_runs.submit(home, toys.base, "q")
+    assert was_killed(warm.start(home, "q", f"kill:{point}")), "not reached"
+    state = quietstar_runs.finish(home, "q")
+    assert state.lineage_digest() == made[1].lineage_digest()
+    assert state.completed.models == made[1].completed.models
+    assert audit.audit(quietstar_runs.rows(home)) == []
+
+
+def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    told = Quietstar().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
+    assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
+    for amount in (told.seconds, told.disk, told.memory):
+        assert amount.value is not None
+        assert amount.value > 0
+
+
+def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
+    """The toy takes 64 tokens, thoughts among them."""
+    kind, model = Quietstar(), {"model": [str(toys.base)]}
+
+    def refused(error: type[Exception], match: str, **settings: Any) -> None:
+        with pytest.raises(error, match=match):
+            kind.check(kind.plan(Asked("quietstar", settings, model), Lookup()))
+
+    refused(ConfigError, "a window of 60 tokens and 7 places for thoughts", context=60)
+    refused(ConfigError, "set a smaller context", thought_lengths=[60])
+    refused(ConfigError, "passes", passes=1)
+    refused(ConfigError, "a list is needed", thought_lengths="abc")
+    refused(DataError, "no text of it: it has code, math", domains=["poetry"])
+    assert plan.window(kind.parse({}), 64) == 57
+    assert plan.window(kind.parse({}), None) == 64
+
+
+def test_the_example_is_a_pipeline_that_can_start() -> None:
+    file = Path(__file__).parents[3] / "examples" / "quietstar.toml"
+    settings = tomllib.loads(file.read_text())
+    planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
+    assert [phase.kind for phase in planned.config.phases] == ["cognate", "bake", "quietstar"]

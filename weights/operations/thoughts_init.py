@@ -1,0 +1,73 @@
+"""Operation `thoughts-init`: a model with the part that thinks (`weights/thoughts`), newly drawn."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError
+from weights import randomness
+from weights.folders.model_config import described
+from weights.model import Model
+from weights.thoughts.modeling_thoughts import Thoughts
+from weights.thoughts.parts import START
+
+
+class ThoughtsInitParams(BaseModel):
+    """Parameters of the operation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    #: w of the mixture before any training.
+    weight: float = Field(default=0.1, gt=0, lt=1)
+    #: True if the model also has a pause vector.
+    pause: bool = False
+
+
+class ThoughtsInit:
+    """The model `of` with vectors for start, end and pause, and a mixing head.
+
+    A vector is drawn from the normal distribution that has mean and deviation of the embeddings in each
+    dimension. The head's layers are uniform in ±1 / √in, but for the last, which is 0: its bias alone
+    gives `weight`.
+    """
+
+    Params = ThoughtsInitParams
+
+    def apply(self, inputs: Mapping[str, Model], params: ThoughtsInitParams, seed: int) -> Model:
+        """Return the model with tensors named `thoughts.…`. Raises ConfigError for other roles."""
+        if sorted(inputs) != ["of"]:
+            raise ConfigError(f"thoughts-init reads the input of, not {sorted(inputs)}")
+        given = inputs["of"]
+        embedding = given.weights[embedding_name(given)].double()
+        mean, deviation = embedding.mean(0), embedding.std(0)
+        part = Thoughts(embedding.shape[1], params.pause)
+        own = {}
+        for name, parameter in part.named_parameters():
+            shape, key = parameter.shape, ("thoughts", seed, name)
+            if name in ("start", "end", "pause"):
+                drawn = randomness.gaussian(shape.numel(), *key)
+                own[name] = mean + deviation * torch.from_numpy(drawn)
+            elif name == "last.bias":
+                own[name] = torch.tensor([math.log(params.weight / (1 - params.weight))])
+            elif name in ("first.weight", "second.weight"):
+                drawn = 2.0 * randomness.uniform(shape.numel(), *key) - 1.0
+                own[name] = torch.from_numpy(drawn).reshape(shape) / math.sqrt(shape[1])
+            else:
+                own[name] = torch.zeros(shape)
+        added = {f"{START}{name}": tensor.float().contiguous() for name, tensor in own.items()}
+        return Model(given.config, {**given.weights, **added})
+
+
+def embedding_name(model: Model) -> str:
+    """Return the name of the tensor of the input embeddings. Raises SourceError."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with described("the config describes no model that can be built"), torch.device("meta"):
+        config = AutoConfig.for_model(**dict(model.config))
+        module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    wanted = module.get_input_embeddings().weight
+    return next(name for name, parameter in module.named_parameters() if parameter is wanted)

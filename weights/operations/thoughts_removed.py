@@ -1,0 +1,22 @@
+"""Operation `thoughts-removed`: a model that thinks, as the ordinary one it is without thoughts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runs.errors import ConfigError
+from weights.model import Model
+from weights.operations.float32 import Nothing
+from weights.thoughts.parts import split
+
+
+class ThoughtsRemoved:
+    """The tensors of `of` without those of the part that thinks."""
+
+    Params = Nothing
+
+    def apply(self, inputs: Mapping[str, Model], params: Nothing, seed: int) -> Model:
+        """Return the ordinary model. Raises ConfigError for other roles."""
+        if sorted(inputs) != ["of"]:
+            raise ConfigError(f"thoughts-removed reads the input of, not {sorted(inputs)}")
+        return Model(inputs["of"].config, split(inputs["of"].weights)[0])

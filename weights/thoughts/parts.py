@@ -1,0 +1,24 @@
+"""Weights of a model that thinks: its ordinary tensors, and those of `Thoughts` under `thoughts.`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from weights.thoughts import modeling_thoughts
+from weights.thoughts.modeling_thoughts import PART
+
+START = f"{PART}."
+#: The file that goes with a model that thinks.
+MODELING = Path(modeling_thoughts.__file__)
+
+
+def split(
+    weights: Mapping[str, torch.Tensor],
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Return the ordinary tensors, and those of thoughts by their own names."""
+    plain = {name: t for name, t in weights.items() if not name.startswith(START)}
+    own = {name.removeprefix(START): t for name, t in weights.items() if name.startswith(START)}
+    return plain, own

@@ -1,0 +1,69 @@
+"""Module of a model that thinks, to train and to measure; and a check of its architecture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from runs.errors import ConfigError, SourceError
+from weights.model import Model
+from weights.thoughts import modeling_thoughts
+from weights.thoughts.modeling_thoughts import PART, Thoughts
+from weights.thoughts.parts import split
+from weights.training.models import modules
+
+#: Difference of two float32 logits of one computation by two ways, at most.
+NEAR = 1e-3
+
+
+def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
+    """Return a module of transformers with the part `thoughts`, in float32.
+
+    Raises SourceError if the weights lack that part, or do not fit.
+    """
+    plain, own = split(model.weights)
+    if "start" not in own:
+        raise SourceError("the weights have no part for thoughts: thoughts-init@1 adds it")
+    module = modules.build(Model(model.config, plain), device, attention)
+    try:
+        part = modeling_thoughts.loaded(own)
+    except RuntimeError as error:
+        raise SourceError(f"the part for thoughts does not fit: {error}") from error
+    module.add_module(PART, part.float().to(device))
+    return module
+
+
+@torch.no_grad()
+def check_heeds(module: Any) -> None:
+    """Raise ConfigError unless the model computes thoughts at once as it does one by one.
+
+    Some architectures do not heed a mask of [rows, 1, tokens, tokens], or compute positions themselves.
+    """
+    part: Thoughts = module.get_submodule(PART)
+    embed = module.get_input_embeddings()
+    text = torch.arange(1, 5, device=embed.weight.device)[None] % embed.num_embeddings
+    ids = torch.stack([text, (text + 3) % embed.num_embeddings], 1)
+    layers = modeling_thoughts.embedded(module, part, ids, text[:, None])
+    try:
+        at_once = modeling_thoughts.forward(module, text, layers).logits
+        cached = modeling_thoughts.sampled(module, part, text, 2)
+        apart = 0.0
+        for place in range(text.shape[1]):
+            row = torch.cat([embed(text[:, : place + 1]), layers[:, :, place]], 1)
+            wanted = module(inputs_embeds=row, use_cache=False).logits[0, place:]
+            apart = max(apart, float((at_once[0, :, place] - wanted).abs().max()))
+        start = part.start.expand(1, 1, -1)
+        row = torch.cat([embed(text), start], 1)
+        first = module(inputs_embeds=row, use_cache=False).logits[0, -1]
+        apart = max(apart, float(first.max() - first[cached[0, 0, -1]]))
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError) as error:
+        raise ConfigError(
+            f"the model's architecture cannot compute thoughts: {error}. Give a decoder such as Qwen2 "
+            "or Llama."
+        ) from error
+    if not apart < NEAR:
+        raise ConfigError(
+            "the model's architecture does not heed the mask that keeps thoughts apart: logits differ "
+            f"by {apart:.2g}. Give a decoder such as Qwen2 or Llama."
+        )

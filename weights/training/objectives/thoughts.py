@@ -1,0 +1,189 @@
+"""Objective `thoughts`: thoughts before tokens (Quiet-STaR, arXiv 2403.09629).
+
+After every position j of a window, `passes` thoughts are sampled, and the next `ahead` tokens are
+predicted from a mixture of the model with the thought and without it (`weights/thoughts`):
+
+    loss = mean −log p(x_j+m | thought)                      (NLL, over positions, m ≤ ahead, passes)
+         − policy · mean r⁺ · log π(thought)                 (REINFORCE, section 4.4.2)
+         + kl · KL(teacher ‖ model without thoughts)
+
+    r = Σ_m log p(x_j+m | thought) − its mean over the passes;   r⁺ = max(r, 0)
+
+π is what the thought was sampled from, at `temperature`. With `thinks` = "pause" a pause vector stands
+in the place of every token of a thought: the same computation without thoughts (arXiv 2310.02226), one
+pass, no reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError
+from weights.model import Model
+from weights.recipes import Train
+from weights.thoughts import modeling_thoughts as thinking
+from weights.thoughts.modeling_thoughts import Passed
+from weights.training.models import thinking as thinking_module
+from weights.training.models.teacher import TEACHER, Teacher, divergence
+from weights.training.objectives import Batch
+from weights.training.objectives.next_token import NextToken
+from weights.training.windows import Ids, seeded
+
+
+class ThoughtsParams(BaseModel):
+    """Parameters of the objective."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    thinks: Literal["sampled", "pause"] = "sampled"
+    #: Tokens of a thought; several: each for an equal share of the steps (as in Fast Quiet-STaR).
+    lengths: tuple[int, ...] = Field(default=(4,), min_length=1)
+    #: Thoughts after each position.
+    passes: int = Field(default=2, ge=2)
+    #: Tokens of the text that a thought is to help with.
+    ahead: int = Field(default=2, ge=1)
+    temperature: float = Field(default=1.0, gt=0)
+    #: Weight of REINFORCE.
+    policy: float = Field(default=1.0, ge=0)
+    #: Weight of the divergence from a teacher; 0: there is none.
+    kl: float = Field(default=0.1, ge=0)
+
+
+class ThoughtsObjective(NextToken):
+    """Negative log-likelihood after thoughts, nats a token, with REINFORCE and a guard."""
+
+    Params = ThoughtsParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Check the data, and build the teacher if there is one. `module` is that of `module`.
+
+        Raises ConfigError for other inputs than those that `kl` needs or for streams that are missing,
+        SourceChangedError for other data.
+        """
+        self._params = params = ThoughtsParams.model_validate(recipe.params)
+        needed = {TEACHER} if params.kl else set()
+        if set(inputs) != needed or set(recipe.inputs) != needed:
+            raise ConfigError(
+                "the objective thoughts reads the model teacher with a kl above 0, and no model "
+                f"without: not {sorted(set(inputs) | set(recipe.inputs))}"
+            )
+        super().__init__(recipe.model_copy(update={"inputs": {}}), module, streams, {})
+        self._recipe = recipe
+        part: Any = module.get_submodule(thinking.PART)
+        self._part: thinking.Thoughts = part
+        self._teacher = Teacher(inputs[TEACHER], self._device, recipe) if needed else None
+
+    @staticmethod
+    def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
+        """Return the model `start` with its part `thoughts`. Raises SourceError."""
+        return thinking_module.build(start, device, recipe.attention)
+
+    def length(self, step: int) -> int:
+        """Return the tokens of a thought in a step."""
+        lengths = self._params.lengths
+        return lengths[min(step * len(lengths) // self._recipe.steps, len(lengths) - 1)]
+
+    def batch(self, step: int) -> Batch:
+        """Return "tokens" [batch, context + 1] int64, and the thoughts' draws.
+
+        "draws" [batch, passes, length, context] float64 in [0, 1); for pauses zeros, and one pass.
+        """
+        recipe, params = self._recipe, self._params
+        shape = (self.length(step), recipe.context)
+        if params.thinks == "pause":
+            draws = torch.zeros(recipe.batch, 1, *shape, dtype=torch.float64)
+        else:
+            key = f"{recipe.purpose}/thoughts/{step}"
+            drawn = seeded(recipe.seed, key).random((recipe.batch, params.passes, *shape))
+            draws = torch.from_numpy(drawn)
+        return {**super().batch(step), "draws": draws}
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return the loss of some rows, nats a token; see the module."""
+        tokens, draws = part["tokens"].to(self._device), part["draws"].to(self._device)
+        passes = draws.shape[1]
+        whole = tokens.repeat_interleave(passes, 0)
+        text, ahead = whole[:, :-1], _ahead(whole, self._params.ahead)
+        length = draws.shape[2]
+        if self._params.thinks == "pause":
+            ids = None
+            layers = thinking.paused(self._module, self._part, length, ahead[:, :-1])
+        else:
+            ids = self._sampled(text, draws.flatten(0, 1))
+            layers = thinking.embedded(self._module, self._part, ids, ahead[:, :-1])
+        passed = thinking.forward(self._module, text, layers)
+        told = predictions(self._part, passed, ahead)
+        known = _known(ahead.shape, self._device)
+        loss = -told[:, known].mean()
+        if ids is not None and self._params.policy:
+            reward = torch.where(known, told.detach(), 0).sum(1).unflatten(0, (-1, passes))
+            gain = (reward - reward.mean(1, keepdim=True)).clamp_min(0).flatten(0, 1)
+            said = likelihoods(passed, ids, self._params.temperature)
+            loss = loss - self._params.policy * (gain * said).mean()
+        if self._teacher is not None:
+            own = passed.logits[::passes, 0]
+            wanted = self._teacher.logits(tokens[:, :-1])
+            loss = loss + self._params.kl * divergence(wanted, own)
+        return loss
+
+    def _sampled(self, text: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
+        """Return thoughts by their draws [rows, length, tokens], ids of the same shape.
+
+        A module that computes activations again keeps no keys and values while it trains.
+        """
+        self._module.eval()
+        try:
+            length, temperature = draws.shape[1], self._params.temperature
+            return thinking.sampled(self._module, self._part, text, length, draws, temperature)
+        finally:
+            self._module.train()
+
+
+def predictions(part: thinking.Thoughts, passed: Passed, ahead: torch.Tensor) -> torch.Tensor:
+    """Return log p of the tokens after each thought, [rows, ahead, tokens], mixed with the base's.
+
+    `ahead` are those tokens, [rows, ahead, tokens]. Token m after position j is predicted without a
+    thought at position j + m − 1; beyond the text's end, what is returned means nothing.
+    """
+    count, tokens = ahead.shape[1:]
+    first = passed.logits.shape[1] - count  # the layer of the thoughts' end
+    found = []
+    for m in range(count):
+        places = (torch.arange(tokens, device=ahead.device) + m).clamp_max(tokens - 1)
+        wanted = ahead[:, m, :, None]
+        base = thinking.wide(passed.logits[:, 0]).log_softmax(-1)[:, places].gather(-1, wanted)
+        thought = thinking.wide(passed.logits[:, first + m]).log_softmax(-1).gather(-1, wanted)
+        logit = part.logit(passed.states[:, 0, places], passed.states[:, first + m])
+        logit = thinking.wide(logit)
+        found.append(thinking.mixed(base.squeeze(-1), thought.squeeze(-1), logit))
+    return torch.stack(found, 1)
+
+
+def likelihoods(passed: Passed, ids: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return log π of whole thoughts, [rows, tokens]; `ids` are the tokens, [rows, length, tokens]."""
+    logits = thinking.wide(passed.logits[:, 1 : 1 + ids.shape[1]]) / temperature
+    return logits.log_softmax(-1).gather(-1, ids[..., None]).squeeze(-1).sum(1)
+
+
+def _ahead(tokens: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the tokens after each position, [rows, count, tokens − 1]; 0 beyond the end."""
+    padded = torch.nn.functional.pad(tokens, (0, count))
+    width = tokens.shape[1] - 1
+    return torch.stack([padded[:, m : m + width] for m in range(1, count + 1)], 1)
+
+
+def _known(shape: torch.Size, device: torch.device) -> torch.Tensor:
+    """Return True for tokens within the text, [count, tokens]; `shape` is [rows, count, tokens]."""
+    _, count, tokens = shape
+    places = torch.arange(tokens, device=device)
+    return places + torch.arange(count, device=device)[:, None] < tokens
