@@ -33,6 +33,7 @@ OPERATIONS = {
     "svf-ones@1": "weights.operations.svf_ones:SvfOnes",
     "ternary-feedback@1": "weights.operations.ternary_feedback:TernaryFeedback",
     "ternary-pack@1": "weights.operations.ternary_pack:TernaryPack",
+    "titans-mag-init@1": "weights.operations.titans_mag_init:TitansMagInit",
 }
 
 
