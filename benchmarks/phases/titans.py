@@ -13,7 +13,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,7 +149,7 @@ def recall_batches(seed: int, steps: int, rows: int = 32) -> Iterator[Batch]:
         yield recall(rows, filler, draw)
 
 
-def run_recall(seeds: int, steps: int) -> list[dict[str, Any]]:
+def run_recall(seeds: int, steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Train every arm on recall; measure by distance."""
     linear = config()
     count = parameters(linear)
@@ -163,6 +163,8 @@ def run_recall(seeds: int, steps: int) -> list[dict[str, Any]]:
     found = []
     for seed in range(seeds):
         for name, settings in arms.items():
+            if only and name not in only:
+                continue
             model = build(settings, seed)
             spent, _ = train(model, recall_batches(seed, steps), steps, 3e-3)
             test = np.random.default_rng([seed, 2])
@@ -183,7 +185,7 @@ def chain_batches(seed: int, rows: int = 64) -> Iterator[Batch]:
         yield chain(rows, int(draw.integers(1, len(HOPS) + 1)), draw)
 
 
-def run_steps(seeds: int, steps: int) -> list[dict[str, Any]]:
+def run_steps(seeds: int, steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Train T = 1 and T = 2 at equal data, and T = 1 in the time that T = 2 took."""
     found = []
     once, twice = config(), config(recursions=2)
@@ -195,6 +197,8 @@ def run_steps(seeds: int, steps: int) -> list[dict[str, Any]]:
             ("T = 1, equal data", once),
             ("T = 1, equal time", once),
         ):
+            if only and name not in only:
+                continue
             model = build(settings, seed)
             given = limit if name.endswith("time") else None
             spent, done = train(model, chain_batches(seed), steps, 2e-3, given)
@@ -230,10 +234,11 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=None)
+    parser.add_argument("--arms", nargs="*", default=(), help="the arms to train; none: all")
     given = parser.parse_args()
     torch.set_num_threads(1)
     run, steps = PARTS[given.part]
-    table(run(given.seeds, given.steps or steps))
+    table(run(given.seeds, given.steps or steps, given.arms))
 
 
 if __name__ == "__main__":

@@ -82,21 +82,21 @@ class NeuralMemory(nn.Module):
         state: BlockState | None,
     ) -> torch.Tensor:
         """Return what the memory answers, [batch, heads, tokens, size] float32."""
-        rows, tokens = projected.shape[:2]
-        here = torch.ones(rows, tokens, device=projected.device) if real is None else real.float()
-        mixed = self._convolved(projected * here[..., None], lengths, state)
+        rows = projected.shape[0]
+        if real is not None:
+            projected = projected * real[..., None]
+        mixed = self._convolved(projected, lengths, state)
         query, key, value = (
             one.unflatten(-1, (self.heads, self.size)).transpose(1, 2) for one in mixed.chunk(3, -1)
         )
         query, key = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
         step, momentum, forgetting = logits.permute(2, 0, 3, 1)[1:]
-        here = here[:, None]
-        rates = Rates(
-            step=self.config.memory_step * torch.sigmoid(step) * here,
-            log_momentum=F.logsigmoid(momentum) * here,
-            log_keep=F.logsigmoid(-forgetting) * here,
-            real=here,
-        )
+        size = self.config.memory_step * torch.sigmoid(step)
+        momentum, keep = F.logsigmoid(momentum), F.logsigmoid(-forgetting)
+        rates = Rates(size, momentum, keep)
+        if real is not None:
+            here = real[:, None].float()
+            rates = Rates(size * here, momentum * here, keep * here, here)
         before = state.memory if state is not None and state.memory is not None else None
         before = before or begin(self._initial(query), rows)
         chunk, bound = self.config.memory_chunk, self.config.memory_bound
@@ -128,10 +128,9 @@ class NeuralMemory(nn.Module):
             )
             at = at.expand(x.shape[0], back)[..., None].expand(-1, -1, x.shape[2])
             state.tail = whole.gather(1, at)
-        weight = self.convolution.weight.float()[:, 0]
-        tokens = x.shape[1]
-        shifted = (whole[:, i : i + tokens] * weight[:, i] for i in range(back + 1))
-        return F.silu(sum(shifted, torch.zeros_like(x)))
+        weight = self.convolution.weight.float()
+        mixed = F.conv1d(whole.transpose(1, 2), weight, groups=weight.shape[0])
+        return F.silu(mixed.transpose(1, 2))
 
 
 def _moved(x: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:

@@ -35,12 +35,16 @@ class Rates:
     step: torch.Tensor
     log_momentum: torch.Tensor
     log_keep: torch.Tensor
-    #: 1 for a token that is read, 0 for padding: it changes nothing.
-    real: torch.Tensor
+    #: 1 for a token that is read, 0 for padding: it changes nothing. None: all are read.
+    real: torch.Tensor | None = None
 
     def part(self, first: int, last: int) -> Rates:
         """Return the rates of some tokens."""
-        return Rates(**{name: one[..., first:last] for name, one in vars(self).items()})
+        step, momentum, keep = (
+            one[..., first:last] for one in (self.step, self.log_momentum, self.log_keep)
+        )
+        real = None if self.real is None else self.real[..., first:last]
+        return Rates(step, momentum, keep, real)
 
 
 @dataclass
@@ -93,10 +97,12 @@ def read(
     found, at = [], 0
     while at < total:
         last = min(total, at + chunk - (first + at) % chunk) if uniform else at + 1
-        fresh = (count + at) % chunk == 0
-        if lengths is not None:
-            fresh = fresh & (at < lengths)
-        state = _anchored(state, fresh)
+        if not uniform:
+            state = _anchored(state, (count + at) % chunk == 0)
+        elif lengths is not None:
+            state = _anchored(state, at < lengths)
+        elif (first + at) % chunk == 0:
+            state = MemoryState(state.weights, state.momenta, state.weights, count)
         part = (query[:, :, at:last], key[:, :, at:last], value[:, :, at:last])
         answer, state = _chunk(state, *part, rates.part(at, last), bound)
         found.append(answer)
@@ -172,7 +178,9 @@ def _decays(
     """
     kept, carried = rates.log_keep.cumsum(-1), rates.log_momentum.cumsum(-1)
     later = torch.ones(kept.shape[-1], kept.shape[-1], dtype=torch.bool, device=kept.device).tril()
-    decay = _ratios(kept, later) * rates.real[..., None, :]
+    decay = _ratios(kept, later)
+    if rates.real is not None:
+        decay = decay * rates.real[..., None, :]
     momentum = _ratios(carried, later)
     start = carried.exp()[..., None]
     at_end = torch.cat([start[..., -1, :], momentum[..., -1, :]], dim=-1)
