@@ -119,7 +119,7 @@ def train(
 ) -> tuple[float, int]:
     """Train on the wanted tokens; return the processor's seconds and the steps.
 
-    With `seconds`, train until so much of the processor's time is spent, at a rate that follows it.
+    With `seconds`, train until the processor has spent them, at a rate that follows this time.
     """
     optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
     began, done = time.process_time(), 0

@@ -12,14 +12,14 @@ from evaluation.task_families.base import Draws, body
 class Chain:
     """`chain a > c b > a c > b : 2 a =` → `b`.
 
-    Level: ⌈level / 2⌉ steps among ⌊level / 2⌋ + 3 symbols.
+    Level: ⌈level / 2⌉ steps among level + 2 symbols.
     """
 
     what = "the symbol that several steps along arrows lead to"
 
     def prompt(self, level: int, draws: Draws) -> str:
         """Return a random permutation as arrows, the number of steps and where they begin."""
-        symbols = draws.distinct(ascii_lowercase, level // 2 + 3)
+        symbols = draws.distinct(ascii_lowercase, level + 2)
         ends = draws.distinct("".join(symbols), len(symbols))
         arrows = " ".join(f"{a} > {b}" for a, b in zip(symbols, ends, strict=True))
         return f"chain {arrows} : {(level + 1) // 2} {symbols[draws.below(len(symbols))]} ="

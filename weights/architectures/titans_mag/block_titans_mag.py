@@ -18,7 +18,7 @@ Rotary = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass
 class Sight:
-    """What all blocks are told about the tokens of a pass."""
+    """Positions and visible tokens of a pass, which all blocks share."""
 
     rotary: Rotary
     #: True where a token sees another, [batch or 1, 1, tokens, window's tokens + tokens].

@@ -252,7 +252,7 @@ class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
     def _update_model_kwargs_for_generation(
         self, outputs: Any, model_kwargs: dict[str, Any], *args: Any, **others: Any
     ) -> dict[str, Any]:
-        """Return the arguments of the next pass: with the state, whatever transformers calls it."""
+        """Return the arguments of the next pass, with the state."""
         told = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **others)
         return {**told, "cache": outputs.cache}
 
