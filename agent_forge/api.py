@@ -184,7 +184,7 @@ class EvoMerge:
     def _result(
         self, state: RunState, rows: list[Any], out: Path, seconds: float
     ) -> EvoMergeResult:
-        from transformers import AutoModelForCausalLM
+        from weights.architectures.auto import AutoModelForCausalLM
 
         data = report.report(state, rows)
         return EvoMergeResult(
@@ -202,7 +202,7 @@ def _save(module: Any, weights: dict[str, Any], folder: Path) -> None:
 
     Raises ConfigError if that place is not known, NotFoundError if it has no tokenizer.
     """
-    from transformers import AutoTokenizer
+    from weights.architectures.auto_config import AutoTokenizer
 
     write_weights(folder, weights, SHARD_BYTES)
     module.config.save_pretrained(folder)

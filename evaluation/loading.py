@@ -59,7 +59,7 @@ def load_tokenizer(folder: str) -> Any:
 
     Of a folder without its files transformers makes a tokenizer for which every text is empty.
     """
-    from transformers import AutoTokenizer
+    from weights.architectures.auto_config import AutoTokenizer
 
     model_config.check_tokenizer(Path(folder))
     with model_config.described(f"model {folder} has no usable tokenizer"):

@@ -74,7 +74,7 @@ class ResidentModel:
 
         Raises SourceError if the architecture keeps a buffer in every block.
         """
-        from transformers import AutoModelForCausalLM
+        from weights.architectures.auto import AutoModelForCausalLM
 
         before = next(iter(getattr(self, "_modules", {}).values()), None)
         if before is not None:  # buffers do not depend on the number of blocks

@@ -16,8 +16,10 @@ from evaluation.task_families.addition import Addition
 from evaluation.task_families.automaton import RULES, Automaton
 from evaluation.task_families.base import LEVELS, Draws, Family, Item
 from evaluation.task_families.brackets import Brackets
+from evaluation.task_families.chain import Chain
 from evaluation.task_families.gym import Gym
 from evaluation.task_families.lookup import Lookup
+from evaluation.task_families.recall import Recall
 from evaluation.task_families.reversal import Reversal
 from evaluation.task_families.sorting import Sorting
 from evaluation.task_families.subtraction import Subtraction
@@ -27,7 +29,9 @@ from runs.errors import ConfigError
 FAMILIES: Mapping[str, Family] = {
     "addition": Addition(),
     "brackets": Brackets(),
+    "chain": Chain(),
     "lookup": Lookup(),
+    "recall": Recall(),
     "reversal": Reversal(),
     "sort-digits": Sorting(digits),
     "sort-letters": Sorting(ascii_lowercase),

@@ -74,7 +74,7 @@ class Text:
     @cached_property
     def tokenizer(self) -> Any:
         """The tokenizer, as it is read from a model's folder."""
-        from transformers import AutoTokenizer
+        from weights.architectures.auto_config import AutoTokenizer
 
         return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 

@@ -15,6 +15,7 @@ from evaluation.data.builtin import help_prose
 from evaluation.data.items import Item
 from evaluation.data.slices import Document, Slice
 from evaluation.loading import load_tokenizer
+from evaluation.training_text import own_texts
 from evaluation.training_text.kept_text import ITEMS, STREAMS
 from runs.errors import SourceError
 from weights.folders import companions
@@ -34,7 +35,7 @@ def builtin(
     if "prose" in rest:
         texts["prose"] = list(help_prose.documents(characters))
         rest.remove("prose")
-    others = builtin_corpus.corpus(seed, characters, rest)
+    others = own_texts.corpus(seed, characters, rest)
     return texts | {domain: split["train"] for domain, split in others.items()}
 
 

@@ -7,10 +7,13 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from evaluation.training_runs.training_settings import Watched
-from phases.cognate.presets import PRESETS, Preset
+from phases.cognate.presets import PRESETS, TITANS, Preset
 
-#: Domains of the built-in text (`evaluation.data.builtin.corpus.KNOWN`; a test compares them).
-KNOWN = ("code", "math", "data", "prose", "multilingual", "chains")
+#: Domains of text of the program's own (`evaluation.training_text.own_texts.KNOWN`; a test compares).
+KNOWN = (
+    *("code", "math", "data", "prose", "multilingual", "chains"),
+    *("reasoning", "memory", "general"),
+)
 #: Names that no specialist can have: folders and roles of their own.
 TAKEN = ("base", "items", "untrained")
 
@@ -29,6 +32,25 @@ class CognateConfig(Watched):
         "tiny",
         description="How large, how long; mini: seconds, to try the machinery. With a base of your own "
         "its size is the base's, the rest the preset's.",
+    )
+    architecture: Literal["qwen2", "titans-mag"] = Field(
+        "qwen2",
+        description="Of the base that is trained; titans-mag: attention over a window, gated with a "
+        "neural memory, for the presets mini and tiny.",
+    )
+    memory: Literal["linear", "two-layer", "none"] = Field(
+        "linear", description="The neural memory of titans-mag: a matrix a head, two, or none."
+    )
+    recursions: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="How often titans-mag applies its blocks, with the same weights.",
+    )
+    halting: bool = Field(
+        False,
+        description="titans-mag with two recursions or more: each token learns how much every "
+        "application of the blocks counts. All of them are computed.",
     )
     domains: tuple[Domain, ...] = Field(
         ("code", "math", "data"),
@@ -123,10 +145,25 @@ class CognateConfig(Watched):
             )
         return self
 
+    @model_validator(mode="after")
+    def _known_architecture(self) -> Self:
+        if self.architecture == "titans-mag" and self.preset not in TITANS:
+            raise ValueError(f"titans-mag has the presets {', '.join(TITANS)}, not {self.preset}")
+        if self.architecture == "qwen2":
+            for name in ("memory", "recursions", "halting"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} is a setting of titans-mag: set architecture")
+        if self.halting and self.recursions == 1:
+            raise ValueError("halting needs two recursions or more: set recursions")
+        return self
+
     @property
     def size(self) -> Preset:
         """The preset, with the settings that change it."""
         names = ("base_tokens", "specialist_tokens", "batch", "context", "own_share")
         given = {name: getattr(self, name) for name in names}
         changed = {name: value for name, value in given.items() if value is not None}
-        return PRESETS[self.preset].model_copy(update=changed)
+        if self.architecture == "qwen2":
+            return PRESETS[self.preset].model_copy(update=changed)
+        preset = TITANS[self.preset].chosen(self.memory, self.recursions, self.halting)
+        return preset.model_copy(update=changed)

@@ -20,7 +20,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 4
+    schema_version = 5
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -32,7 +32,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A cognate run was branched from another."""
 
-    schema_version = 4
+    schema_version = 5
 
     config: CognateConfig
 
@@ -114,6 +114,12 @@ def _without_watch(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], **settings}}
 
 
+def _of_qwen2(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 5: earlier bases had one architecture."""
+    settings = {"architecture": "qwen2", "memory": "linear", "recursions": 1, "halting": False}
+    return {**data, "config": {**data["config"], **settings}}
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
     {
@@ -123,6 +129,8 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 2): _with_more_presets,
         (Submitted.type, 3): _without_watch,
         (Forked.type, 3): _without_watch,
+        (Submitted.type, 4): _of_qwen2,
+        (Forked.type, 4): _of_qwen2,
     },
 )
 

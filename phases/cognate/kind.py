@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_kind import TrainingKind
 from events import Event, New
-from phases.cognate import findings, plan
+from phases.cognate import architectures, findings, plan
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Completed, Forked, Started, Submitted
 from phases.cognate.view import CognateView
@@ -121,16 +121,7 @@ class Cognate(CognateView, TrainingKind[CognateState]):
         self, config: CognateConfig, given: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
         """Return the given base's for all models, or that of the preset."""
-        size = config.size
-        preset: Architecture = {
-            "model_type": "qwen2",
-            "vocab_size": size.vocabulary,
-            "hidden_size": size.hidden,
-            "intermediate_size": size.intermediate,
-            "num_hidden_layers": size.layers,
-            "num_attention_heads": size.heads,
-            "num_key_value_heads": size.kv_heads,
-        }
+        preset = architectures.described(config.size)
         found = given["base"][0] if given.get("base") else preset
         return dict.fromkeys(self.roles(config), found) if found else {}
 

@@ -6,6 +6,7 @@ import math
 
 from evaluation.training_runs import training_defaults
 from evaluation.training_runs.training_defaults import CLIP, FLOOR
+from phases.cognate import architectures
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Started, Submitted
 from phases.cognate.presets import Preset
@@ -30,17 +31,8 @@ OPTIMISERS = {
 
 def fresh(config: CognateConfig) -> Transform:
     """Return the recipe of the weights that a base begins with."""
-    size = config.size
-    shape = {
-        "vocabulary": size.vocabulary,
-        "hidden": size.hidden,
-        "layers": size.layers,
-        "heads": size.heads,
-        "kv_heads": size.kv_heads,
-        "intermediate": size.intermediate,
-        "context": size.context,
-    }
-    return Transform(operation="qwen2-init@1", params=shape, seed=config.seed)
+    operation, shape = architectures.initialisation(config.size)
+    return Transform(operation=operation, params=shape, seed=config.seed)
 
 
 def initial(submitted: Submitted, started: Started) -> Transform:

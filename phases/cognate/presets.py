@@ -166,4 +166,80 @@ M25_WIDE = Preset(
     characters=30_000_000,
 )
 
+
+class TitansPreset(Preset):
+    """One size of a titans-mag model, and its training."""
+
+    #: Tokens that attention sees; those that share a chunk of the memory; learned tokens of a block.
+    window: int
+    chunk: int
+    persistent: int
+    #: Memory → number of parameters.
+    counts: dict[str, int]
+    memory: str = "linear"
+    recursions: int = 1
+    halting: bool = False
+
+    def chosen(self, memory: str, recursions: int, halting: bool) -> TitansPreset:
+        """Return the preset with another memory, or applied several times."""
+        count = self.counts[memory] + (self.hidden + 1 if halting else 0)
+        told = {"memory": memory, "recursions": recursions, "halting": halting}
+        return self.model_copy(update={**told, "parameters": count})
+
+
+#: Shares of the common phase of titans-mag: it must hold recall at short distances from the beginning,
+#: or the memory is not learned (docs/titans.md).
+TITANS_MIX = {"general": 0.6, "reasoning": 0.2, "memory": 0.2}
+
+TITANS_MINI = TitansPreset(
+    name="mini",
+    parameters=36_432,
+    vocabulary=512,
+    hidden=32,
+    layers=2,
+    heads=2,
+    kv_heads=1,
+    intermediate=32,
+    context=64,
+    batch=4,
+    base_tokens=60_000,
+    specialist_tokens=25_000,
+    base_rate=1e-2,
+    specialist_rate=5e-3,
+    base_mix=TITANS_MIX,
+    own_share=0.7,
+    characters=1_200_000,
+    window=8,
+    chunk=8,
+    persistent=2,
+    counts={"linear": 36_432, "two-layer": 44_624, "none": 28_960},
+)
+
+#: About as many parameters as qwen2's tiny. A window of 32, and texts of ten.
+TITANS_TINY = TitansPreset(
+    name="tiny",
+    parameters=1_144_432,
+    vocabulary=2048,
+    hidden=128,
+    layers=5,
+    heads=4,
+    kv_heads=2,
+    intermediate=192,
+    context=320,
+    batch=6,
+    base_tokens=1_800_000,
+    specialist_tokens=360_000,
+    base_rate=4e-3,
+    specialist_rate=5e-4,
+    base_mix=TITANS_MIX,
+    own_share=0.7,
+    characters=4_000_000,
+    window=32,
+    chunk=32,
+    persistent=4,
+    counts={"linear": 1_144_432, "two-layer": 1_226_352, "none": 880_512},
+)
+
+#: Presets of titans-mag.
+TITANS = {preset.name: preset for preset in (TITANS_MINI, TITANS_TINY)}
 PRESETS = {preset.name: preset for preset in (MINI, TINY, SMALL, M25, M25_WIDE)}

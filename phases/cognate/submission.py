@@ -60,7 +60,10 @@ def _check_names(there: Sequence[str]) -> None:
 
 
 def _check_base(config: CognateConfig) -> None:
-    """Raise ConfigError for a setting that says how a base is trained: a given one is not."""
+    """Raise ConfigError for a setting that says how a base is made: a given one is there."""
+    for name in ("architecture", "memory", "recursions", "halting"):
+        if getattr(config, name) != CognateConfig.model_fields[name].default:
+            raise ConfigError(f"a base that is given has its own architecture: leave out {name}.")
     for name in ("base_tokens", "base_rate"):
         if getattr(config, name) is not None:
             raise ConfigError(f"a base that is given is not trained further: leave out {name}.")

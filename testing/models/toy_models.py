@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +63,20 @@ def save(model: Any, folder: Path) -> Path:
     return folder
 
 
-def family(folder: Path, count: int = 3, dtype: torch.dtype = torch.float32, **changes: Any):
-    """Write a base and `count` sources, each tensor moved by 5 % of its norm; return the folders."""
+def family(
+    folder: Path,
+    count: int = 3,
+    dtype: torch.dtype = torch.float32,
+    of: Callable[..., Any] = lambda **changes: Qwen2ForCausalLM(config(**changes)),
+    **changes: Any,
+):
+    """Write a base and `count` sources, each tensor moved by 5 % of its norm; return the folders.
+
+    `of` makes the base.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
-        base = Qwen2ForCausalLM(config(**changes))
+        base = of(**changes)
     origin = {n: p.detach().clone() for n, p in base.named_parameters()}
     sources = []
     base_folder = save(base.to(dtype), folder / "base")

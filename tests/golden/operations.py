@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from events import canonical_json
 from runs import keys
-from testing.models import toy_baking, toy_training
+from testing.models import titans_toys, toy_baking, toy_training
 from tests.golden.test_guards import machine
 from weights import algorithms, codecs, operations
 from weights.folders.checkpoint import digest
@@ -222,6 +222,7 @@ OPERATIONS: dict[str, Callable[[], str]] = {
     "ternary-pack@1": rounded,
     "thoughts-init@1": lambda: digest(thoughtful().weights),
     "thoughts-removed@1": thoughtless,
+    "titans-mag-init@1": lambda: digest(titans_toys.initial().weights),
 }
 #: Objective → what a training with it has beside the toy's fields.
 OBJECTIVES: dict[str, dict[str, Any]] = {

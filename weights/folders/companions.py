@@ -2,7 +2,8 @@
 
 config.json, tokenizer, chat template and generation settings decide what a model computes and says as
 much as its weights do. A run pins their digests; results take them from the pinned copy. Files with
-other names (cards, logs, code) belong to the folder, not to the model, and are never taken along.
+other names (cards, logs, code) belong to the folder, not to the model, and are never taken along. The
+code of our own architectures comes from the package.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import blake3
 from events import canonical_json
 from runs.errors import SourceError
 from runs.system import bounded_files
+from weights import architectures
 
 CONFIG = "config.json"
 #: Files of tokenizer and generation.
@@ -89,8 +91,13 @@ def address(weights: str, files: Mapping[str, str]) -> str:
 
 
 def cleaned(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without the keys that name code to be run (`CODE`)."""
-    return {key: value for key, value in settings.items() if key not in CODE}
+    """Return settings without the keys that name code to be run (`CODE`).
+
+    Those of one of our own architectures name the code that is written beside them.
+    """
+    kept = {key: value for key, value in settings.items() if key not in CODE}
+    own = architectures.auto_map(settings)
+    return {**kept, "auto_map": own} if own else kept
 
 
 def naming_code(folder: Path) -> list[str]:
@@ -98,7 +105,9 @@ def naming_code(folder: Path) -> list[str]:
     return [
         name
         for name, file in found(folder).items()
-        if (settings := _settings(name, file)) is not None and cleaned(settings) != settings
+        if (settings := _settings(name, file)) is not None
+        and settings.keys() & set(CODE)
+        and cleaned(settings) != settings
     ]
 
 
@@ -130,8 +139,9 @@ def contents(donor: Path) -> dict[str, bytes]:
 
 
 def write(donor: Path, folder: Path) -> None:
-    """Write `contents` of the donor into an existing folder."""
-    for name, content in contents(donor).items():
+    """Write `contents` of the donor, and the code of its architecture, into an existing folder."""
+    settings = _settings(CONFIG, donor / CONFIG) if (donor / CONFIG).is_file() else None
+    for name, content in {**contents(donor), **architectures.code(settings or {})}.items():
         (folder / name).write_bytes(content)
 
 

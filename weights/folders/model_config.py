@@ -133,7 +133,7 @@ def load(folder: Path) -> Any:
 
     Raise SourceError.
     """
-    from transformers import AutoConfig
+    from weights.architectures.auto_config import AutoConfig
 
     check_predicts_tokens(folder, read(folder))
     with described(f"{folder / FILE} is no configuration that transformers can use"):
@@ -146,7 +146,8 @@ def empty(folder: Path, config: Any) -> Any:
     Raise SourceError if there is no such module.
     """
     import torch
-    from transformers import AutoModelForCausalLM
+
+    from weights.architectures.auto import AutoModelForCausalLM
 
     with described(f"{folder / FILE} describes no model that can be built"), torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)

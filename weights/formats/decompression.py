@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from runs.errors import SourceError
+from weights import architectures
 from weights.folders import companions, model_config
 from weights.folders.checkpoint import INDEX, SHARD_BYTES, TORCH, publish
 from weights.folders.safetensors_places import index_of, places
@@ -29,7 +30,7 @@ def decompress(file: Path, folder: Path, shard_bytes: int = SHARD_BYTES) -> Code
     def fill(hidden: Path) -> None:
         _write_weights(opened, hidden, shard_bytes)
         (hidden / companions.CONFIG).write_bytes(opened.config_text())
-        for name, content in others.items():
+        for name, content in {**others, **architectures.code(opened.header.config)}.items():
             (hidden / name).write_bytes(content)
 
     publish(folder, fill)
@@ -66,7 +67,9 @@ def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
     `dtype`: of all weights; None: that of the first tensor. No code of the file is run. Raises
     SourceError for an architecture that transformers does not have, TamperedError.
     """
-    from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers import GenerationConfig
+
+    from weights.architectures.auto import AutoModelForCausalLM
 
     opened = CodedFile(file)
     dtype = dtype or TORCH[opened.header.tensors[0].dtype]
@@ -95,7 +98,7 @@ def load_model(file: Path, dtype: torch.dtype | None = None) -> Any:
 
 def load_tokenizer(file: Path) -> Any:
     """Return the tokenizer that a file holds. Raises SourceError if it holds none."""
-    from transformers import AutoTokenizer
+    from weights.architectures.auto_config import AutoTokenizer
 
     with _folder_of_companions(CodedFile(file)) as folder:
         model_config.check_tokenizer(folder)

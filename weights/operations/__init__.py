@@ -35,6 +35,7 @@ OPERATIONS = {
     "ternary-pack@1": "weights.operations.ternary_pack:TernaryPack",
     "thoughts-init@1": "weights.operations.thoughts_init:ThoughtsInit",
     "thoughts-removed@1": "weights.operations.thoughts_removed:ThoughtsRemoved",
+    "titans-mag-init@1": "weights.operations.titans_mag_init:TitansMagInit",
 }
 
 

@@ -42,7 +42,8 @@ def drawn(config: Mapping[str, Any], seed: int) -> Model:
 
     Torch's global generator is restored. Raises SourceError for a config that describes no model.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from weights.architectures.auto import AutoModelForCausalLM
+    from weights.architectures.auto_config import AutoConfig
 
     with (
         described("the config describes no model that can be built"),

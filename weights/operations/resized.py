@@ -34,7 +34,8 @@ def parameters(config: Mapping[str, Any]) -> int:
 
     Raises SourceError for a config that describes no model.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from weights.architectures.auto import AutoModelForCausalLM
+    from weights.architectures.auto_config import AutoConfig
 
     with described("the sizes describe no model that can be built"), torch.device("meta"):
         told: Any = AutoConfig.for_model(**dict(config))

@@ -48,7 +48,8 @@ def names(module: Any) -> list[str]:
 
 def of_config(settings: Mapping[str, Any]) -> list[str]:
     """Return `names` of the causal language model that a config.json describes. Raises SourceError."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from weights.architectures.auto import AutoModelForCausalLM
+    from weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"), torch.device("meta"):
         config = AutoConfig.for_model(**dict(settings))

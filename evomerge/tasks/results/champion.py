@@ -20,6 +20,7 @@ from evomerge.run.state import RunState
 from evomerge.run.views.candidates import describe
 from evomerge.tasks.context import Bench
 from runs.errors import ForgeError
+from weights import architectures
 from weights.folders import companions
 from weights.folders.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
 from weights.storage.output_folder import MARK, check_target
@@ -91,6 +92,7 @@ def documents(
         GENERATION: _generation(donor.folder),
         companions.CONFIG: companions.as_text(config).encode(),
         **companions.contents(donor.folder),
+        **architectures.code(config),
         MARK: (json.dumps(recipe, indent=2) + "\n").encode(),
     }
     if recipe_id == state.champion:
@@ -100,7 +102,9 @@ def documents(
 
 def _generation(folder: Path) -> bytes:
     """Return the generation settings that follow from a config.json."""
-    from transformers import AutoConfig, GenerationConfig
+    from transformers import GenerationConfig
+
+    from weights.architectures.auto_config import AutoConfig
 
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return GenerationConfig.from_model_config(config).to_json_string().encode()
@@ -108,7 +112,8 @@ def _generation(folder: Path) -> bytes:
 
 def check_loads(folder: Path) -> None:
     """Load the folder with transformers' Auto classes and generate a token. Raises ForgeError."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from weights.architectures.auto import AutoModelForCausalLM
+    from weights.architectures.auto_config import AutoTokenizer
 
     try:
         model: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)

@@ -1,4 +1,4 @@
-"""The architecture (Qwen2, small) and the tokenizer (byte-level BPE)."""
+"""The architecture as a configuration, and the tokenizer (byte-level BPE)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from tokenizers import pre_tokenizers, trainers
-from transformers import Qwen2Config
+from transformers import PretrainedConfig
 from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 
+from phases.cognate import architectures
 from phases.cognate.errors import PresetError
 from phases.cognate.presets import Preset
-from weights.operations import qwen2_init
+from weights.operations import qwen2_init, titans_mag_init
 
 END = "<|endoftext|>"
 
@@ -40,9 +41,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
     return Qwen2Tokenizer(vocab=core.get_vocab(), merges=merges, bos_token=END)
 
 
-def configuration(preset: Preset) -> Qwen2Config:
+def configuration(preset: Preset) -> PretrainedConfig:
     """Return the preset as a transformers configuration."""
-    names = ("vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate", "context")
-    return qwen2_init.configuration(
-        qwen2_init.Shape(**{name: getattr(preset, name) for name in names})
-    )
+    operation, shape = architectures.initialisation(preset)
+    if operation == "titans-mag-init@1":
+        return titans_mag_init.configuration(titans_mag_init.Shape(**shape))
+    return qwen2_init.configuration(qwen2_init.Shape(**shape))

@@ -13,11 +13,12 @@ from evaluation.data import training_texts
 from evaluation.data.builtin import corpus as builtin_corpus
 from evaluation.data.slices import Document
 from evaluation.loading import load_tokenizer
-from evaluation.training_text import parts
+from evaluation.training_text import own_texts, parts
 from phases.cognate.config import CognateConfig
 from phases.cognate.errors import PresetError
 from phases.cognate.events import Submitted
 from phases.cognate.tasks.model import configuration, train_tokenizer
+from weights.architectures import code
 
 #: Documents from which the tokenizer learns, per domain: the first of the built-in text; of other
 #: text as many more, at equal distances.
@@ -37,7 +38,7 @@ def fill(folder: Path, submitted: Submitted, donor: Path | None) -> Sequence[str
         learning = {d: _spread(split["train"]) for d, split in own.documents.items()}
         training = {domain: split["train"] for domain, split in own.documents.items()}
     else:
-        documents = builtin_corpus.corpus(config.seed, config.size.characters, config.domains)
+        documents = own_texts.corpus(config.seed, config.size.characters, config.domains)
         rows = builtin_corpus.items(documents, config.seed)
         learning = {d: split["train"][:TOKENIZER_DOCUMENTS] for d, split in documents.items()}
         wanted = config.mix or config.size.base_mix
@@ -68,6 +69,8 @@ def _write_own(folder: Path, config: CognateConfig, tokenizer: Any) -> None:
 
     settings = configuration(config.size)
     settings.save_pretrained(folder)
+    for name, content in code(settings.to_dict()).items():
+        (folder / name).write_bytes(content)
     GenerationConfig.from_model_config(settings).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 

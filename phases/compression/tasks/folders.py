@@ -86,8 +86,7 @@ def _publish(context: Context, place: Path, recipe: Transform) -> None:
         write_weights(folder, weights, SHARD_BYTES)
         config = companions.as_text(companions.cleaned(dict(opened.model.config)))
         (folder / companions.CONFIG).write_text(config, "utf-8")
-        for name, content in companions.contents(opened.place).items():
-            (folder / name).write_bytes(content)
+        companions.write(opened.place, folder)
 
     publish(place, fill)
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from cli import kind_views
 from evaluation.data.builtin import corpus
+from evaluation.training_text import own_texts
 from phases.cognate import findings, plan, report
 from phases.cognate.config import KNOWN
 from phases.cognate.errors import PresetError
@@ -102,7 +103,7 @@ def test_a_model_of_another_size_is_refused() -> None:
 
 def test_the_domains_that_settings_know_are_those_that_have_text() -> None:
     """Settings are pure: they import no corpus."""
-    assert KNOWN == corpus.KNOWN
+    assert KNOWN == own_texts.KNOWN
     with pytest.raises(DataError, match="no text of it: it has code, math"):
         Cognate().plan(Asked("cognate", {"domains": ["code", "poetry"]}), Lookup())
     with pytest.raises(ConfigError, match="each domain once"):

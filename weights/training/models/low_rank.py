@@ -76,7 +76,8 @@ def count(settings: Mapping[str, Any], rank: int, names: Collection[str]) -> int
 
     Raises SourceError for a config that describes no model, and the errors of `chosen`.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from weights.architectures.auto import AutoModelForCausalLM
+    from weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"), torch.device("meta"):
         config = AutoConfig.for_model(**dict(settings))

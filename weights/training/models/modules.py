@@ -18,7 +18,8 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
 
     Raises SourceError if the config describes no such model, or names or shapes do not fit it.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from weights.architectures.auto import AutoModelForCausalLM
+    from weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"):
         config = AutoConfig.for_model(**dict(model.config))

@@ -36,6 +36,15 @@ def by_other_means(made: Item) -> str:
         case "lookup":
             table, _, key = packed.partition(":")
             return table[table.index(key) + 1]
+        case "recall":
+            (told, _, asked) = packed.split(":")
+            return dict(zip(told[::2], told[1::2], strict=True))[asked]
+        case "chain":
+            arrows, _, asked = packed.partition(":")
+            at = asked[-1]
+            for _ in range(int(asked[:-1])):
+                (at,) = re.findall(rf"{at}>(\w)", arrows)
+            return at
         case "brackets":
             while (shorter := re.sub(r"\(\)|\[\]|\{\}|<>", "", packed)) != packed:
                 packed = shorter
@@ -74,6 +83,8 @@ def test_examples_by_hand() -> None:
         ("reversal", "reverse a b c ="): "c b a",
         ("automaton-110", "step 0 0 0 1 0 0 ="): "0 0 1 1 0 0",
         ("lookup", "look a 3 f 7 c 3 : f ="): "7",
+        ("recall", "recall a 3 f 7 c 3 k 0 : q r s t : f ="): "7",
+        ("chain", "chain a > c b > a c > b : 2 a ="): "b",
     }
     for (family, prompt), answer in found.items():
         assert task_families.find(family).answer(prompt) == answer
@@ -84,6 +95,8 @@ def test_a_verifier_that_fails_counts_as_wrong() -> None:
     for family, prompt in (
         ("addition", "sort 1 2 ="),
         ("lookup", "look a 3 : b ="),
+        ("recall", "recall a 3 : q r : b ="),
+        ("chain", "chain a > b : 2 a ="),
         ("brackets", "close ) ="),
         ("nonsense", "add 1 + 1 ="),
     ):

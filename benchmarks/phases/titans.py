@@ -1,0 +1,245 @@
+"""Architecture titans-mag: what memory and recursion are worth, at equal parameters, data and time.
+
+    python -m benchmarks.phases.titans recall      memory against none, by distance in windows
+    python -m benchmarks.phases.titans steps       T = 2 against T = 1 on chains of look-ups
+    python -m benchmarks.phases.titans text        bits per byte against the plain decoder
+
+Every training is repeated for each seed; a line of JSON a training, a table at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from weights.architectures.auto import AutoModelForCausalLM
+from weights.architectures.auto_config import AutoConfig
+
+WINDOW, PAIRS, SYMBOLS = 32, 4, 16
+#: Keys, values, filler, "asked" and "hops": ids of tokens.
+KEYS, VALUES, FILLER, ASK = 0, SYMBOLS, 2 * SYMBOLS, 3 * SYMBOLS
+VOCABULARY = 3 * SYMBOLS + 8
+SHORTEST, LONGEST = 4, 8 * WINDOW
+#: Fillers of the test: inside of a window, and 2, 4, 6, 8 windows.
+DISTANCES = (8, 2 * WINDOW, 4 * WINDOW, 6 * WINDOW, 8 * WINDOW)
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+Task = Callable[[int, int, np.random.Generator], Batch]
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    """Return the settings of the models of `recall` and `steps`."""
+    settings = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "intermediate_size": 128,
+        "max_position_embeddings": 2 * LONGEST,
+        "sliding_window": WINDOW,
+        "memory_chunk": WINDOW,
+    }
+    return {**settings, **changes}
+
+
+def build(settings: Mapping[str, Any], seed: int) -> Any:
+    """Return a model with newly drawn weights."""
+    torch.manual_seed(seed)
+    made: Any = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model("titans_mag", **settings), dtype=torch.float32
+    )
+    return made.train()
+
+
+def parameters(settings: Mapping[str, Any]) -> int:
+    """Return the number of parameters of a model."""
+    return sum(p.numel() for p in build(settings, 0).parameters())
+
+
+def widened(settings: Mapping[str, Any], wanted: int) -> dict[str, Any]:
+    """Return the settings with the MLP as wide as `wanted` parameters need, at least."""
+    each = 3 * settings["hidden_size"] * settings["num_hidden_layers"]
+    more = max(0, math.ceil((wanted - parameters(settings)) / each))
+    return {**settings, "intermediate_size": settings["intermediate_size"] + more}
+
+
+def recall(rows: int, filler: int, draw: np.random.Generator) -> Batch:
+    """Return pairs of key and value, filler, and the keys asked in another order, with their values."""
+    keys = np.stack([draw.permutation(SYMBOLS)[:PAIRS] for _ in range(rows)])
+    values = draw.integers(0, SYMBOLS, (rows, PAIRS))
+    order = np.stack([draw.permutation(PAIRS) for _ in range(rows)])
+    told = np.stack([KEYS + keys, VALUES + values], 2).reshape(rows, -1)
+    asked_keys, asked = (np.take_along_axis(one, order, 1) for one in (keys, values))
+    asking = np.stack([KEYS + asked_keys, VALUES + asked], 2).reshape(rows, -1)
+    noise = draw.integers(FILLER, FILLER + SYMBOLS, (rows, filler))
+    begin = np.full((rows, 1), ASK)
+    ids = torch.from_numpy(np.concatenate([told, noise, begin, asking], 1))
+    wanted = torch.zeros_like(ids, dtype=torch.bool)
+    wanted[:, -2 * PAIRS + 1 :: 2] = True
+    return ids, wanted
+
+
+def chain(rows: int, hops: int, draw: np.random.Generator) -> Batch:
+    """Return a random permutation of eight symbols as pairs, and the symbol `hops` steps after one."""
+    count = 8
+    following = np.stack([draw.permutation(count) for _ in range(rows)])
+    order = np.stack([draw.permutation(count) for _ in range(rows)])
+    told = np.stack([KEYS + order, VALUES + np.take_along_axis(following, order, 1)], 2)
+    start = draw.integers(0, count, (rows, 1))
+    at = start
+    for _ in range(hops):
+        at = np.take_along_axis(following, at, 1)
+    ends = [np.full((rows, 1), ASK + hops), KEYS + start, VALUES + at]
+    ids = torch.from_numpy(np.concatenate([told.reshape(rows, -1), *ends], 1))
+    wanted = torch.zeros_like(ids, dtype=torch.bool)
+    wanted[:, -1] = True
+    return ids, wanted
+
+
+def right(model: Any, batch: Batch) -> float:
+    """Return the share of wanted tokens that are the most likely ones."""
+    ids, wanted = batch
+    with torch.no_grad():
+        best = model.eval()(ids, use_cache=False).logits[:, :-1].argmax(-1)
+    model.train()
+    return float((best == ids[:, 1:])[wanted[:, 1:]].float().mean())
+
+
+def train(
+    model: Any, batches: Iterator[Batch], steps: int, rate: float, seconds: float | None = None
+) -> tuple[float, int]:
+    """Train on the wanted tokens; return the processor's seconds and the steps.
+
+    With `seconds`, train until the processor has spent them, at a rate that follows this time.
+    """
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
+    began, done = time.process_time(), 0
+    while True:
+        spent = time.process_time() - began
+        share = done / steps if seconds is None else spent / seconds
+        if share >= 1:
+            return spent, done
+        for group in optimiser.param_groups:
+            group["lr"] = rate * min(1.0, done / 50 + 0.02) * (0.1 + 0.9 * (1 - share))
+        ids, wanted = next(batches)
+        logits = model(ids, use_cache=False).logits[:, :-1]
+        loss = F.cross_entropy(logits[wanted[:, 1:]], ids[:, 1:][wanted[:, 1:]])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        done += 1
+
+
+def recall_batches(seed: int, steps: int, rows: int = 32) -> Iterator[Batch]:
+    """Yield batches whose filler is log-uniform from 4 to a length that grows to 8 windows."""
+    draw = np.random.default_rng([seed, 1])
+    for step in range(10**9):
+        most = SHORTEST + (LONGEST - SHORTEST) * min(1.0, (step + 1) / (0.6 * steps))
+        filler = int(math.exp(draw.uniform(math.log(SHORTEST), math.log(max(most, 8)))))
+        yield recall(rows, filler, draw)
+
+
+def run_recall(seeds: int, steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Train every arm on recall; measure by distance."""
+    linear = config()
+    count = parameters(linear)
+    arms = {
+        "linear": linear,
+        "none": widened(config(memory="none"), count),
+        "full attention": widened(config(memory="none", sliding_window=1024), count),
+        "two-layer": config(memory="two-layer", memory_width=32, memory_step=0.1),
+        "product": config(gate="product"),
+    }
+    found = []
+    for seed in range(seeds):
+        for name, settings in arms.items():
+            if only and name not in only:
+                continue
+            model = build(settings, seed)
+            spent, _ = train(model, recall_batches(seed, steps), steps, 3e-3)
+            test = np.random.default_rng([seed, 2])
+            share = {str(d): right(model, recall(256, d, test)) for d in DISTANCES}
+            row = {"arm": name, "seed": seed, "parameters": parameters(settings)}
+            found.append({**row, "seconds": round(spent, 1), **share})
+            print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+HOPS = (1, 2, 3, 4)
+
+
+def chain_batches(seed: int, rows: int = 64) -> Iterator[Batch]:
+    """Yield batches of chains of one to four hops."""
+    draw = np.random.default_rng([seed, 3])
+    while True:
+        yield chain(rows, int(draw.integers(1, len(HOPS) + 1)), draw)
+
+
+def run_steps(seeds: int, steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Train T = 1 and T = 2 at equal data, and T = 1 in the time that T = 2 took."""
+    found = []
+    once, twice = config(), config(recursions=2)
+    for seed in range(seeds):
+        limit: float | None = None
+        for name, settings in (
+            ("T = 2", twice),
+            ("T = 2, halting", {**twice, "halting": True}),
+            ("T = 1, equal data", once),
+            ("T = 1, equal time", once),
+        ):
+            if only and name not in only:
+                continue
+            model = build(settings, seed)
+            given = limit if name.endswith("time") else None
+            spent, done = train(model, chain_batches(seed), steps, 2e-3, given)
+            limit = limit or spent
+            test = np.random.default_rng([seed, 4])
+            share = {str(h): right(model, chain(512, h, test)) for h in HOPS}
+            row = {"arm": name, "seed": seed, "steps": done, "seconds": round(spent, 1)}
+            found.append({**row, "parameters": parameters(settings), **share})
+            print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    """Print each arm's mean and range over the seeds."""
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        mine = [row for row in rows if row["arm"] == arm]
+        cells = []
+        for key in mine[0]:
+            if key in ("arm", "seed"):
+                continue
+            values = [float(row[key]) for row in mine]
+            mean = sum(values) / len(values)
+            cells.append(f"{key}: {mean:.4g} ({min(values):.4g} to {max(values):.4g})")
+        print(f"{arm:20s} " + " | ".join(cells))
+
+
+PARTS = {"recall": (run_recall, 800), "steps": (run_steps, 800)}
+
+
+def main() -> None:
+    """Run the parts that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=None)
+    parser.add_argument("--arms", nargs="*", default=(), help="the arms to train; none: all")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    run, steps = PARTS[given.part]
+    table(run(given.seeds, given.steps or steps, given.arms))
+
+
+if __name__ == "__main__":
+    main()

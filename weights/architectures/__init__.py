@@ -1,0 +1,42 @@
+"""Architectures of our own: models that transformers does not have, as code that it can load.
+
+A folder of such a model names its code in config.json (`auto_map`) and holds it beside the weights, for
+programs that load it with `trust_remote_code`. Here `auto` registers the package's own classes, and no
+code of a folder is ever run. This module is pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+#: `model_type` of a config.json → (folder of its code, the key `auto_map` of its config.json).
+OWN: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "titans_mag": (
+        "titans_mag",
+        {
+            "AutoConfig": "configuration_titans_mag.TitansMagConfig",
+            "AutoModelForCausalLM": "modeling_titans_mag.TitansMagForCausalLM",
+        },
+    ),
+}
+
+
+def auto_map(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the key `auto_map` of a config.json of one of our architectures; empty for others."""
+    own = OWN.get(str(settings.get("model_type")))
+    return dict(own[1]) if own else {}
+
+
+def code(settings: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return the files of code that a model folder with this config.json holds: name → content."""
+    own = OWN.get(str(settings.get("model_type")))
+    if own is None:
+        return {}
+    place = Path(__file__).parent / own[0]
+    return {
+        file.name: file.read_bytes()
+        for file in sorted(place.glob("*.py"))
+        if not file.name.startswith("__")
+    }

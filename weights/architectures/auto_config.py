@@ -1,0 +1,15 @@
+"""Auto classes of transformers for configs and tokenizers that know our own architectures, too.
+
+Modules import `AutoConfig` and `AutoTokenizer` from here, `AutoModelForCausalLM` from `auto`: otherwise
+transformers would not know the `model_type` of our configs in this process.
+"""
+
+from __future__ import annotations
+
+from transformers import AutoConfig, AutoTokenizer
+
+from weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
+
+AutoConfig.register(TitansMagConfig.model_type, TitansMagConfig)
+
+__all__ = ["AutoConfig", "AutoTokenizer"]

@@ -1,0 +1,260 @@
+"""Titans-MAG: a causal decoder whose sliding-window attention is gated with a neural memory.
+
+Behrouz, Zhong, Mirrokni 2025, "Titans: Learning to Memorize at Test Time", arXiv 2501.00663, section
+4.2 (memory as a gate). Each block is pre-norm: x ← x + A(norm x), x ← x + MLP(norm x), where A is
+attention over a window and the block's persistent tokens, with a memory that has read all tokens.
+
+With `recursions` T > 1 the blocks are applied T times with the same weights, each time to the state so
+far plus the embeddings. This takes over the refinement of a latent state from "Less is More: Recursive
+Reasoning with Tiny Networks" (arXiv 2510.04871), which is no language model, as depth: causally.
+With `halting`, each application says with which probability a token stops there (Graves 2016, "Adaptive
+Computation Time", arXiv 1603.08983, without its penalty), and a token's state is the mean over its
+applications. All of them are computed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers.utils.generic import ModelOutput
+
+from .block_titans_mag import Sight, TitansMagAttention, TitansMagBlock, rotary
+from .configuration_titans_mag import TitansMagConfig
+from .memory_titans_mag import RATES, NeuralMemory, TitansMagRMSNorm
+from .state_titans_mag import TitansMagCache
+
+
+@dataclass
+class TitansMagOutput(ModelOutput):
+    """Loss of labels, logits [batch, tokens, vocabulary], and the state, if they were asked for."""
+
+    loss: torch.Tensor | None = None
+    logits: torch.Tensor | None = None
+    cache: TitansMagCache | None = None
+
+
+class TitansMagPreTrainedModel(PreTrainedModel):
+    """Weights and their initialisation."""
+
+    config: TitansMagConfig
+    config_class = TitansMagConfig
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+    _no_split_modules = ["TitansMagBlock"]
+    _supports_sdpa = True
+    #: The state of a memory cannot be cut back to fewer tokens.
+    _is_stateful = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw the first weights of a module."""
+        std = self.config.initializer_range
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=std)
+        if isinstance(module, TitansMagRMSNorm):
+            nn.init.ones_(module.weight)
+        if isinstance(module, nn.Conv1d):
+            nn.init.normal_(module.weight, std=1 / math.sqrt(module.weight.shape[-1]))
+        if isinstance(module, TitansMagAttention) and self.config.persistent_tokens:
+            nn.init.normal_(module.persistent, std=1.0)
+        if isinstance(module, NeuralMemory) and self.config.memory == "two-layer":
+            nn.init.normal_(module.initial_first, std=1 / math.sqrt(module.size))
+            nn.init.normal_(module.initial_second, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+            if module.out_features == len(RATES) * self.config.num_attention_heads:
+                values = torch.tensor(RATES).repeat_interleave(self.config.num_attention_heads)
+                module.bias.copy_(values)
+
+
+class TitansMagModel(TitansMagPreTrainedModel):
+    """Embedding, blocks and final norm."""
+
+    def __init__(self, config: TitansMagConfig) -> None:
+        """Make the parameters."""
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(TitansMagBlock(config) for _ in range(config.num_hidden_layers))
+        self.norm = TitansMagRMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        if config.halting:
+            self.halt = nn.Linear(config.hidden_size, 1)
+        self.post_init()
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        cache: TitansMagCache | None = None,
+    ) -> torch.Tensor:
+        """Return the states [batch, tokens, width] of embeddings of that shape.
+
+        `attention_mask` [batch, tokens so far] is 0 for padding, which must be on the left if there is
+        a cache. `position_ids` say, without a mask and a cache, where texts begin that share a row.
+        """
+        if attention_mask is not None and attention_mask.dim() != 2:
+            raise ValueError(
+                "titans_mag models take masks [batch, tokens]: the memory reads in order"
+            )
+        if attention_mask is None and cache is None and position_ids is not None:
+            packed = _packed(position_ids.expand(x.shape[:2]))
+            if packed is not None:
+                return self._applied(x[packed[0]], packed[1], None)[packed[2]]
+        return self._applied(x, attention_mask, cache)
+
+    def _applied(
+        self, x: torch.Tensor, mask: torch.Tensor | None, cache: TitansMagCache | None
+    ) -> torch.Tensor:
+        """Apply the blocks, as often as the config says, and the final norm."""
+        sight = self._sight(x, mask, cache)
+        embedded, states = x, []
+        for turn in range(self.config.recursions):
+            x = x + embedded if turn else x
+            for number, block in enumerate(self.layers):
+                place = turn * len(self.layers) + number
+                x = block(x, sight, None if cache is None else cache.layers[place])
+            states.append(x)
+        return self.norm(self._halted(states) if self.config.halting else x)
+
+    def _halted(self, states: list[torch.Tensor]) -> torch.Tensor:
+        """Return each token's mean state over the applications, by its halting probabilities."""
+        left, found = torch.ones_like(states[0][..., :1]), torch.zeros_like(states[0])
+        for number, state in enumerate(states):
+            last = number == len(states) - 1
+            share = left if last else left * torch.sigmoid(self.halt(state))
+            found, left = found + share * state, left - share
+        return found
+
+    def _sight(
+        self, x: torch.Tensor, mask: torch.Tensor | None, cache: TitansMagCache | None
+    ) -> Sight:
+        """Return positions, visible tokens and padding of a pass; tell the cache of its tokens."""
+        tokens = x.shape[1]
+        seen = cache.seen if cache is not None else 0
+        window = min(seen, self.config.sliding_window - 1)
+        real = None
+        if mask is not None and not bool((mask != 0).all()):
+            real = (mask != 0)[:, -(tokens + window) :]
+        places = torch.arange(seen, seen + tokens, device=x.device)
+        distance = places[:, None] - torch.arange(seen - window, seen + tokens, device=x.device)
+        visible = ((distance >= 0) & (distance < self.config.sliding_window))[None, None]
+        if real is not None:
+            visible = visible & real[:, None, None, :] | (distance == 0)  # padding sees itself
+        # Only distances matter, so padding before a text shifts nothing.
+        turned = rotary(places[None], x.shape[2] // self.config.num_attention_heads, self.theta)
+        if cache is not None:
+            cache.seen += tokens
+        return Sight(turned, visible, None if real is None else real[:, -tokens:])
+
+    @property
+    def theta(self) -> float:
+        """The base of the rotary frequencies."""
+        return float(self.config.rope_theta)
+
+
+def _packed(
+    positions: torch.Tensor,
+) -> tuple[tuple[torch.Tensor, ...], torch.Tensor, tuple[torch.Tensor, ...]] | None:
+    """Return how texts that share rows become rows of their own; None if none do.
+
+    A text begins where the position is not one more than that before. Returned are the (row, place) of
+    each token of the new rows, their mask [texts, longest], and the (text, place) of each old token.
+    """
+    starts = torch.ones_like(positions, dtype=torch.bool)
+    starts[:, 1:] = positions[:, 1:] != positions[:, :-1] + 1
+    if int(starts.sum()) == len(positions):
+        return None
+    tokens = positions.shape[1]
+    text = starts.flatten().cumsum(0) - 1
+    first = torch.nonzero(starts.flatten())[:, 0]
+    within = torch.arange(positions.numel(), device=positions.device) - first[text]
+    lengths = torch.diff(first, append=first.new_tensor([positions.numel()]))
+    place = torch.arange(int(lengths.max()), device=positions.device)[None]
+    mask = (place < lengths[:, None]).long()
+    at = (first[:, None] + place).clamp(max=positions.numel() - 1)
+    back = (text.view(positions.shape), within.view(positions.shape))
+    return (at // tokens, at % tokens), mask, back
+
+
+class TitansMagForCausalLM(TitansMagPreTrainedModel, GenerationMixin):
+    """A model with a head that predicts the next token."""
+
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+
+    def __init__(self, config: TitansMagConfig) -> None:
+        """Make the parameters."""
+        super().__init__(config)
+        self.model = TitansMagModel(config)
+        self.vocab_size = config.vocab_size
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def forward(
+        self,
+        input_ids: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        cache: TitansMagCache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        **others: Any,
+    ) -> TitansMagOutput:
+        """Return logits of the last `logits_to_keep` tokens (0: all), and the loss of labels.
+
+        With `use_cache` the output has a state that the next pass takes as `cache`.
+        """
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give input_ids or inputs_embeds")
+        x = self.model.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
+        wanted = self.config.use_cache if use_cache is None else use_cache
+        if cache is None and wanted and not self.training:
+            cache = TitansMagCache(self.config.num_hidden_layers * self.config.recursions)
+        states = self.model(x, attention_mask, position_ids, cache)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        logits = self.lm_head(states[:, kept])
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits, labels, self.vocab_size, **others)
+        return TitansMagOutput(loss=loss, logits=logits, cache=cache)
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        """Return False: the state is of a class of its own, which the first pass makes."""
+        return False
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        cache: TitansMagCache | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 1,
+        **others: Any,
+    ) -> dict[str, Any]:
+        """Return the inputs of a pass over the tokens that the state has not read."""
+        if cache is not None:
+            input_ids = input_ids[:, cache.seen :]
+        return {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "cache": cache,
+            "use_cache": use_cache,
+            "logits_to_keep": logits_to_keep,
+        }
+
+    def _update_model_kwargs_for_generation(
+        self, outputs: Any, model_kwargs: dict[str, Any], *args: Any, **others: Any
+    ) -> dict[str, Any]:
+        """Return the arguments of the next pass, with the state."""
+        told = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **others)
+        return {**told, "cache": outputs.cache}
+
+
+__all__ = ["TitansMagCache", "TitansMagConfig", "TitansMagForCausalLM", "TitansMagModel"]

@@ -1,0 +1,193 @@
+"""Neural memory: a small network per head whose weights are learned while a text is read.
+
+Behrouz, Zhong, Mirrokni 2025, "Titans: Learning to Memorize at Test Time", arXiv 2501.00663, section 3.
+For keys k, values v and the loss ℓ(M; k, v) = ½‖M(k) − v‖²:
+
+    S_t = η_t S_{t−1} − θ_t ∇ℓ(M; k_t, v_t)      surprise with momentum η
+    M_t = (1 − α_t) M_{t−1} + S_t                forgetting α
+    y_t = M_t(q_t)
+
+θ, η and α depend on the token. The gradient is taken at the weights that the chunk of the token began
+with (section 3.2), so a chunk is a few matrix products: with p_t = Π (1 − α), m_t = Π η,
+
+    M_t = p_t M_0 + c_t S_0 − Σ_s W_ts θ_s g_s,   W_ts = Σ_{s ≤ j ≤ t} (p_t / p_j) (m_j / m_s)
+
+and every g_s is an outer product for each matrix of the network. The norm of a token's gradient is
+bounded: it is scaled down to `bound` where it is larger. It is computed in the dtype that
+it is given: float32 in models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional as F
+
+#: Matrices of the network of each head, [batch, heads, out, in].
+Network = list[torch.Tensor]
+
+
+@dataclass
+class Rates:
+    """Logarithms of what a chunk's tokens keep, and their step sizes, all [batch, heads, tokens]."""
+
+    step: torch.Tensor
+    log_momentum: torch.Tensor
+    log_keep: torch.Tensor
+    #: 1 for a token that is read, 0 for padding: it changes nothing. None: all are read.
+    real: torch.Tensor | None = None
+
+    def part(self, first: int, last: int) -> Rates:
+        """Return the rates of some tokens."""
+        step, momentum, keep = (
+            one[..., first:last] for one in (self.step, self.log_momentum, self.log_keep)
+        )
+        real = None if self.real is None else self.real[..., first:last]
+        return Rates(step, momentum, keep, real)
+
+
+@dataclass
+class MemoryState:
+    """State of a memory between tokens."""
+
+    #: Weights, their momenta, and the weights that the running chunk began with.
+    weights: Network
+    momenta: Network
+    anchor: Network
+    #: Tokens read, [batch] int64.
+    count: torch.Tensor
+
+    def selected(self, rows: torch.Tensor) -> MemoryState:
+        """Return a copy with these rows of the batch."""
+        weights, momenta, anchor = (
+            [one[rows] for one in part] for part in (self.weights, self.momenta, self.anchor)
+        )
+        return MemoryState(weights, momenta, anchor, self.count[rows])
+
+
+def begin(initial: Network, rows: int) -> MemoryState:
+    """Return the state before the first token; `initial` are matrices [heads, out, in]."""
+    weights = [one.expand(rows, *one.shape) for one in initial]
+    count = torch.zeros(rows, dtype=torch.int64, device=weights[0].device)
+    return MemoryState(weights, [torch.zeros_like(one) for one in weights], weights, count)
+
+
+def read(
+    state: MemoryState,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    rates: Rates,
+    chunk: int,
+    bound: float,
+    lengths: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, MemoryState]:
+    """Read tokens; return what the memory answers, [batch, heads, tokens, size], and the state.
+
+    `query`, `key`, `value` are [batch, heads, tokens, size]. `lengths` are the rows' real
+    tokens, [batch], if padding follows them; only the memory of a new text may be given padding. Rows
+    that are at different places of their chunks are read token by token.
+    """
+    total, count = query.shape[2], state.count
+    first = int(count[0])
+    uniform = first == 0 if lengths is not None else bool((count == first).all())
+    if lengths is not None and not uniform:
+        raise ValueError("only a new text may be padded")
+    found, at = [], 0
+    while at < total:
+        last = min(total, at + chunk - (first + at) % chunk) if uniform else at + 1
+        if not uniform:
+            state = _anchored(state, (count + at) % chunk == 0)
+        elif lengths is not None:
+            state = _anchored(state, at < lengths)
+        elif (first + at) % chunk == 0:
+            state = MemoryState(state.weights, state.momenta, state.weights, count)
+        part = (query[:, :, at:last], key[:, :, at:last], value[:, :, at:last])
+        answer, state = _chunk(state, *part, rates.part(at, last), bound)
+        found.append(answer)
+        at = last
+    read_ = torch.full_like(count, total) if lengths is None else lengths
+    state = MemoryState(state.weights, state.momenta, state.anchor, count + read_)
+    return torch.cat(found, dim=2), state
+
+
+def _anchored(state: MemoryState, fresh: torch.Tensor) -> MemoryState:
+    """Return the state with the present weights as anchor of the rows that begin a chunk."""
+    pairs = zip(state.weights, state.anchor, strict=True)
+    where = fresh[:, None, None, None]
+    anchor = [torch.where(where, now, before) for now, before in pairs]
+    return MemoryState(state.weights, state.momenta, anchor, state.count)
+
+
+def _chunk(
+    state: MemoryState,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    rates: Rates,
+    bound: float,
+) -> tuple[torch.Tensor, MemoryState]:
+    """Read tokens of one chunk."""
+    keep, carry, write, momentum_end = _decays(rates)
+    inputs, errors = surprise(state.anchor, key, value, bound)
+    asked, weights, momenta = query, [], []
+    for layer, (x, error) in enumerate(zip(inputs, errors, strict=True)):
+        matrix, momentum = state.weights[layer], state.momenta[layer]
+        if layer:
+            asked = F.silu(asked)
+        step = rates.step[..., None] * error
+        seen = (asked @ x.transpose(-1, -2)) * write
+        asked = keep * (asked @ matrix.mT) + carry * (asked @ momentum.mT) - seen @ step
+        # The last row of `write` says how much of each token's step is in the weights at the end.
+        changes = (step * write[..., -1, :, None]).mT @ x
+        weights.append(keep[..., -1:, :] * matrix + carry[..., -1:, :] * momentum - changes)
+        kept = momentum_end[..., :1, None] * momentum
+        momenta.append(kept - (step * momentum_end[..., 1:, None]).mT @ x)
+    return asked, MemoryState(weights, momenta, state.anchor, state.count)
+
+
+def surprise(
+    network: Network, key: torch.Tensor, value: torch.Tensor, bound: float
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return inputs x and errors e of each matrix: the gradient of ℓ by the matrix is e xᵀ.
+
+    The gradient of each token is scaled down to the norm `bound` if it is larger.
+    """
+    first = key @ network[0].mT
+    if len(network) == 1:
+        inputs, errors = [key], [first - value]
+    else:
+        hidden = F.silu(first)
+        error = hidden @ network[1].mT - value
+        sigmoid = torch.sigmoid(first)
+        slope = sigmoid * (1 + first * (1 - sigmoid))
+        inputs, errors = [key, hidden], [(error @ network[1]) * slope, error]
+    squares = [(x * x).sum(-1) * (e * e).sum(-1) for x, e in zip(inputs, errors, strict=True)]
+    norm = torch.sqrt(sum(squares[1:], squares[0]) + 1e-12)
+    scale = (bound / norm).clamp(max=1.0)[..., None]
+    return inputs, [e * scale for e in errors]
+
+
+def _decays(
+    rates: Rates,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return p_t and c_t, [..., tokens, 1], W_ts, [..., tokens, tokens], and the last momentum's share.
+
+    That share, [..., 1 + tokens], is of S_0 and of each token's step in S at the end.
+    """
+    kept, carried = rates.log_keep.cumsum(-1), rates.log_momentum.cumsum(-1)
+    later = torch.ones(kept.shape[-1], kept.shape[-1], dtype=torch.bool, device=kept.device).tril()
+    decay = _ratios(kept, later)
+    if rates.real is not None:
+        decay = decay * rates.real[..., None, :]
+    momentum = _ratios(carried, later)
+    start = carried.exp()[..., None]
+    at_end = torch.cat([start[..., -1, :], momentum[..., -1, :]], dim=-1)
+    return kept.exp()[..., None], decay @ start, decay @ momentum, at_end
+
+
+def _ratios(logarithm: torch.Tensor, later: torch.Tensor) -> torch.Tensor:
+    """Return exp(l_t − l_s) where t is s or later, else 0."""
+    difference = logarithm[..., :, None] - logarithm[..., None, :]
+    return difference.masked_fill(~later, -torch.inf).exp()

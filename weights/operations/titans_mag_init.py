@@ -1,0 +1,95 @@
+"""Operation `titans-mag-init`: a freshly initialised titans_mag model of a given shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from runs.errors import ConfigError
+from weights import architectures
+from weights.architectures.titans_mag.configuration_titans_mag import TitansMagConfig
+from weights.architectures.titans_mag.modeling_titans_mag import TitansMagForCausalLM
+from weights.model import Model
+
+
+class Shape(BaseModel):
+    """The shape of a titans_mag model whose head is its embedding."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    vocabulary: int = Field(ge=1)
+    hidden: int = Field(ge=1)
+    layers: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    kv_heads: int = Field(ge=1)
+    intermediate: int = Field(ge=1)
+    #: Longest sequence, tokens.
+    context: int = Field(ge=1)
+    #: Tokens that attention sees, tokens of a chunk of the memory, learned tokens of a block.
+    window: int = Field(ge=1)
+    chunk: int = Field(ge=1)
+    persistent: int = Field(ge=0)
+    memory: Literal["linear", "two-layer", "none"]
+    recursions: int = Field(1, ge=1)
+    halting: bool = False
+    #: Hidden units of a head's two-layer memory, and the largest inner step size of that memory.
+    width: int = Field(64, ge=1)
+    step: float = Field(0.1, gt=0)
+
+
+def configuration(shape: Shape) -> TitansMagConfig:
+    """Return the shape as a configuration, which names the code of the architecture.
+
+    The inner step size of a two-layer memory is small: with larger ones trainings diverged.
+    """
+    deep = shape.memory == "two-layer"
+    settings = {
+        "architectures": ["TitansMagForCausalLM"],
+        "vocab_size": shape.vocabulary,
+        "hidden_size": shape.hidden,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "intermediate_size": shape.intermediate,
+        "max_position_embeddings": shape.context,
+        "sliding_window": shape.window,
+        "memory_chunk": shape.chunk,
+        "persistent_tokens": shape.persistent,
+        "memory": shape.memory,
+        "memory_width": shape.width,
+        "memory_step": shape.step if deep else 1.0,
+        "recursions": shape.recursions,
+        "halting": shape.halting,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "pad_token_id": 0,
+        "use_cache": False,
+        "dtype": "float32",
+    }
+    settings["auto_map"] = architectures.auto_map({"model_type": TitansMagConfig.model_type})
+    return TitansMagConfig(**settings)
+
+
+class TitansMagInit:
+    """Initialisation of a titans_mag model, from torch's generator with a seed.
+
+    The numbers are those of one version of torch, which the profile has.
+    """
+
+    Params = Shape
+
+    def apply(self, inputs: Mapping[str, Model], params: Shape, seed: int) -> Model:
+        """Return the model, float32. Torch's global generator is restored afterwards.
+
+        Raises ConfigError for inputs: the operation reads none.
+        """
+        if inputs:
+            raise ConfigError(f"titans-mag-init reads no inputs, not {sorted(inputs)}")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = TitansMagForCausalLM(configuration(params))
+        weights = {name: p.detach() for name, p in module.named_parameters()}
+        return Model(module.config.to_dict(), weights)
