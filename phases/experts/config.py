@@ -44,6 +44,12 @@ class ExpertsConfig(TrainingConfig, Watched):
     pull: float = Field(
         0.0, ge=0, description="Weight of the mean of (z − 1)² in the loss of an expert."
     )
+    lora: bool = Field(
+        True,
+        description="Train low-rank adapters of about as many numbers beside each expert, on the same "
+        "windows: their gain and damage are told beside its own. They are no part of mixtures.",
+    )
+    lora_rate: Positive = Field(0.013, description="Peak learning rate of the adapters.")
     evaluations: int = Field(
         5_000, ge=0, description="Mixtures that each arm of the search measures; 0: no search."
     )

@@ -18,7 +18,7 @@ from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures import bootstrap, paired_bits
 from evaluation.measures.paired_bits import figure
 from evaluation.observing import Observe, Observed
-from phases.experts import answers, plan, stages
+from phases.experts import answers, beside, plan, stages
 from phases.experts.events import ExpertsState, Route, Routed
 from phases.experts.search.generations import ARMS, MIXTURES, MODELS, RANDOM
 from phases.experts.stages import BITS, SEARCH
@@ -37,6 +37,7 @@ FIGURES = {
     "hypervolume_models": "the same of mixtures of models alone, as many",
     "over_random": "gain of the best mixture over the best random one",
     "over_models": "gain of the best mixture over the best of models alone",
+    **beside.FIGURES,
     "dispatch": "relative gain of dispatch by a classifier, nats a token after the beginning",
     "dispatched": "share of the windows whose own expert the classifier chose",
     "few_shot": "relative gain of dispatch by mixtures found from a few windows of each domain",
@@ -74,7 +75,8 @@ def choosing(state: ExpertsState) -> dict[str, Observe]:
 def compared(state: ExpertsState) -> dict[str, str]:
     """Return arm → recipe id of the models that are compared on the test slice.
 
-    The given model, the best of every arm of the search, the mean of the models, each expert alone.
+    The given model, the best of every arm of the search, the mean of the models, each expert alone, and
+    the adapters beside it.
     """
     found = {plan.GIVEN: given_id(state)}
     every = stages.candidates(state)
@@ -82,7 +84,8 @@ def compared(state: ExpertsState) -> dict[str, str]:
         if name := best_of(state, arm):
             found[arm] = every[name].id
     found |= {name: one.id for name, one in stages.uniform(state).items()}
-    return found | {f"{plan.ONLY}{domain}": one.id for domain, one in stages.singles(state).items()}
+    found |= {f"{plan.ONLY}{domain}": one.id for domain, one in stages.singles(state).items()}
+    return found | {f"{plan.LORA}{domain}": one.id for domain, one in stages.loras(state).items()}
 
 
 def comparing(state: ExpertsState) -> dict[str, Observe]:
@@ -264,6 +267,8 @@ def figures(state: ExpertsState) -> dict[str, Figure]:
     for other in (RANDOM, MODELS):
         if {MIXTURES, other} <= set(seen):
             told[f"over_{other}"] = _gain(state, seen, MIXTURES, other)
+    own = [*stages.experts(state)]
+    told |= beside.figures(own, seen, _resampled(state, seen, *seen))
     return told | _dispatched(state)
 
 

@@ -47,12 +47,19 @@ def facts(state: ExpertsState) -> tuple[Fact, ...]:
         *training_panels.speed(state, stages.experts(state).values()),
         Fact(name="experts", value=len(stages.experts(state))),
         Fact(name="numbers of an expert", value=state.started.numbers),
+        *_adapters(state),
         Fact(name="further models", value=len(state.started.merges)),
         Fact(name="mixtures of an arm", value=measured),
     ]
     if state.completed and "gain" in state.completed.figures:
         found.append(Fact(name="gain", value=state.completed.figures["gain"].value))
     return tuple(found)
+
+
+def _adapters(state: ExpertsState) -> tuple[Fact, ...]:
+    """Return the numbers of the adapters beside each expert; none without them."""
+    own = state.started.adapters
+    return (Fact(name="numbers of adapters", value=own.numbers),) if own else ()
 
 
 def panels(state: ExpertsState, curves: Curves) -> list[Panel]:
@@ -67,7 +74,8 @@ def panels(state: ExpertsState, curves: Curves) -> list[Panel]:
         found.append(front)
     if any(state.generations.values()):
         found.append(_volumes(state))
-    found += training_panels.curves(curves, (), state, stages.recipes(state))
+    beside = [f"{plan.LORA}{domain}" for domain in stages.loras(state)]
+    found += training_panels.curves(curves, beside, state, stages.recipes(state))
     return [*found, training_panels.models(state, stages.recipes(state))]
 
 
@@ -75,11 +83,18 @@ def _arms(state: ExpertsState, ours: str) -> Arms:
     """Return all models that are compared, with the leads of the result."""
     seen = findings.found(state)
     told = {arm: words(arm) for arm in seen}
-    groups = {arm: "given" if arm == plan.GIVEN else "mixture" for arm in seen}
+    groups = {arm: _group(arm) for arm in seen}
     title, leads = "Mixtures beside the given model", findings.leads(state)
     made = panels_of.arms(title, told, seen, leads, groups, ours, plan.GIVEN)
     said = "; ".join(f"{arm}: {one}" for arm, one in told.items())
     return made.model_copy(update={"says": f"{said}. On the test slice."})
+
+
+def _group(arm: str) -> str:
+    """Return the group of an arm."""
+    if arm.startswith(plan.LORA):
+        return "adapters"
+    return "given" if arm == plan.GIVEN else "mixture"
 
 
 def _matrix(state: ExpertsState, ours: str) -> Matrix:

@@ -13,6 +13,8 @@ from weights.recipes import Train, Transform
 GIVEN, SVD, ONES = "given", "svd", "ones"
 #: Beginning of the names of experts, of the given model with one expert, and of a domain's mixture.
 EXPERT, ONLY, FITTED = "expert-", "only-", "fitted-"
+#: Beginning of the names of models with adapters that are trained as an expert is.
+LORA = "lora-"
 #: The mean of the further models.
 MEAN = "mean-of-models"
 #: Key of all random draws.
@@ -49,6 +51,27 @@ def expert(submitted: Submitted, started: Started, domain: str) -> Train:
     inputs = {"of": as_float32(started).id, "svd": decomposition(submitted, started).id}
     own = {"params": {"pull": config.pull}, "inputs": inputs, "divergence": config.divergence}
     return made.model_copy(update=own)
+
+
+def lora(submitted: Submitted, started: Started, domain: str) -> Train:
+    """Return the recipe of the given model with adapters, trained on the windows of an expert.
+
+    The run must have adapters.
+    """
+    config, own = submitted.config, started.adapters
+    assert own is not None
+    first, purpose = as_float32(started).id, f"{PURPOSE}/{domain}"
+    made = training_plan.reading(
+        submitted, started, {domain: 1.0}, purpose, first, "lora@1", config.lora_rate
+    )
+    params = {
+        "objective": "lm@1",
+        "params": {},
+        "rank": own.rank,
+        "alpha": float(own.rank),
+        "modules": list(own.modules),
+    }
+    return made.model_copy(update={"params": params, "divergence": config.divergence})
 
 
 def mixture(state: ExpertsState, experts: Sequence[str], factors: Factors) -> Transform:

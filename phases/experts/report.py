@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from evaluation.given_model_runs import comparison
-from phases.experts import findings, plan, stages
+from phases.experts import beside, findings, plan, stages
 from phases.experts.events import ExpertsState
 from phases.experts.search.generations import MIXTURES, MODELS, RANDOM
 from runs.event_types import Figure
@@ -22,6 +22,8 @@ ARMS = {
 
 def words(arm: str) -> str:
     """Return what an arm is, in words."""
+    if arm.startswith(plan.LORA):
+        return f"the given model with adapters (LoRA) for {arm.removeprefix(plan.LORA)}"
     return ARMS.get(arm) or f"the given model with the expert of {arm.removeprefix(plan.ONLY)}"
 
 
@@ -36,6 +38,8 @@ class Report(BaseModel):
     parameters: int
     #: Numbers of an expert.
     numbers: int
+    #: Numbers of the adapters beside it; none: there are no adapters.
+    lora_numbers: int | None
     #: Tokens of the training of each.
     tokens: int
     #: The domains of the experts, the worst predicted first; those that are of use.
@@ -66,6 +70,7 @@ def report(state: ExpertsState) -> Report:
         seed=config.seed,
         parameters=started.model.parameters,
         numbers=started.numbers,
+        lora_numbers=started.adapters.numbers if started.adapters else None,
         tokens=config.reads(started.context),
         experts=list(own),
         kept=list(kept),
@@ -107,7 +112,7 @@ def lines(report: Report) -> list[str]:
     for arm, one in report.gains.items():
         out.append(f"{arm}, {words(arm)}: gain {_span(one)}")
     figures = report.figures
-    for name in ("over_random", "over_models", "drift", "dispatch", "few_shot"):
+    for name in ("over_random", "over_models", "drift", *beside.FIGURES, "dispatch", "few_shot"):
         if name in figures:
             out.append(f"{name.replace('_', ' ')}: {_span(figures[name])}")
     mixed = _mixed(report)
@@ -146,6 +151,12 @@ def sentences(report: Report) -> list[str]:
         out.append(
             f"- It gains {_span(figures['over_models'])} over the best mixture of models alone: that "
             "is what experts add."
+        )
+    if "lora_own" in figures:
+        out.append(
+            f"- In its own domain an expert gains {_span(figures['own'])}, and the other domains lose "
+            f"{_span(figures['damage'])}; by adapters (LoRA) of {report.lora_numbers:,} numbers it is "
+            f"{_span(figures['lora_own'])} and {_span(figures['lora_damage'])}."
         )
     if "dispatch" in figures:
         out.append(

@@ -67,6 +67,17 @@ def experts(state: ExpertsState) -> dict[str, Train]:
     return state.remembered(("experts",), known)
 
 
+def loras(state: ExpertsState) -> dict[str, Train]:
+    """Return domain → recipe of the model with adapters beside each expert; empty without them."""
+    if state.started.adapters is None:
+        return {}
+
+    def known() -> dict[str, Train]:
+        return {d: plan.lora(state.submitted, state.started, d) for d in experts(state)}
+
+    return state.remembered(("loras",), known)
+
+
 def singles(state: ExpertsState) -> dict[str, Transform]:
     """Return domain → recipe of the given model with that domain's expert alone."""
     own = lambda: {domain: plan.only(state, domain) for domain in experts(state)}  # noqa: E731
@@ -191,6 +202,7 @@ def recipes(state: ExpertsState) -> dict[str, Making]:
         plan.ONES: plan.ones(submitted, started),
     }
     found |= {f"{plan.EXPERT}{domain}": recipe for domain, recipe in experts(state).items()}
+    found |= {f"{plan.LORA}{domain}": recipe for domain, recipe in loras(state).items()}
     found |= candidates(state)
     return found | {f"{plan.FITTED}{domain}": one for domain, one in fitted(state).items()}
 

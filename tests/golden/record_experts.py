@@ -13,11 +13,14 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a run with two further models for each schema; logs that are there stay."""
+    """Write a run with two further models; logs that are there stay.
+
+    In experts-1 no adapters are trained beside experts.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, merges = toy_models.family(folder, 2)
-        path = FOLDER / "experts-1.jsonl"
+        path = FOLDER / "experts-2.jsonl"
         if path.exists():
             return
         home = Home(folder / path.stem)

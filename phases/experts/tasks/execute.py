@@ -21,6 +21,7 @@ from evaluation.observing import Observe, Observed, answered
 from events import Event
 from phases.experts import dispatch, plan, stages, submission
 from phases.experts.events import (
+    Adapters,
     ExpertsState,
     Factors,
     Fit,
@@ -44,8 +45,9 @@ from weights.making.events import Making
 from weights.model import Model
 from weights.storage.inputs import recorded
 from weights.svf import changes, decomposition
+from weights.tensors import Weights
 from weights.training.canary import canary
-from weights.training.models import modules
+from weights.training.models import low_rank, modules
 from weights.training.room import bounded
 
 #: Windows of training text that each domain's centroid is made of.
@@ -275,7 +277,23 @@ class Context(GivenContext[ExpertsState]):
         names = decomposition.names(own, submitted.config.parts)
         numbers = sum(min(own[name].shape) for name in names)
         merges = tuple(self._recorded(place) for place in range(len(submitted.merges)))
-        return Started(**common, merges=merges, numbers=numbers)
+        found = self._adapters(own, names, numbers) if submitted.config.lora else None
+        return Started(**common, merges=merges, numbers=numbers, adapters=found)
+
+    def _adapters(self, weights: Weights, names: Sequence[str], wanted: int) -> Adapters:
+        """Return adapters of rank 1 with about `wanted` numbers on layers of the matrices `names`.
+
+        Raises ConfigError if the model's layers cannot be adapted.
+        """
+        shapes = {name: (weights[name].shape[0], weights[name].shape[1]) for name in names}
+        chosen = low_rank.nearest(shapes, wanted)
+        try:
+            count = low_rank.count(self.settings, 1, chosen)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error} Or set lora to false: no adapters beside experts."
+            ) from error
+        return Adapters(rank=1, modules=chosen, numbers=count)
 
     def _recorded(self, place: int) -> SourceRecord:
         """Return the record of a further model, whose copy is shared."""

@@ -45,6 +45,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     _, stepping = context.canary(started, context.initial(started))
     steps = config.steps_of(started.context)
     experts = min(config.experts, len(plan.trainable(submitted, started)))
+    trained = experts * (2 if started.adapters else 1)
     arms = len(spaces(len(started.merges), ("",) * experts))
     scoring = _scoring(context) if config.evaluations else 0.0
     given = context.given()
@@ -54,14 +55,14 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     write_companions(context, stand_in)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     parameters, parts = started.model.parameters, experts + len(started.merges)
-    models = 2 + 2 * experts + 3 * arms
+    models = 2 + experts + trained + 3 * arms
     return Forecast(
         Amount(
             opening
-            + experts * steps * stepping / min(STEPS, steps)
+            + trained * steps * stepping / min(STEPS, steps)
             + arms * config.evaluations * scoring,
             f"timed here: the start {duration(opening)}, {min(STEPS, steps)} steps of an expert "
-            f"{duration(stepping)}, and there are {experts * steps:,}; a mixture {duration(scoring)}, "
+            f"{duration(stepping)}, and there are {trained * steps:,}; a mixture {duration(scoring)}, "
             f"and there are {arms * config.evaluations:,} at most. Dispatch and the comparison come on "
             "top",
         ),

@@ -82,6 +82,33 @@ def test_all_arms_measure_as_many_mixtures(made) -> None:
     assert {"mixtures", "random", "models", "given", "mean-of-models"} <= set(state.completed.arms)
 
 
+def test_adapters_are_trained_beside_each_expert_on_its_windows(made) -> None:
+    """About as many numbers: rank 1 on one of three layers of 32 × 16 in three blocks has 3 · 48."""
+    _, state, _ = made
+    own = state.started.adapters
+    assert own is not None
+    assert (own.rank, own.numbers) == (1, 144)
+    assert len(own.modules) == 1
+    for domain, recipe in stages.loras(state).items():
+        expert = stages.experts(state)[domain]
+        same = ("data", "data_digests", "batch", "context", "steps", "upto", "seed", "purpose")
+        assert all(getattr(recipe, field) == getattr(expert, field) for field in same)
+        assert recipe.start == findings.given_id(state)
+        assert complete(recipe) == recipe
+        assert f"lora-{domain}" in state.completed.arms
+    found, figures = findings.by_domain(state), state.completed.figures
+    for name, arm in (("", "only"), ("lora_", "lora")):
+        gains = {d: found[f"{arm}-{d}"] for d in ("rows", "sums")}
+        mine = [gains[d][d].value for d in gains]
+        assert figures[f"{name}own"].value == pytest.approx(sum(mine) / 2)
+        lost = [-one.value for d in gains for other, one in gains[d].items() if other != d]
+        assert len(lost) == 4
+        assert figures[f"{name}damage"].value == pytest.approx(sum(lost) / 4)
+    lead = figures["own"].value - figures["lora_own"].value
+    assert figures["own_over_lora"].value == pytest.approx(lead)
+    assert figures["own_over_lora"].low <= lead <= figures["own_over_lora"].high
+
+
 def test_a_folded_mixture_is_what_the_search_measured(made) -> None:
     """The weights of a finalist, made by its recipe, are those that were in memory, to the last bit."""
     home, state, _ = made
@@ -231,12 +258,13 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
 def test_a_run_without_a_search_ends_well(toys: Toys, tmp_path: Path) -> None:
     """Then the result is one of the experts alone, or the given model."""
     home = Home(tmp_path)
-    experts_runs.submit(home, toys.base, [toys.base], evaluations=0, experts=1)
+    experts_runs.submit(home, toys.base, [toys.base], evaluations=0, experts=1, lora=False)
     state = experts_runs.finish(home)
     assert "have the same weights" in " ".join(state.started.warnings)
     (domain,) = stages.experts(state)
     assert set(state.completed.arms) <= {"given", f"only-{domain}", "mean-of-models"}
-    assert "hypervolume" not in state.completed.figures
+    assert not {"hypervolume", "lora_own"} & set(state.completed.figures)
+    assert state.started.adapters is None
     assert audit.audit(experts_runs.rows(home)) == []
 
 
