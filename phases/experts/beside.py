@@ -40,12 +40,13 @@ def figures(
     `seen` and `drawn` map an arm to what was observed, and to its rates in the same resamples of the
     windows. Empty without experts, and without adapters.
     """
-    names = [{domain: f"{name}{domain}" for domain in domains} for name in (plan.ONLY, plan.LORA)]
-    if not domains or not {arm for arms in names for arm in arms.values()} <= set(seen):
+    mine = {domain: f"{plan.ONLY}{domain}" for domain in domains}
+    other = {domain: f"{plan.LORA}{domain}" for domain in domains}
+    if not domains or not {*mine.values(), *other.values()} <= set(seen):
         return {}
-    count, told = sum(map(len, seen[plan.GIVEN].items.values())), {}
-    both = [_both(arms, seen, drawn) for arms in names]
-    for ours, theirs, kind in zip(*both, ("own", "damage"), strict=True):
+    count, told = sum(map(len, seen[plan.GIVEN].items.values())), dict[str, Figure]()
+    both = zip(_both(mine, seen, drawn), _both(other, seen, drawn), strict=True)
+    for kind, (ours, theirs) in zip(("own", "damage"), both, strict=True):
         told[kind] = figure(*ours, count)
         told[f"lora_{kind}"] = figure(*theirs, count)
         told[f"{kind}_over_lora"] = figure(ours[0] - theirs[0], ours[1] - theirs[1], count)
