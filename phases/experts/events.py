@@ -63,6 +63,8 @@ class Started(common.Started):
     numbers: Large
     #: What is trained beside each expert; None: nothing.
     adapters: Adapters | None
+    #: Family → tokens that a training task and a reply to it may have.
+    longest: dict[str, Count]
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
     streams: dict[str, Digest]
     #: Domain → number of those tokens.
@@ -209,8 +211,8 @@ def _without_adapters(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _no_adapters(data: dict[str, Any]) -> dict[str, Any]:
-    """Return `started` with `adapters`: earlier runs had none."""
-    return {**data, "adapters": None}
+    """Return `started` with `adapters` and `longest`: earlier runs had neither these nor families."""
+    return {**data, "adapters": None, "longest": {}}
 
 
 REGISTRY: Registry = common.registry(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs import panels as panels_of
 from evaluation.measures import paired_bits
 from evaluation.training_runs import training_panels
 from evaluation.training_runs.training_panels import BITS, Curves
-from phases.experts import findings, plan, stages
+from phases.experts import findings, plan, solving, stages
 from phases.experts.events import ExpertsState
 from phases.experts.report import words
 from phases.experts.search.generations import MIXTURES
 from phases.experts.search.objectives import ratios, whole
+from runs.event_types import Figure
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arms, Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
 
@@ -70,6 +73,8 @@ def panels(state: ExpertsState, curves: Curves) -> list[Panel]:
     seen, arm = findings.found(state), findings.result_arm(state)
     if arm in seen and plan.GIVEN in seen:
         found += [_arms(state, arm), _matrix(state, arm)]
+    if solved := solving.shares(findings.solved(state)):
+        found.append(_solved(solved, arm))
     if front := _front(state):
         found.append(front)
     if any(state.generations.values()):
@@ -115,6 +120,24 @@ def _matrix(state: ExpertsState, ours: str) -> Matrix:
         high=tuple(tuple(one.high for one in row) for row in rows),
         ours=ours if ours in found else None,
         diverging_at=0.0,
+    )
+
+
+def _solved(found: Mapping[str, Mapping[str, Figure]], ours: str | None) -> Matrix:
+    """Return the share of every family's tasks that each arm solves."""
+    families = sorted(next(iter(found.values())))
+    rows = [[found[arm][family] for arm in found] for family in families]
+    return Matrix(
+        name="solved",
+        title="Tasks solved",
+        says="Share of the tasks of the test slice whose answer greedy decoding gives, with intervals.",
+        rows=tuple(families),
+        columns=tuple(found),
+        metrics=(Metric(name="solved", better="up"),),
+        values=tuple(tuple(one.value for one in row) for row in rows),
+        low=tuple(tuple(one.low for one in row) for row in rows),
+        high=tuple(tuple(one.high for one in row) for row in rows),
+        ours=ours if ours in found else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from evaluation.given_model_runs import comparison
-from phases.experts import beside, findings, plan, stages
+from phases.experts import beside, findings, plan, solving, stages
 from phases.experts.events import ExpertsState
 from phases.experts.search.generations import MIXTURES, MODELS, RANDOM
 from runs.event_types import Figure
@@ -52,6 +52,8 @@ class Report(BaseModel):
     bits_per_byte: dict[str, dict[str, float]]
     #: Arm → relative gain over the given model, the mean over the domains of experts.
     gains: dict[str, Figure]
+    #: Arm → family → share of the tasks of the test slice that are solved; empty without families.
+    solved: dict[str, dict[str, Figure]]
     #: The arm that is the result.
     chosen: str
     figures: dict[str, Figure]
@@ -78,6 +80,7 @@ def report(state: ExpertsState) -> Report:
         factors=_factors(state),
         bits_per_byte={name: arm.bits_per_byte for name, arm in done.arms.items()},
         gains=findings.gains(state),
+        solved=solving.shares(findings.solved(state)),
         chosen=done.chosen,
         figures=done.figures,
         seconds=state.spent.device,
@@ -106,6 +109,11 @@ def _span(one: Figure) -> str:
     return f"{one.value:+.2%} [{one.low:+.2%}, {one.high:+.2%}]"
 
 
+def _share(one: Figure) -> str:
+    """Return a share, or a difference of shares, in percent with its interval."""
+    return f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]"
+
+
 def lines(report: Report) -> list[str]:
     """Return the report as lines of text for users."""
     out = comparison.table(report.bits_per_byte)
@@ -115,6 +123,9 @@ def lines(report: Report) -> list[str]:
     for name in ("over_random", "over_models", "drift", *beside.FIGURES, "dispatch", "few_shot"):
         if name in figures:
             out.append(f"{name.replace('_', ' ')}: {_span(figures[name])}")
+    for name, one in figures.items():
+        if name in solving.FIGURES:
+            out.append(f"{name.replace('_', ' ')}: {_share(one)}")
     mixed = _mixed(report)
     out.append(f"result: {report.chosen}, {words(report.chosen)}{f' ({mixed})' if mixed else ''}")
     return out
@@ -157,6 +168,11 @@ def sentences(report: Report) -> list[str]:
             f"- In its own domain an expert gains {_span(figures['own'])}, and the other domains lose "
             f"{_span(figures['damage'])}; by adapters (LoRA) of {report.lora_numbers:,} numbers it is "
             f"{_span(figures['lora_own'])} and {_span(figures['lora_damage'])}."
+        )
+    if "solved_own" in figures:
+        out.append(
+            f"- Of its own family of tasks an expert solves {_share(figures['solved_own'])} more than "
+            f"the given model, which solves {_share(figures['solved_given'])} of all families."
         )
     if "dispatch" in figures:
         out.append(

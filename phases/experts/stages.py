@@ -13,6 +13,7 @@ from phases.experts import plan
 from phases.experts.events import ExpertsState, Fit, Fitted
 from phases.experts.search.generations import ARMS, Search, spaces
 from phases.experts.search.objectives import ratios, whole
+from phases.experts.solving import SOLVED
 from weights.making.events import Making
 from weights.recipes import Train, Transform
 
@@ -57,11 +58,25 @@ def order(state: ExpertsState) -> tuple[str, ...]:
     return tuple(sorted(own, key=lambda domain: (-event.values[domain], domain)))
 
 
+def weak(state: ExpertsState) -> tuple[str, ...]:
+    """Return the families that the given model is weak at, the least solved first; () before."""
+    config = state.submitted.config
+    event: Any = state.answers.get(Observe(as_float32(state.started).id, SOLVED, CHOOSING).key)
+    if event is None:
+        return ()
+    own = [family for family in config.families if event.values[family] < config.weak]
+    return tuple(sorted(own, key=lambda family: (event.values[family], family)))
+
+
 def experts(state: ExpertsState) -> dict[str, Train]:
-    """Return domain → recipe of every expert that the run trains, as far as it is known."""
+    """Return domain or family → recipe of every expert that the run trains, as far as it is known.
+
+    Of the worst domains, and of the worst families, as many of each at most.
+    """
 
     def known() -> dict[str, Train]:
-        chosen = order(state)[: state.submitted.config.experts]
+        most = state.submitted.config.experts
+        chosen = (*order(state)[:most], *weak(state)[:most])
         return {domain: plan.expert(state.submitted, state.started, domain) for domain in chosen}
 
     return state.remembered(("experts",), known)

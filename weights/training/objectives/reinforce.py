@@ -19,7 +19,7 @@ two tokens beyond the longest answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -198,13 +198,28 @@ def _sampled(logits: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return found.clamp_max(whole.shape[1] - 1)
 
 
-def _items(name: str, stream: Ids, context: int) -> list[tuple[Ids, Ids]]:
-    """Return (prompt, answer) of the items of a stream. Raises DataError for one that is too long."""
+def width(stream: Ids) -> int:
+    """Return the tokens that an item of a stream and a reply to it may have."""
+    return _longest(_pairs(stream))
+
+
+def _longest(items: Sequence[tuple[Ids, Ids]]) -> int:
+    return max(len(prompt) for prompt, _ in items) + max(len(a) for _, a in items) + SPARE
+
+
+def _pairs(stream: Ids) -> list[tuple[Ids, Ids]]:
+    """Return (prompt, answer) of the items of a stream."""
     found = []
     for item in np.split(stream, ends(stream)[:-1]):
         size = int((item >= 0).sum())
         found.append((item[:size], -1 - item[size:]))
-    longest = max(len(prompt) for prompt, _ in found) + max(len(a) for _, a in found) + SPARE
+    return found
+
+
+def _items(name: str, stream: Ids, context: int) -> list[tuple[Ids, Ids]]:
+    """Return (prompt, answer) of the items of a stream. Raises DataError for one that is too long."""
+    found = _pairs(stream)
+    longest = _longest(found)
     if longest > context:
         raise DataError(
             f"an item of {name} and its reply may have {longest} tokens, the context is {context}."
