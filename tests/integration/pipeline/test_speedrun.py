@@ -20,7 +20,7 @@ from testing.worlds.runs import REPOSITORY
 from weights.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
-KINDS = ["cognate", "evomerge", "bitnet", "curriculum", "bake", "baking", "compression"]
+KINDS = ["cognate", "evomerge", "bitnet", "curriculum", "bake", "baking", "experts", "compression"]
 #: Phase → settings by which it takes seconds. Models have 64 tokens.
 SMALLER: dict[str, dict[str, Any]] = {
     "specialists": {"preset": "mini", "domains": small_text.DOMAINS},
@@ -56,6 +56,19 @@ SMALLER: dict[str, dict[str, Any]] = {
         "steps": 3,
         "characters": 500_000,
     },
+    "mixed": {
+        "tokens": 1_000,
+        "characters": 500_000,
+        "context": 48,
+        "experts": 1,
+        "evaluations": 8,
+        "population": 4,
+        "windows": 2,
+        "shots": 2,
+        "rounds": 1,
+        "points": 4,
+        "lora": False,
+    },
     "small": {"settings": "rtn-4,uniform-1"},
 }
 
@@ -80,11 +93,12 @@ def test_the_phases_stand_in_the_order_of_the_source_documents() -> None:
     planned = kinds.of("pipeline").plan(Asked("pipeline", example()), Lookup())
     config: Any = planned.config
     assert [phase.kind for phase in config.phases] == KINDS
-    for phase in config.phases[3:6]:
+    for phase in config.phases[3:7]:
         assert {gate.metric for gate in phase.gates} > {"retention", "regression", "cumulative"}
         assert {gate.otherwise for gate in phase.gates} == {"pass unchanged"}
-    with_gain = {phase.kind: phase.gates[0].metric for phase in config.phases[3:6]}
-    assert with_gain == {"curriculum": "gain", "bake": "ratio", "baking": "gain"}
+    with_gain = {phase.kind: phase.gates[0].metric for phase in config.phases[3:7]}
+    wanted = {"curriculum": "gain", "bake": "ratio", "baking": "gain", "experts": "gain"}
+    assert with_gain == wanted
 
 
 @pytest.mark.slow
@@ -99,14 +113,14 @@ def test_in_miniature_it_comes_to_its_end(
         names = ["p", *(f"p.{n}-{name}" for n, name in enumerate(SMALLER, 1) if n > 1)]
         rows = {name: list(repository.history(store, name)) for name in names}
     assert isinstance(state, PipelineState)
-    assert [audit.audit(some) for some in rows.values()] == [[]] * 7
+    assert [audit.audit(some) for some in rows.values()] == [[]] * 8
     merged = state.ended_phase(2)
     assert merged is not None
     given = merged.models["champion"].digest
     for number, name in enumerate(names[2:], 3):
         kind = kinds.of(KINDS[number - 1])
         child: Any = fold_into(kind.state(), rows[name])
-        read = child.started.source if name == "p.7-small" else child.started.model
+        read = child.started.source if name == "p.8-small" else child.started.model
         assert read.digest == given
         verdicts = {gate.verdict for gate in state.gates[number]}
         assert verdicts <= {"pass", "pass unchanged"}
