@@ -1,11 +1,12 @@
 """Experts: the search beside random mixtures, and vectors beside adapters of as many parameters.
 
-    python -m benchmarks.phases.experts search --models FOLDER --out FOLDER [--seeds 3]
+    python -m benchmarks.phases.experts search --models FOLDER --out FOLDER [--seeds 0,1,2]
         [--set KEY=VALUE …]
-    python -m benchmarks.phases.experts adapters --models FOLDER --out FOLDER [--seeds 1]
+    python -m benchmarks.phases.experts adapters --models FOLDER --out FOLDER [--seeds 0]
         [--set KEY=VALUE …] [--rates 0.03,0.1,0.3] [--lora-rates 0.004,0.013,0.04]
 
-FOLDER of `--models` is that of `forge cognate`: a base, and specialists that mixtures may contain.
+FOLDER of `--models` is that of `forge cognate`: a base, and specialists that mixtures may contain;
+`{seed}` in it stands for the seed, so that each has its own.
 `search` carries out an experts run for every seed, in `--out`, and prints as Markdown what came out:
 gains and drift with intervals, hypervolumes at equal evaluations, dispatch, time for a mixture. A run
 that was stopped goes on. `adapters` trains for each domain an expert, and LoRA of rank 1 on the modules
@@ -20,7 +21,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from runs.kinds.asked import Asked
 from weights.model import Model
 from weights.recipes import Algorithm, Train
 from weights.storage.weight_cache import Artifacts
-from weights.svf import changes, decomposition
+from weights.svf import changes
 from weights.tensors import Weights
 from weights.training import complete
 from weights.training.loop import segment
@@ -54,7 +54,7 @@ Measured = Mapping[str, tuple[Sequence[float], Sequence[int]]]
 def finished(asked: argparse.Namespace, seed: int, **settings: Any) -> tuple[Home, ExpertsState]:
     """Return a run of a seed that has completed, carried out or gone on with here."""
     home, run = Home(Path(asked.out) / "home"), f"seed-{seed}"
-    folder = Path(asked.models)
+    folder = Path(asked.models.replace("{seed}", str(seed)))
     merges = sorted(p.parent for p in folder.glob("*/config.json") if p.parent.name != "base")
     given = {"model": [str(folder / "base")], "merges": [str(place) for place in merges]}
     own = {key: _value(text) for key, _, text in (one.partition("=") for one in asked.set)}
@@ -87,7 +87,7 @@ def percent(one: Any) -> str:
 def search(asked: argparse.Namespace) -> None:
     """Carry out a run for each seed; print a table of all."""
     columns: dict[int, dict[str, str]] = {}
-    for seed in range(asked.seeds):
+    for seed in map(int, asked.seeds.split(",")):
         _, state = finished(asked, seed)
         told = report.report(state)
         scores = [event for event in state.answers.values() if isinstance(event, Scored)]
@@ -124,7 +124,7 @@ def adapters(asked: argparse.Namespace) -> None:
     print(f"{machine()}\n")
     print("| seed | domain | arm | parameters | rate | own domain | others | seconds |")
     print("|---|---|---|---|---|---|---|---|")
-    for seed in range(asked.seeds):
+    for seed in map(int, asked.seeds.split(",")):
         home, state = finished(asked, seed, evaluations=0)
         context = Context.opened(state, Artifacts.of(home))
         base = Model(context.settings, context.weights(context.recipes[plan.GIVEN]))
@@ -146,13 +146,14 @@ def _rows(
     """Yield a row for the expert of a domain, and one for its adapters."""
     state = context.state
     expert = plan.expert(state.submitted, state.started, domain)
-    numbers, (count, names) = state.started.numbers, chosen_modules(context, base)
+    numbers, own = state.started.numbers, state.started.adapters
+    assert own is not None
     arms: dict[str, tuple[int, str, Callable[[float], Weights]]] = {
         "vectors": (numbers, asked.rates, lambda rate: vectors(context, base, expert, rate)),
         "LoRA, rank 1": (
-            count,
+            own.numbers,
             asked.lora_rates,
-            lambda rate: low_rank(context, base, expert, rate, names),
+            lambda rate: adapted(context, base, domain, rate),
         ),
     }
     for arm, (size, rates, trained) in arms.items():
@@ -205,27 +206,9 @@ def vectors(context: Context, base: Model, expert: Train, rate: float) -> Weight
     return changes.added(base.weights, [change], [1.0])
 
 
-def chosen_modules(context: Context, base: Model) -> tuple[int, tuple[str, ...]]:
-    """Return the parameters of adapters of rank 1, nearest to an expert's numbers, and the modules."""
-    parts = context.state.submitted.config.parts
-    sizes: dict[str, int] = {}
-    for name in decomposition.names(base.weights, parts):
-        leaf = name.removesuffix(".weight").rpartition(".")[2]
-        sizes[leaf] = sizes.get(leaf, 0) + sum(base.weights[name].shape)
-    some = [c for n in range(1, len(sizes) + 1) for c in combinations(sorted(sizes), n)]
-    wanted = context.state.started.numbers
-    found = min(some, key=lambda c: (abs(sum(sizes[leaf] for leaf in c) - wanted), c))
-    return sum(sizes[leaf] for leaf in found), found
-
-
-def low_rank(
-    context: Context, base: Model, expert: Train, rate: float, names: tuple[str, ...]
-) -> Weights:
-    """Return the base with adapters of rank 1, trained on the windows that the expert reads."""
-    params = {"objective": "lm@1", "rank": 1, "alpha": 1.0, "modules": list(names)}
-    start = expert.inputs["of"]
-    changed = {"objective": "lora@1", "params": params, "inputs": {}, "start": start}
-    recipe = _with(expert, rate, **changed)
+def adapted(context: Context, base: Model, domain: str, rate: float) -> Weights:
+    """Return the base with adapters, trained on the windows that the expert reads."""
+    recipe = _with(plan.lora(context.state.submitted, context.state.started, domain), rate)
     return segment(recipe, base, None, context.streams, 0, recipe.upto).weights
 
 
@@ -233,11 +216,11 @@ def main() -> None:
     """Do what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for name, do, seeds in (("search", search, 3), ("adapters", adapters, 1)):
+    for name, do, seeds in (("search", search, "0,1,2"), ("adapters", adapters, "0")):
         command = commands.add_parser(name)
         command.add_argument("--models", required=True)
         command.add_argument("--out", required=True)
-        command.add_argument("--seeds", type=int, default=seeds)
+        command.add_argument("--seeds", default=seeds)
         command.add_argument("--set", action="append", default=[])
         command.set_defaults(do=do)
         if name == "adapters":

@@ -141,11 +141,25 @@ gate = [
     steps = 20
     characters = 1_000_000
 """
+_MIXED = """
+[[phase]]
+name = "mixed"
+kind = "experts"                                   # forge settings experts
+models = { model = "tools", merges = ["specialists:code", "specialists:math", "specialists:data"] }
+settings = { tokens = 125_000, context = 128, evaluations = 300 }
+unchanged = "tools"
+gate = [
+    { metric = "gain", at_least = 0.0, otherwise = "pass unchanged" },
+    { metric = "retention", at_least = 0.95, otherwise = "pass unchanged" },
+    { metric = "regression", at_most = 0.05, otherwise = "pass unchanged" },
+    { metric = "cumulative", at_least = 0.84, otherwise = "pass unchanged" },
+]
+"""
 _SMALL = """
 [[phase]]
 name = "small"
 kind = "compression"                               # forge settings compression
-models = { model = "tools" }
+models = { model = "mixed" }
 data = "specialists:items"
 settings = { retention = 0.97, settings = "rtn-4,gptq-3,uniform-0.4,uniform-0.7,uniform-1,ternary" }
 
@@ -172,6 +186,7 @@ def written(file: str, sources: list[str], base: str | None, data: list[str]) ->
             + _THOUGHTS
             + _TERNARY
             + _LEARNED
+            + _MIXED
             + _SMALL
         )
     models = {"base": base, "sources": sources} if base else {"sources": sources}

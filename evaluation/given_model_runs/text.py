@@ -29,7 +29,7 @@ def make(
 
     `donor` is the folder of the given model. Raises DataError, SourceError, UnavailableError.
     """
-    return kept_text.make(supply, lambda folder: _fill(folder, submitted, donor, sizes, added))
+    return kept_text.make(supply, lambda folder: fill(folder, submitted, donor, sizes, added))
 
 
 def pinned(
@@ -45,16 +45,16 @@ def pinned(
     Raises DataError if the text that is made here is another.
     """
     own = bool(submitted.data)
-    fill = lambda folder: _fill(folder, submitted, donor(), sizes(), added)  # noqa: E731
-    return kept_text.pinned(supply, started, own, fill)
+    filled = lambda folder: fill(folder, submitted, donor(), sizes(), added)  # noqa: E731
+    return kept_text.pinned(supply, started, own, filled)
 
 
-def _fill(
+def fill(
     folder: Path,
     submitted: Any,
     donor: Path,
     sizes: Mapping[str, Any],
-    added: Sequence[str],
+    added: Sequence[str] = (),
 ) -> Sequence[str]:
     """Write streams, items, tokenizer and configuration; return notes on how files were read."""
     config, notes = submitted.config, ()

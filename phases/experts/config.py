@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from evaluation.given_model_runs.settings import Domain, Positive, TrainingConfig
+from evaluation.task_families.base import LEVELS
 from evaluation.training_runs.training_settings import Watched
 
 Part = Literal["attention", "mlp"]
+Training = Literal["cross-entropy", "reinforce", "cem"]
 #: A relative change.
 Relative = Annotated[float, Field(ge=0)]
 
@@ -40,10 +42,58 @@ class ExpertsConfig(TrainingConfig, Watched):
         min_length=1,
         description="Parts of the blocks whose matrices' singular values are scaled.",
     )
+    families: tuple[Domain, ...] = Field(
+        (),
+        max_length=16,
+        description="Task families that are measured like domains, by their answers, and that experts "
+        "may be of; docs/curriculum.md lists them.",
+    )
+    levels: int = Field(
+        1, ge=1, le=LEVELS, description="Levels of difficulty of each family: 1 to this one."
+    )
+    pool: int = Field(
+        500, ge=2, le=100_000, description="Tasks of each family to train on, at most."
+    )
+    family_items: int = Field(
+        100, ge=8, le=10_000, description="Tasks of each family to choose by, and to test on."
+    )
+    weak: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        description="A family gets an expert if the given model solves less than this share of it.",
+    )
+    train: Training = Field(
+        "cross-entropy",
+        description="How vectors are trained: by cross-entropy; those of families by reinforce, from "
+        "the model's own replies and a check of them; or all by cem, the cross-entropy method, without "
+        "gradients. Each reads as many tokens.",
+    )
     rate: Positive = Field(0.1, description="Peak learning rate of the vectors.")
+    reinforce_rate: Positive = Field(0.03, description="The same by reinforce.")
+    replies: int = Field(
+        64,
+        ge=2,
+        le=65_536,
+        description="Replies that a step of reinforce samples, one to a prompt.",
+    )
+    kl: float = Field(
+        0.1,
+        ge=0,
+        description="Weight of the divergence from the given model in reinforce, in rewards a nat.",
+    )
+    spread: Positive = Field(
+        0.1, description="Standard deviation of the first vectors that cem tries, around 1."
+    )
     pull: float = Field(
         0.0, ge=0, description="Weight of the mean of (z − 1)² in the loss of an expert."
     )
+    lora: bool = Field(
+        True,
+        description="Train low-rank adapters of about as many numbers beside each expert, on the same "
+        "windows: their gain and damage are told beside its own. They are no part of mixtures.",
+    )
+    lora_rate: Positive = Field(0.013, description="Peak learning rate of the adapters.")
     evaluations: int = Field(
         5_000, ge=0, description="Mixtures that each arm of the search measures; 0: no search."
     )
@@ -75,7 +125,10 @@ class ExpertsConfig(TrainingConfig, Watched):
     )
     rounds: int = Field(8, ge=1, le=100, description="Rounds of the cross-entropy method.")
     points: int = Field(
-        16, ge=4, le=1_000, description="Mixtures of a round; a quarter is followed."
+        16,
+        ge=4,
+        le=1_000,
+        description="Mixtures of a round, and vectors of a step of cem; a quarter is followed.",
     )
     prompt: int = Field(
         32, ge=1, description="Tokens of a window that the classifier chooses an expert by."
@@ -88,11 +141,12 @@ class ExpertsConfig(TrainingConfig, Watched):
             raise ValueError("vectors are no matrices: they are trained by adamw")
         return given
 
-    @field_validator("parts")
+    @field_validator("parts", "families")
     @classmethod
-    def _once(cls, given: tuple[Part, ...]) -> tuple[Part, ...]:
+    def _once(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if len(set(given)) < len(given):
-            raise ValueError("give each part once")
+            one = "part" if info.field_name == "parts" else "family"
+            raise ValueError(f"give each {one} once")
         return tuple(sorted(given))
 
     @model_validator(mode="after")
@@ -102,4 +156,8 @@ class ExpertsConfig(TrainingConfig, Watched):
             raise ValueError(
                 f"probe is {self.probe}, a mixture is measured on {self.windows} windows"
             )
+        if self.train == "reinforce" and not self.families:
+            raise ValueError("reinforce needs answers that can be checked: set families")
+        if both := sorted(set(self.families) & set(self.domains)):
+            raise ValueError(f"{both[0]} is a domain and a family: name the domain otherwise")
         return self

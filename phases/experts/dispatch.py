@@ -1,6 +1,6 @@
 """Dispatch: a mixture of experts for each domain, found from a few windows. Pure.
 
-The cross-entropy method (`evaluation.search.cross_entropy`) searches the factors of the experts. It
+The cross-entropy method (`weights.training.cross_entropy`) searches the factors of the experts. It
 begins at their mean; its points come from keys, so that the recorded losses say how it ended.
 """
 
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaluation.search import cross_entropy
-from evaluation.search.cross_entropy import Normal
 from phases.experts.config import ExpertsConfig
 from phases.experts.events import Factors
+from weights.training import cross_entropy
+from weights.training.cross_entropy import Normal
 
 #: Standard deviation of the first points, and the least one.
 FIRST, LEAST = 0.5, 0.02

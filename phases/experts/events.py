@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,7 +11,7 @@ from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
 from evaluation.observing import Observed
 from events import Event, Registry
 from phases.experts.config import ExpertsConfig
-from runs.event_types import Figure, ModelReference, Profile, SourceRecord
+from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.system.digests import Digest
@@ -25,8 +25,19 @@ Arm = Literal["mixtures", "random", "models"]
 Factors = tuple[float, ...]
 
 
+class Adapters(Part):
+    """Low-rank adapters of about as many numbers as an expert."""
+
+    rank: Count
+    #: Last parts of the names of the layers that are adapted.
+    modules: tuple[str, ...]
+    numbers: Large
+
+
 class Submitted(GivenSubmitted):
     """An experts run was asked for."""
+
+    schema_version = 2
 
     config: ExpertsConfig
     #: Further models of the given one's architecture that mixtures may contain.
@@ -36,16 +47,24 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """An experts run was branched from another."""
 
+    schema_version = 2
+
     config: ExpertsConfig
 
 
 class Started(common.Started):
     """Models, text and profile were pinned."""
 
+    schema_version = 2
+
     model: SourceRecord
     merges: tuple[SourceRecord, ...]
     #: Numbers of an expert: singular values of all matrices that are scaled.
     numbers: Large
+    #: What is trained beside each expert; None: nothing.
+    adapters: Adapters | None
+    #: Family → tokens that a training task and a reply to it may have.
+    longest: dict[str, Count]
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
     streams: dict[str, Digest]
     #: Domain → number of those tokens.
@@ -186,11 +205,26 @@ class Route:
     key: str = "route"
 
 
+def _without_adapters(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the setting `lora`: earlier runs trained no adapters."""
+    return {**data, "config": {**data["config"], "lora": False}}
+
+
+def _no_adapters(data: dict[str, Any]) -> dict[str, Any]:
+    """Return `started` with `adapters` and `longest`: earlier runs had neither these nor families."""
+    return {**data, "adapters": None, "longest": {}}
+
+
 REGISTRY: Registry = common.registry(
     (
         *(Submitted, Forked, Started, *making.EVENTS, Observed),
         *(GenerationBred, Scored, GenerationEnded, Fitted, Routed, Completed),
-    )
+    ),
+    {
+        (Submitted.type, 1): _without_adapters,
+        (Forked.type, 1): _without_adapters,
+        (Started.type, 1): _no_adapters,
+    },
 )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,10 @@ from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures import bootstrap, paired_bits
 from evaluation.measures.paired_bits import figure
 from evaluation.observing import Observe, Observed
-from phases.experts import answers, plan, stages
+from phases.experts import answers, beside, plan, solving, stages
 from phases.experts.events import ExpertsState, Route, Routed
 from phases.experts.search.generations import ARMS, MIXTURES, MODELS, RANDOM
+from phases.experts.solving import SOLVED
 from phases.experts.stages import BITS, SEARCH
 from runs.event_types import Figure
 from weights.making.events import Making
@@ -37,6 +39,8 @@ FIGURES = {
     "hypervolume_models": "the same of mixtures of models alone, as many",
     "over_random": "gain of the best mixture over the best random one",
     "over_models": "gain of the best mixture over the best of models alone",
+    **beside.FIGURES,
+    **solving.FIGURES,
     "dispatch": "relative gain of dispatch by a classifier, nats a token after the beginning",
     "dispatched": "share of the windows whose own expert the classifier chose",
     "few_shot": "relative gain of dispatch by mixtures found from a few windows of each domain",
@@ -56,6 +60,8 @@ def assessing(state: ExpertsState) -> dict[str, Observe]:
     found = {CHOOSING: Observe(given_id(state), BITS, CHOOSING)}
     if state.submitted.config.evaluations:
         found[SEARCH] = Observe(given_id(state), BITS, SEARCH)
+    if state.submitted.config.families:
+        found["solved"] = Observe(given_id(state), SOLVED, CHOOSING)
     return found
 
 
@@ -74,7 +80,8 @@ def choosing(state: ExpertsState) -> dict[str, Observe]:
 def compared(state: ExpertsState) -> dict[str, str]:
     """Return arm → recipe id of the models that are compared on the test slice.
 
-    The given model, the best of every arm of the search, the mean of the models, each expert alone.
+    The given model, the best of every arm of the search, the mean of the models, each expert alone, and
+    the adapters beside it.
     """
     found = {plan.GIVEN: given_id(state)}
     every = stages.candidates(state)
@@ -82,7 +89,8 @@ def compared(state: ExpertsState) -> dict[str, str]:
         if name := best_of(state, arm):
             found[arm] = every[name].id
     found |= {name: one.id for name, one in stages.uniform(state).items()}
-    return found | {f"{plan.ONLY}{domain}": one.id for domain, one in stages.singles(state).items()}
+    found |= {f"{plan.ONLY}{domain}": one.id for domain, one in stages.singles(state).items()}
+    return found | {f"{plan.LORA}{domain}": one.id for domain, one in stages.loras(state).items()}
 
 
 def comparing(state: ExpertsState) -> dict[str, Observe]:
@@ -90,6 +98,9 @@ def comparing(state: ExpertsState) -> dict[str, Observe]:
     found = {arm: Observe(id_, BITS, TEST) for arm, id_ in compared(state).items()}
     every = stages.fitted(state).items()
     found |= {f"{plan.FITTED}{d}": Observe(recipe.id, BITS, TEST) for d, recipe in every}
+    if state.submitted.config.families:
+        own = compared(state).items()
+        found |= {f"{arm}/solved": Observe(id_, SOLVED, TEST) for arm, id_ in own}
     return _each(found)
 
 
@@ -170,6 +181,15 @@ def found(state: ExpertsState) -> dict[str, Observed]:
     """Return arm → what was observed on the test slice, of those that are measured."""
     ids = compared(state) if chosen(state) is not None else {}
     every = {arm: stages.seen(state, id_, TEST) for arm, id_ in ids.items()}
+    return {arm: event for arm, event in every.items() if event is not None}
+
+
+def solved(state: ExpertsState) -> dict[str, Observed]:
+    """Return arm → the tasks that it solves of the test slice, of the arms that are measured."""
+    ids = compared(state) if chosen(state) is not None else {}
+    every: dict[str, Any] = {
+        arm: state.answers.get(Observe(id_, SOLVED, TEST).key) for arm, id_ in ids.items()
+    }
     return {arm: event for arm, event in every.items() if event is not None}
 
 
@@ -264,6 +284,9 @@ def figures(state: ExpertsState) -> dict[str, Figure]:
     for other in (RANDOM, MODELS):
         if {MIXTURES, other} <= set(seen):
             told[f"over_{other}"] = _gain(state, seen, MIXTURES, other)
+    own = [*stages.experts(state)]
+    told |= beside.figures(own, seen, _resampled(state, seen, *seen))
+    told |= solving.figures([f for f in own if f in config.families], solved(state), arm)
     return told | _dispatched(state)
 
 

@@ -71,7 +71,8 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
         ):
             yield making.next_of(state, [recipe], started.segment)
         yield unanswered(state, findings.assessing(state).values())
-        yield making.next_of(state, [*stages.experts(state).values()], started.segment)
+        trained = [*stages.experts(state).values(), *stages.loras(state).values()]
+        yield making.next_of(state, trained, started.segment)
         yield making.next_of(state, [*stages.singles(state).values()], started.segment)
         yield unanswered(state, findings.alone(state).values())
         yield _searched(state)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs import panels as panels_of
 from evaluation.measures import paired_bits
 from evaluation.training_runs import training_panels
 from evaluation.training_runs.training_panels import BITS, Curves
-from phases.experts import findings, plan, stages
+from phases.experts import findings, plan, solving, stages
 from phases.experts.events import ExpertsState
 from phases.experts.report import words
 from phases.experts.search.generations import MIXTURES
 from phases.experts.search.objectives import ratios, whole
+from runs.event_types import Figure
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arms, Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
 
@@ -47,12 +50,19 @@ def facts(state: ExpertsState) -> tuple[Fact, ...]:
         *training_panels.speed(state, stages.experts(state).values()),
         Fact(name="experts", value=len(stages.experts(state))),
         Fact(name="numbers of an expert", value=state.started.numbers),
+        *_adapters(state),
         Fact(name="further models", value=len(state.started.merges)),
         Fact(name="mixtures of an arm", value=measured),
     ]
     if state.completed and "gain" in state.completed.figures:
         found.append(Fact(name="gain", value=state.completed.figures["gain"].value))
     return tuple(found)
+
+
+def _adapters(state: ExpertsState) -> tuple[Fact, ...]:
+    """Return the numbers of the adapters beside each expert; none without them."""
+    own = state.started.adapters
+    return (Fact(name="numbers of adapters", value=own.numbers),) if own else ()
 
 
 def panels(state: ExpertsState, curves: Curves) -> list[Panel]:
@@ -63,11 +73,14 @@ def panels(state: ExpertsState, curves: Curves) -> list[Panel]:
     seen, arm = findings.found(state), findings.result_arm(state)
     if arm in seen and plan.GIVEN in seen:
         found += [_arms(state, arm), _matrix(state, arm)]
+    if solved := solving.shares(findings.solved(state)):
+        found.append(_solved(solved, arm))
     if front := _front(state):
         found.append(front)
     if any(state.generations.values()):
         found.append(_volumes(state))
-    found += training_panels.curves(curves, (), state, stages.recipes(state))
+    beside = [f"{plan.LORA}{domain}" for domain in stages.loras(state)]
+    found += training_panels.curves(curves, beside, state, stages.recipes(state))
     return [*found, training_panels.models(state, stages.recipes(state))]
 
 
@@ -75,11 +88,18 @@ def _arms(state: ExpertsState, ours: str) -> Arms:
     """Return all models that are compared, with the leads of the result."""
     seen = findings.found(state)
     told = {arm: words(arm) for arm in seen}
-    groups = {arm: "given" if arm == plan.GIVEN else "mixture" for arm in seen}
+    groups = {arm: _group(arm) for arm in seen}
     title, leads = "Mixtures beside the given model", findings.leads(state)
     made = panels_of.arms(title, told, seen, leads, groups, ours, plan.GIVEN)
     said = "; ".join(f"{arm}: {one}" for arm, one in told.items())
     return made.model_copy(update={"says": f"{said}. On the test slice."})
+
+
+def _group(arm: str) -> str:
+    """Return the group of an arm."""
+    if arm.startswith(plan.LORA):
+        return "adapters"
+    return "given" if arm == plan.GIVEN else "mixture"
 
 
 def _matrix(state: ExpertsState, ours: str) -> Matrix:
@@ -100,6 +120,24 @@ def _matrix(state: ExpertsState, ours: str) -> Matrix:
         high=tuple(tuple(one.high for one in row) for row in rows),
         ours=ours if ours in found else None,
         diverging_at=0.0,
+    )
+
+
+def _solved(found: Mapping[str, Mapping[str, Figure]], ours: str | None) -> Matrix:
+    """Return the share of every family's tasks that each arm solves."""
+    families = sorted(next(iter(found.values())))
+    rows = [[found[arm][family] for arm in found] for family in families]
+    return Matrix(
+        name="solved",
+        title="Tasks solved",
+        says="Share of the tasks of the test slice whose answer greedy decoding gives, with intervals.",
+        rows=tuple(families),
+        columns=tuple(found),
+        metrics=(Metric(name="solved", better="up"),),
+        values=tuple(tuple(one.value for one in row) for row in rows),
+        low=tuple(tuple(one.low for one in row) for row in rows),
+        high=tuple(tuple(one.high for one in row) for row in rows),
+        ours=ours if ours in found else None,
     )
 
 

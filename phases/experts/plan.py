@@ -6,15 +6,20 @@ from collections.abc import Sequence
 
 from evaluation.given_model_runs import training_plan
 from evaluation.given_model_runs.training_plan import as_float32
+from phases.experts.config import ExpertsConfig
 from phases.experts.events import ExpertsState, Factors, Started, Submitted
-from weights.recipes import Train, Transform
+from weights.recipes import Algorithm, Train, Transform
 
 #: The given model in float32, its decomposition, and the vectors that experts begin with.
 GIVEN, SVD, ONES = "given", "svd", "ones"
 #: Beginning of the names of experts, of the given model with one expert, and of a domain's mixture.
 EXPERT, ONLY, FITTED = "expert-", "only-", "fitted-"
+#: Beginning of the names of models with adapters that are trained as an expert is.
+LORA = "lora-"
 #: The mean of the further models.
 MEAN = "mean-of-models"
+#: Points of a search for vectors of which one is followed, and the least deviation of a number.
+SHARE, LEAST = 4, 0.001
 #: Key of all random draws.
 PURPOSE = "experts"
 
@@ -33,22 +38,100 @@ def ones(submitted: Submitted, started: Started) -> Transform:
 
 
 def trainable(submitted: Submitted, started: Started) -> tuple[str, ...]:
-    """Return the domains that an expert may be of: those with training text, not the neutral one."""
+    """Return the domains that an expert may be of: those with training text, not the neutral one.
+
+    Families of tasks are not among them.
+    """
     config = submitted.config
     return tuple(d for d in config.domains if d != config.neutral and d in started.streams)
 
 
 def expert(submitted: Submitted, started: Started, domain: str) -> Train:
-    """Return the recipe of a domain's expert: its vectors."""
+    """Return the recipe of the expert of a domain or family: its vectors."""
     config = submitted.config
-    first = ones(submitted, started).id
-    purpose = f"{PURPOSE}/{domain}"
-    made = training_plan.reading(
-        submitted, started, {domain: 1.0}, purpose, first, "svf@1", config.rate
-    )
+    first, purpose = ones(submitted, started).id, f"{PURPOSE}/{domain}"
+    shares = {domain: 1.0}
+    made = training_plan.reading(submitted, started, shares, purpose, first, "svf@1", config.rate)
     inputs = {"of": as_float32(started).id, "svd": decomposition(submitted, started).id}
     own = {"params": {"pull": config.pull}, "inputs": inputs, "divergence": config.divergence}
-    return made.model_copy(update=own)
+    made = made.model_copy(update=own)
+    if domain in config.families:
+        made = _of_family(submitted, started, domain, made)
+        own = {"objective": made.objective, "params": made.params, "pull": config.pull}
+        made = made.model_copy(update={"objective": "svf@2", "params": own})
+    return _searched(config, made) if config.train == "cem" else made
+
+
+def lora(submitted: Submitted, started: Started, domain: str) -> Train:
+    """Return the recipe of the given model with adapters, trained as the expert of a domain is.
+
+    By gradients in any case. The run must have adapters.
+    """
+    config, own = submitted.config, started.adapters
+    assert own is not None
+    first, purpose = as_float32(started).id, f"{PURPOSE}/{domain}"
+    shares = {domain: 1.0}
+    made = training_plan.reading(
+        submitted, started, shares, purpose, first, "lm@1", config.lora_rate
+    )
+    made = made.model_copy(update={"divergence": config.divergence})
+    if domain in config.families:
+        made = _of_family(submitted, started, domain, made, config.lora_rate)
+    params = {
+        "objective": made.objective,
+        "params": made.params,
+        "rank": own.rank,
+        "alpha": float(own.rank),
+        "modules": list(own.modules),
+    }
+    return made.model_copy(update={"objective": "lora@1", "params": params})
+
+
+def _of_family(
+    submitted: Submitted, started: Started, family: str, made: Train, rate: float | None = None
+) -> Train:
+    """Return a training on the answers of a family, or by rewards of replies to its tasks.
+
+    Replies are trained on in as many tokens, and with a rate of their own if none is given.
+    """
+    config = submitted.config
+    if config.train != "reinforce":
+        return made.model_copy(update={"objective": "answers@1", "params": {}})
+    width = started.longest[family]
+    steps = max(1, config.reads(started.context) // (config.replies * width))
+    peak = {**made.schedule.params, "peak": rate or config.reinforce_rate}
+    reference = {"reference": as_float32(started).id} if config.kl else {}
+    return made.model_copy(
+        update={
+            "objective": "reinforce@1",
+            "params": {"kl": config.kl, "baseline": True},
+            "inputs": {**made.inputs, **reference},
+            "batch": config.replies,
+            "context": width,
+            "accumulation": 1,
+            "schedule": made.schedule.model_copy(update={"params": peak}),
+            # A reward has bounds: a loss that leaps is no divergence.
+            "divergence": None,
+            "steps": steps,
+            "upto": steps,
+        }
+    )
+
+
+def _searched(config: ExpertsConfig, made: Train) -> Train:
+    """Return the search without gradients that reads as many tokens as a training."""
+    steps = max(1, made.steps // config.points)
+    params = {
+        "objective": made.objective,
+        "params": made.params,
+        "points": config.points,
+        "elite": max(1, config.points // SHARE),
+        "spread": config.spread,
+        "least": LEAST,
+    }
+    optimiser = Algorithm(name="none@1", params={})
+    changed = {"objective": "cem@1", "params": params, "optimiser": optimiser}
+    return made.model_copy(update={**changed, "steps": steps, "upto": steps})
 
 
 def mixture(state: ExpertsState, experts: Sequence[str], factors: Factors) -> Transform:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 from evaluation.given_model_runs import comparison
-from phases.experts import findings, plan, stages
+from phases.experts import beside, findings, plan, solving, stages
 from phases.experts.events import ExpertsState
 from phases.experts.search.generations import MIXTURES, MODELS, RANDOM
 from runs.event_types import Figure
@@ -22,6 +22,8 @@ ARMS = {
 
 def words(arm: str) -> str:
     """Return what an arm is, in words."""
+    if arm.startswith(plan.LORA):
+        return f"the given model with adapters (LoRA) for {arm.removeprefix(plan.LORA)}"
     return ARMS.get(arm) or f"the given model with the expert of {arm.removeprefix(plan.ONLY)}"
 
 
@@ -36,6 +38,8 @@ class Report(BaseModel):
     parameters: int
     #: Numbers of an expert.
     numbers: int
+    #: Numbers of the adapters beside it; none: there are no adapters.
+    lora_numbers: int | None
     #: Tokens of the training of each.
     tokens: int
     #: The domains of the experts, the worst predicted first; those that are of use.
@@ -48,6 +52,8 @@ class Report(BaseModel):
     bits_per_byte: dict[str, dict[str, float]]
     #: Arm → relative gain over the given model, the mean over the domains of experts.
     gains: dict[str, Figure]
+    #: Arm → family → share of the tasks of the test slice that are solved; empty without families.
+    solved: dict[str, dict[str, Figure]]
     #: The arm that is the result.
     chosen: str
     figures: dict[str, Figure]
@@ -66,6 +72,7 @@ def report(state: ExpertsState) -> Report:
         seed=config.seed,
         parameters=started.model.parameters,
         numbers=started.numbers,
+        lora_numbers=started.adapters.numbers if started.adapters else None,
         tokens=config.reads(started.context),
         experts=list(own),
         kept=list(kept),
@@ -73,6 +80,7 @@ def report(state: ExpertsState) -> Report:
         factors=_factors(state),
         bits_per_byte={name: arm.bits_per_byte for name, arm in done.arms.items()},
         gains=findings.gains(state),
+        solved=solving.shares(findings.solved(state)),
         chosen=done.chosen,
         figures=done.figures,
         seconds=state.spent.device,
@@ -101,15 +109,23 @@ def _span(one: Figure) -> str:
     return f"{one.value:+.2%} [{one.low:+.2%}, {one.high:+.2%}]"
 
 
+def _share(one: Figure) -> str:
+    """Return a share, or a difference of shares, in percent with its interval."""
+    return f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]"
+
+
 def lines(report: Report) -> list[str]:
     """Return the report as lines of text for users."""
     out = comparison.table(report.bits_per_byte)
     for arm, one in report.gains.items():
         out.append(f"{arm}, {words(arm)}: gain {_span(one)}")
     figures = report.figures
-    for name in ("over_random", "over_models", "drift", "dispatch", "few_shot"):
+    for name in ("over_random", "over_models", "drift", *beside.FIGURES, "dispatch", "few_shot"):
         if name in figures:
             out.append(f"{name.replace('_', ' ')}: {_span(figures[name])}")
+    for name, one in figures.items():
+        if name in solving.FIGURES:
+            out.append(f"{name.replace('_', ' ')}: {_share(one)}")
     mixed = _mixed(report)
     out.append(f"result: {report.chosen}, {words(report.chosen)}{f' ({mixed})' if mixed else ''}")
     return out
@@ -146,6 +162,17 @@ def sentences(report: Report) -> list[str]:
         out.append(
             f"- It gains {_span(figures['over_models'])} over the best mixture of models alone: that "
             "is what experts add."
+        )
+    if "lora_own" in figures:
+        out.append(
+            f"- In its own domain an expert gains {_span(figures['own'])}, and the other domains lose "
+            f"{_span(figures['damage'])}; by adapters (LoRA) of {report.lora_numbers:,} numbers it is "
+            f"{_span(figures['lora_own'])} and {_span(figures['lora_damage'])}."
+        )
+    if "solved_own" in figures:
+        out.append(
+            f"- Of its own family of tasks an expert solves {_share(figures['solved_own'])} more than "
+            f"the given model, which solves {_share(figures['solved_given'])} of all families."
         )
     if "dispatch" in figures:
         out.append(

@@ -13,6 +13,7 @@ from phases.experts import plan
 from phases.experts.events import ExpertsState, Fit, Fitted
 from phases.experts.search.generations import ARMS, Search, spaces
 from phases.experts.search.objectives import ratios, whole
+from phases.experts.solving import SOLVED
 from weights.making.events import Making
 from weights.recipes import Train, Transform
 
@@ -57,14 +58,39 @@ def order(state: ExpertsState) -> tuple[str, ...]:
     return tuple(sorted(own, key=lambda domain: (-event.values[domain], domain)))
 
 
+def weak(state: ExpertsState) -> tuple[str, ...]:
+    """Return the families that the given model is weak at, the least solved first; () before."""
+    config = state.submitted.config
+    event: Any = state.answers.get(Observe(as_float32(state.started).id, SOLVED, CHOOSING).key)
+    if event is None:
+        return ()
+    own = [family for family in config.families if event.values[family] < config.weak]
+    return tuple(sorted(own, key=lambda family: (event.values[family], family)))
+
+
 def experts(state: ExpertsState) -> dict[str, Train]:
-    """Return domain → recipe of every expert that the run trains, as far as it is known."""
+    """Return domain or family → recipe of every expert that the run trains, as far as it is known.
+
+    Of the worst domains, and of the worst families, as many of each at most.
+    """
 
     def known() -> dict[str, Train]:
-        chosen = order(state)[: state.submitted.config.experts]
+        most = state.submitted.config.experts
+        chosen = (*order(state)[:most], *weak(state)[:most])
         return {domain: plan.expert(state.submitted, state.started, domain) for domain in chosen}
 
     return state.remembered(("experts",), known)
+
+
+def loras(state: ExpertsState) -> dict[str, Train]:
+    """Return domain → recipe of the model with adapters beside each expert; empty without them."""
+    if state.started.adapters is None:
+        return {}
+
+    def known() -> dict[str, Train]:
+        return {d: plan.lora(state.submitted, state.started, d) for d in experts(state)}
+
+    return state.remembered(("loras",), known)
 
 
 def singles(state: ExpertsState) -> dict[str, Transform]:
@@ -191,6 +217,7 @@ def recipes(state: ExpertsState) -> dict[str, Making]:
         plan.ONES: plan.ones(submitted, started),
     }
     found |= {f"{plan.EXPERT}{domain}": recipe for domain, recipe in experts(state).items()}
+    found |= {f"{plan.LORA}{domain}": recipe for domain, recipe in loras(state).items()}
     found |= candidates(state)
     return found | {f"{plan.FITTED}{domain}": one for domain, one in fitted(state).items()}
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evaluation import task_families
 from evaluation.given_model_runs import submission
 from evaluation.given_model_runs.settings import MIX
+from evaluation.task_families.gym import Gym
 from evaluation.training_runs.training_defaults import READINGS
 from phases.experts import plan as plan_of
 from phases.experts.config import ExpertsConfig
@@ -48,6 +50,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     names = [str(name) for name in asked.models.get(MERGES, ())]
     merges = tuple(resolve(name, aliases, lookup.named) for name in names)
     _check_domains(found.config, bool(asked.data))
+    _check_families(found.config)
     return replace(found, fields={**found.fields, MERGES: merges})
 
 
@@ -63,6 +66,16 @@ def _check_domains(config: ExpertsConfig, own: bool) -> None:
         raise ConfigError(
             "no domain but the neutral one is both measured and trained on: nothing can be an expert."
         )
+
+
+def _check_families(config: ExpertsConfig) -> None:
+    """Raise ConfigError for a family that there is not, or whose answers are not compared by tokens."""
+    for family in config.families:
+        if isinstance(task_families.find(family), Gym):
+            raise ConfigError(
+                f"the tasks of {family} may have several right answers: an experts run needs families "
+                "with one."
+            )
 
 
 def check(plan: Plan) -> Checked:

@@ -15,6 +15,7 @@ from events import Envelope, Event
 from phases.experts import findings, panels, plan, report, stages
 from phases.experts.events import Completed, ExpertsState, Scored
 from phases.experts.search.generations import spaces
+from phases.experts.solving import SOLVED
 from runs.kinds import default_panels
 from runs.kinds.view import Outlook
 from runs.panels.head import Head
@@ -58,6 +59,10 @@ class ExpertsView(GivenView[ExpertsState]):
             case "fitted":
                 told = ", ".join(f"{factor:+.2f}" for factor in data["factors"])
                 return f"{data['domain']}: {told}"
+            case "observed" if data["measure"] == SOLVED:
+                values = data["values"].values()
+                share = sum(values) / len(values)
+                return f"{names.get(str(data['recipe_id']), 'model')}, {data['on']}: solves {share:.0%}"
             case "routed":
                 return f"{sum(map(len, data['choices'].values()))} windows"
         return super().gist(type_, data, names)

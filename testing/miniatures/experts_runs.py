@@ -37,6 +37,18 @@ QUICK: dict[str, Any] = {
     "drift": 0.5,
 }
 
+#: The same with experts of a family, by rewards of the model's own replies.
+TASKS: dict[str, Any] = {
+    "train": "reinforce",
+    "families": ["addition"],
+    "pool": 20,
+    "family_items": 8,
+    "replies": 8,
+    "experts": 1,
+    "evaluations": 8,
+    "population": 4,
+}
+
 
 def texts(folder: Path) -> list[str]:
     """Write a little generated text of three domains; return the files."""

@@ -56,6 +56,13 @@ def answers() -> dict[str, Ids]:
     return {name: np.where(last[name], -1 - ids, ids) for name, ids in streams().items()}
 
 
+def ended() -> dict[str, Ids]:
+    """Return them as items of two tokens, an answer of one, and an end token after it."""
+    place = {name: np.arange(len(ids)) % 4 for name, ids in streams().items()}
+    whole = {name: np.where(place[name] == 3, 0, ids) for name, ids in streams().items()}
+    return {name: np.where(place[name] > 1, -1 - ids, ids) for name, ids in whole.items()}
+
+
 def recipe(optimiser: str = "adamw@1", **changes: Any) -> Train:
     """Return a complete recipe of 8 steps of 4 × 12 tokens."""
     fields: dict[str, Any] = {

@@ -240,10 +240,24 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         name: getattr(toy_baking.recipe(), name)
         for name in ("inputs", "params", "data", "data_digests")
     },
+    "cem@1": {
+        "optimiser": "none@1",
+        "params": {"objective": "lm@1", "points": 4, "elite": 2, "spread": 0.01},
+    },
     "distil@1": {"inputs": {"teacher": toy_training.INIT.id}, "params": {"temperature": 2.0}},
     "lm@1": {},
     "lora@1": {"params": {"objective": "lm@1", "rank": 4}},
+    "reinforce@1": {
+        "data_digests": {name: stream_digest(ids) for name, ids in toy_training.ended().items()},
+        "inputs": {"reference": toy_training.INIT.id},
+        "params": {"kl": 0.2},
+    },
     "svf@1": {"inputs": {"of": toy_training.INIT.id, "svd": SVD.id}, "params": {"pull": 0.1}},
+    "svf@2": {
+        "data_digests": {name: stream_digest(ids) for name, ids in toy_training.ended().items()},
+        "inputs": {"of": toy_training.INIT.id, "svd": SVD.id},
+        "params": {"objective": "reinforce@1", "params": {"kl": 0.0}, "pull": 0.1},
+    },
     "ternary@1": {},
     "thoughts@1": {
         "inputs": {"teacher": toy_training.INIT.id},
@@ -256,10 +270,12 @@ def trained(**fields: Any) -> str:
     """Return the digest of weights, state, losses and norms after 8 steps of the toy training."""
     recipe = toy_training.recipe(**fields)
     read = dict.fromkeys(recipe.inputs, toy_training.model())
-    answers = str(fields.get("objective")).startswith("answers@")
+    objective = str(fields.get("objective"))
+    answers, ended = objective.startswith("answers@"), objective in ("reinforce@1", "svf@2")
     streams = toy_training.answers() if answers else toy_baking.streams()
+    streams = toy_training.ended() if ended else streams
     start = toy_training.model()
-    if fields.get("objective") == "svf@1":
+    if objective.startswith("svf@"):
         read["svd"], start = factored(), Model({}, changes.ones(factored().weights))
     if fields.get("objective") == "thoughts@1":
         start = thoughtful()

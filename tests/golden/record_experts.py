@@ -13,15 +13,18 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a run with two further models for each schema; logs that are there stay."""
+    """Write a run with two further models and a family of tasks; logs that are there stay.
+
+    In experts-1 are neither adapters nor families.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, merges = toy_models.family(folder, 2)
-        path = FOLDER / "experts-1.jsonl"
+        path = FOLDER / "experts-2.jsonl"
         if path.exists():
             return
         home = Home(folder / path.stem)
-        experts_runs.submit(home, model, merges)
+        experts_runs.submit(home, model, merges, **experts_runs.TASKS)
         experts_runs.finish(home)
         rows = experts_runs.rows(home)
         lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]

@@ -224,8 +224,13 @@ class Training:
     def step(self, number: int) -> tuple[float, float, float]:
         """Do one step in place; return its loss, learning rate and norm of the gradient.
 
-        Raises TrainingDivergedError before the weights are touched.
+        Raises TrainingDivergedError before the weights are touched. An objective that moves the
+        parameters itself has no rate and a distance for the norm, and is checked after it has moved.
         """
+        if move := getattr(self._objective, "move", None):
+            loss, norm = move(number)
+            self._watch.check(number, loss, norm)
+            return loss, 0.0, norm
         rate = self._schedule.rate(number, self._recipe.steps)
         total = self._backward(self._objective.batch(number))
         # One transfer of both: the step waits once for a GPU.

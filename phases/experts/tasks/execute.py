@@ -10,17 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.answers import Encoded, solved
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import training_texts
 from evaluation.data.packing import Ids, Packed
+from evaluation.given_model_runs import text as given_text
 from evaluation.given_model_runs.comparison import TEST
 from evaluation.given_model_runs.context import GivenContext
 from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.measures.perplexity import score_windows
 from evaluation.observing import Observe, Observed, answered
+from evaluation.training_text import kept_text
+from evaluation.training_text.kept_text import ITEMS, Text
 from events import Event
 from phases.experts import dispatch, plan, stages, submission
 from phases.experts.events import (
+    Adapters,
     ExpertsState,
     Factors,
     Fit,
@@ -31,9 +35,11 @@ from phases.experts.events import (
     Scored,
     Started,
 )
+from phases.experts.solving import SOLVED
 from phases.experts.stages import SEARCH
-from phases.experts.tasks import classifier, scoring
+from phases.experts.tasks import classifier, families, scoring
 from phases.experts.tasks.classifier import Classifier
+from phases.experts.tasks.held_out import Held, of_text, sums
 from phases.experts.tasks.scoring import Mixer
 from runs import keys
 from runs.errors import ConfigError, DataError
@@ -44,8 +50,10 @@ from weights.making.events import Making
 from weights.model import Model
 from weights.storage.inputs import recorded
 from weights.svf import changes, decomposition
+from weights.tensors import Weights
 from weights.training.canary import canary
-from weights.training.models import modules
+from weights.training.models import low_rank, modules
+from weights.training.objectives import reinforce
 from weights.training.room import bounded
 
 #: Windows of training text that each domain's centroid is made of.
@@ -54,6 +62,21 @@ CENTROID = 32
 
 class Context(GivenContext[ExpertsState]):
     """The opened text and models of an experts run, and the work on its tasks."""
+
+    @cached_property
+    def text(self) -> Text:
+        """The run's text, with the tasks of families: as pinned, or made by the settings."""
+        submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
+
+        def fill(folder: Path) -> Sequence[str]:
+            notes = given_text.fill(folder, submitted, self.donor, self.sizes, self.added)
+            if submitted.config.families:
+                families.add(folder, submitted.config, self.donor)
+            return notes
+
+        if started is None:
+            return kept_text.make(supply, fill)
+        return kept_text.pinned(supply, started, bool(submitted.data), fill)
 
     @property
     def recipes(self) -> Mapping[str, Making]:
@@ -111,6 +134,23 @@ class Context(GivenContext[ExpertsState]):
             )
         return found
 
+    def measured(self, on: str) -> dict[str, Held]:
+        """Return domain or family → what models are measured on of a slice."""
+        text = {domain: of_text(packed) for domain, packed in self.held_out(on).items()}
+        return text | {family: held for family, (_, held) in self._tasks(on).items()}
+
+    def _tasks(self, on: str) -> dict[str, tuple[list[Encoded], Held]]:
+        """Return family → the tasks of a slice."""
+        if on not in self._read:
+            file, own = self.text.folder / ITEMS, self.state.submitted.config.families
+            self._read[on] = families.read(file, own, self.text.tokenizer, on) if own else {}
+        return self._read[on]
+
+    @cached_property
+    def _read(self) -> dict[str, dict[str, tuple[list[Encoded], Held]]]:
+        """Slice → family → its tasks, as far as they were read."""
+        return {}
+
     # ---- tasks ---------------------------------------------------------------------------------
 
     def carry_out(self, task: Any) -> Event:
@@ -148,7 +188,7 @@ class Context(GivenContext[ExpertsState]):
     def _scored(self, task: Score) -> Scored:
         began, search = time.monotonic(), stages.searches(self.state)[task.arm]
         bar = search.bar(task.number)
-        data = {domain: packed.windows for domain, packed in self._searched.items()}
+        data = self.measured(SEARCH)
         mixtures = search.bred[task.number].mixtures[task.first : task.last]
         items = [scoring.scored(self._mixer.mixed(f), data, search.given, bar) for f in mixtures]
         return Scored(
@@ -255,27 +295,57 @@ class Context(GivenContext[ExpertsState]):
         began, items, sizes = time.monotonic(), {}, {}
         recipe = next(one for one in self.recipes.values() if one.id == task.recipe_id)
         self._resident.load(self.weights(recipe))
-        data = self.held_out(task.on)
-        for domain in sorted(data):
-            nll, _, _ = score_windows(self._resident, data[domain].windows)
-            items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+        if task.measure == SOLVED:
+            for family, (own, _) in self._tasks(task.on).items():
+                items[family] = tuple(map(float, solved(self._resident.module, own)))
+                sizes[family] = (1,) * len(own)
+            return answered(task, items, sizes, began)
+        for domain, held in sorted(self.measured(task.on).items()):
+            items[domain] = tuple(sums(self._resident, held))
+            sizes[domain] = tuple(held.bytes)
         return answered(task, items, sizes, began)
 
     # ---- started -------------------------------------------------------------------------------
 
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started` with the further models. Raises ConfigError, SourceError."""
-        submitted = self.state.submitted
-        if submitted.config.prompt >= common["context"]:
+        submitted, config = self.state.submitted, self.state.submitted.config
+        if config.prompt >= common["context"]:
             raise ConfigError(
-                f"prompt is {submitted.config.prompt}: a window of {common['context']} tokens must be "
-                "longer."
+                f"prompt is {config.prompt}: a window of {common['context']} tokens must be longer."
             )
         own = self.given().weights
-        names = decomposition.names(own, submitted.config.parts)
+        names = decomposition.names(own, config.parts)
         numbers = sum(min(own[name].shape) for name in names)
         merges = tuple(self._recorded(place) for place in range(len(submitted.merges)))
-        return Started(**common, merges=merges, numbers=numbers)
+        found = self._adapters(own, names, numbers) if config.lora else None
+        longest = {family: self._longest(family, common["context"]) for family in config.families}
+        return Started(**common, merges=merges, numbers=numbers, adapters=found, longest=longest)
+
+    def _longest(self, family: str, context: int) -> int:
+        """Return the tokens that a task of a family and its reply may have. Raises ConfigError."""
+        found = reinforce.width(self.text.streams[family])
+        if found > context:
+            raise ConfigError(
+                f"a task of {family} and a reply to it may have {found} tokens, a window has {context}:"
+                " set fewer levels, or a longer context if the model takes one."
+            )
+        return found
+
+    def _adapters(self, weights: Weights, names: Sequence[str], wanted: int) -> Adapters:
+        """Return adapters of rank 1 with about `wanted` numbers on layers of the matrices `names`.
+
+        Raises ConfigError if the model's layers cannot be adapted.
+        """
+        shapes = {name: (weights[name].shape[0], weights[name].shape[1]) for name in names}
+        chosen = low_rank.nearest(shapes, wanted)
+        try:
+            count = low_rank.count(self.settings, 1, chosen)
+        except ConfigError as error:
+            raise ConfigError(
+                f"{error} Or set lora to false: no adapters beside experts."
+            ) from error
+        return Adapters(rank=1, modules=chosen, numbers=count)
 
     def _recorded(self, place: int) -> SourceRecord:
         """Return the record of a further model, whose copy is shared."""
@@ -289,7 +359,8 @@ class Context(GivenContext[ExpertsState]):
 
     def check_text(self, started: Started) -> None:
         """Raise DataError if there is no expert to train, or text is too short."""
-        super().check_text(started)
+        read = {name: n for name, n in started.tokens.items() if name not in started.longest}
+        super().check_text(started.model_copy(update={"tokens": read}))
         if not plan.trainable(self.state.submitted, started):
             raise DataError(
                 "no domain has both training text and items, beside the neutral one: nothing can be "

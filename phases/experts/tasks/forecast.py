@@ -10,13 +10,13 @@ from pathlib import Path
 
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.folders import write_companions
-from evaluation.measures.perplexity import score_windows
 from evaluation.training_text.kept_text import ITEMS
 from phases.experts import plan
 from phases.experts.events import ExpertsState, Submitted
 from phases.experts.search.generations import spaces
 from phases.experts.stages import SEARCH
 from phases.experts.tasks.execute import Context
+from phases.experts.tasks.held_out import joined, sums
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
@@ -43,8 +43,12 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     opening = timed(lambda: state.take(context.started()))
     started = state.started
     _, stepping = context.canary(started, context.initial(started))
-    steps = config.steps_of(started.context)
-    experts = min(config.experts, len(plan.trainable(submitted, started)))
+    own = plan.trainable(submitted, started)[: config.experts]
+    own += config.families[: config.experts]
+    recipes = [plan.expert(submitted, started, domain) for domain in own]
+    if started.adapters:
+        recipes += [plan.lora(submitted, started, domain) for domain in own]
+    experts, trained, steps = len(own), len(recipes), sum(recipe.steps for recipe in recipes)
     arms = len(spaces(len(started.merges), ("",) * experts))
     scoring = _scoring(context) if config.evaluations else 0.0
     given = context.given()
@@ -54,16 +58,16 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     write_companions(context, stand_in)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     parameters, parts = started.model.parameters, experts + len(started.merges)
-    models = 2 + 2 * experts + 3 * arms
+    models = 2 + experts + trained + 3 * arms
     return Forecast(
         Amount(
             opening
-            + experts * steps * stepping / min(STEPS, steps)
+            + steps * stepping / min(STEPS, recipes[0].steps)
             + arms * config.evaluations * scoring,
-            f"timed here: the start {duration(opening)}, {min(STEPS, steps)} steps of an expert "
-            f"{duration(stepping)}, and there are {experts * steps:,}; a mixture {duration(scoring)}, "
-            f"and there are {arms * config.evaluations:,} at most. Dispatch and the comparison come on "
-            "top",
+            f"timed here: the start {duration(opening)}, {min(STEPS, recipes[0].steps)} steps of an "
+            f"expert {duration(stepping)}, and there are {steps:,} of all kinds; a mixture "
+            f"{duration(scoring)}, and there are {arms * config.evaluations:,} at most. Dispatch and "
+            "the comparison come on top",
         ),
         Amount(
             parameters * (STORED * models + FACTORED) + text,
@@ -81,7 +85,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
 def _scoring(context: Context) -> float:
     """Return the seconds that the windows of the search take."""
     mixed = context.unmixed()
-    windows = [w for packed in context.held_out(SEARCH).values() for w in packed.windows]
+    every = joined([*context.measured(SEARCH).values()])
     began = time.monotonic()
-    score_windows(mixed, windows)
+    sums(mixed, every)
     return time.monotonic() - began

@@ -14,6 +14,7 @@ from evaluation.measures.perplexity import score_windows
 from evaluation.observing import Observed
 from phases.experts.events import Factors
 from phases.experts.search.objectives import Bar
+from phases.experts.tasks.held_out import Held, joined, sums
 from weights.model import Model
 from weights.svf import changes
 from weights.svf.changes import Changes
@@ -44,29 +45,27 @@ class Mixer:
 
 
 def scored(
-    model: ResidentModel, data: Mapping[str, Sequence[Ids]], given: Observed, bar: Bar
+    model: ResidentModel, data: Mapping[str, Held], given: Observed, bar: Bar
 ) -> dict[str, tuple[float, ...]]:
     """Return domain → Σ −log p of its windows: of the first ones if the model is far behind.
 
     Empty if a number is not finite.
     """
-    first = _losses(model, {domain: some[: bar.probe] for domain, some in data.items()})
+    first = _losses(model, {domain: some.part(0, bar.probe) for domain, some in data.items()})
     if not first or bar.gives_up(first, given):
         return first
-    rest = _losses(model, {domain: some[bar.probe :] for domain, some in data.items()})
+    rest = _losses(model, {domain: some.part(bar.probe, None) for domain, some in data.items()})
     return {domain: (*first[domain], *rest[domain]) for domain in first} if rest else {}
 
 
-def _losses(
-    model: ResidentModel, data: Mapping[str, Sequence[Ids]]
-) -> dict[str, tuple[float, ...]]:
+def _losses(model: ResidentModel, data: Mapping[str, Held]) -> dict[str, tuple[float, ...]]:
     """Return domain → Σ −log p of each window, of all domains at once; empty if one is not finite."""
-    every = [window for domain in sorted(data) for window in data[domain]]
-    nll = score_windows(model, every)[0] if every else []
+    every = joined([data[domain] for domain in sorted(data)])
+    nll = sums(model, every) if every else []
     if not all(map(math.isfinite, nll)):
         return {}
     left = iter(round(value, DIGITS) for value in nll)
-    return {domain: tuple(next(left) for _ in data[domain]) for domain in sorted(data)}
+    return {domain: tuple(next(left) for _ in data[domain].windows) for domain in sorted(data)}
 
 
 def mean_loss(model: ResidentModel, windows: Sequence[Ids]) -> float:

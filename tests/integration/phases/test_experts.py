@@ -82,6 +82,33 @@ def test_all_arms_measure_as_many_mixtures(made) -> None:
     assert {"mixtures", "random", "models", "given", "mean-of-models"} <= set(state.completed.arms)
 
 
+def test_adapters_are_trained_beside_each_expert_on_its_windows(made) -> None:
+    """About as many numbers: rank 1 on one of three layers of 32 × 16 in three blocks has 3 · 48."""
+    _, state, _ = made
+    own = state.started.adapters
+    assert own is not None
+    assert (own.rank, own.numbers) == (1, 144)
+    assert len(own.modules) == 1
+    for domain, recipe in stages.loras(state).items():
+        expert = stages.experts(state)[domain]
+        same = ("data", "data_digests", "batch", "context", "steps", "upto", "seed", "purpose")
+        assert all(getattr(recipe, field) == getattr(expert, field) for field in same)
+        assert recipe.start == findings.given_id(state)
+        assert complete(recipe) == recipe
+        assert f"lora-{domain}" in state.completed.arms
+    found, figures = findings.by_domain(state), state.completed.figures
+    for name, arm in (("", "only"), ("lora_", "lora")):
+        gains = {d: found[f"{arm}-{d}"] for d in ("rows", "sums")}
+        mine = [gains[d][d].value for d in gains]
+        assert figures[f"{name}own"].value == pytest.approx(sum(mine) / 2)
+        lost = [-one.value for d in gains for other, one in gains[d].items() if other != d]
+        assert len(lost) == 4
+        assert figures[f"{name}damage"].value == pytest.approx(sum(lost) / 4)
+    lead = figures["own"].value - figures["lora_own"].value
+    assert figures["own_over_lora"].value == pytest.approx(lead)
+    assert figures["own_over_lora"].low <= lead <= figures["own_over_lora"].high
+
+
 def test_a_folded_mixture_is_what_the_search_measured(made) -> None:
     """The weights of a finalist, made by its recipe, are those that were in memory, to the last bit."""
     home, state, _ = made
@@ -231,13 +258,83 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
 def test_a_run_without_a_search_ends_well(toys: Toys, tmp_path: Path) -> None:
     """Then the result is one of the experts alone, or the given model."""
     home = Home(tmp_path)
-    experts_runs.submit(home, toys.base, [toys.base], evaluations=0, experts=1)
+    experts_runs.submit(home, toys.base, [toys.base], evaluations=0, experts=1, lora=False)
     state = experts_runs.finish(home)
     assert "have the same weights" in " ".join(state.started.warnings)
     (domain,) = stages.experts(state)
     assert set(state.completed.arms) <= {"given", f"only-{domain}", "mean-of-models"}
-    assert "hypervolume" not in state.completed.figures
+    assert not {"hypervolume", "lora_own"} & set(state.completed.figures)
+    assert state.started.adapters is None
     assert audit.audit(experts_runs.rows(home)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("train", ["cross-entropy", "reinforce", "cem"])
+def test_a_family_of_tasks_gets_an_expert_by_every_training(
+    toys: Toys, tmp_path: Path, train: str
+) -> None:
+    """Its answers are a domain of the search; what it solves is told beside the given model."""
+    home = Home(tmp_path)
+    experts_runs.submit(home, toys.base, toys.sources[:1], **experts_runs.TASKS | {"train": train})
+    state = experts_runs.finish(home)
+    assert audit.audit(experts_runs.rows(home)) == []
+    ours = stages.experts(state)
+    assert list(ours)[1:] == ["addition"]  # the toy solves no sum
+    text = {"cross-entropy": "svf@1", "reinforce": "svf@1", "cem": "cem@1"}
+    tasks = {"cross-entropy": "svf@2", "reinforce": "svf@2", "cem": "cem@1"}
+    assert [one.objective for one in ours.values()] == [text[train], tasks[train]]
+    inner = {"cross-entropy": "answers@1", "reinforce": "reinforce@1", "cem": "svf@2"}
+    assert ours["addition"].params["objective"] == inner[train]
+    beside = stages.loras(state)["addition"]
+    assert beside.params["objective"] == inner[train].replace("svf@2", "answers@1")
+    for recipe in (*ours.values(), *stages.loras(state).values()):
+        assert complete(recipe) == recipe
+        points = recipe.params.get("points", 1)
+        assert recipe.steps * recipe.batch * recipe.context * points <= 1_300
+    event = state.answers["score/mixtures/0/0"]
+    assert set(event.items[0]) == {"addition", "phrases", "rows", "sums"}
+    figures = state.completed.figures
+    solved = findings.solved(state)
+    assert set(solved) == set(state.completed.arms)
+    own = solved["only-addition"].values["addition"] - solved["given"].values["addition"]
+    assert figures["solved_own"].value == pytest.approx(own)
+    assert "solved" in [panel.name for panel in Experts().overview(state).panels]
+    told = report.report(state)
+    assert told.solved["given"]["addition"].n == 8
+    assert "solved own: " in "\n".join(report.lines(told))
+    held = [json.loads(line) for line in _items(home)]
+    slices = {on: [r["prompt"] for r in held if r["slice"] == on] for on in SLICES}
+    assert {on: len(some) for on, some in slices.items()} == {
+        "search": 4,
+        "selection": 8,
+        "test": 8,
+    }
+    assert len({prompt for some in slices.values() for prompt in some}) == 20
+
+
+SLICES = ("search", "selection", "test")
+
+
+def _items(home: Home) -> list[str]:
+    """The lines of the items of the family of tasks."""
+    (file,) = home.folder.glob("**/items.jsonl")
+    return [line for line in file.read_text("utf-8").splitlines() if '"addition' in line]
+
+
+@pytest.mark.slow
+def test_killed_in_its_replies_a_run_ends_as_if_undisturbed(
+    toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replies are sampled again from the same keys with the same weights."""
+    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    states, own = [], experts_runs.TASKS | {"evaluations": 0, "lora": False}
+    for name in ("through", "killed"):
+        home = Home(tmp_path / name)
+        experts_runs.submit(home, toys.base, **own)
+        if name == "killed":
+            assert was_killed(warm.start(home, "x", "kill:snapshot-kept:4")), "not reached"
+        states.append(experts_runs.finish(home))
+    assert states[0].lineage_digest() == states[1].lineage_digest()
 
 
 @pytest.mark.slow
@@ -350,6 +447,10 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     refused(ConfigError, "the neutral domain 'law' is not measured", neutral="law")
     refused(ConfigError, "nothing can be an expert", domains=["prose", "multilingual"])
     refused(ConfigError, "prompt is 64, the model takes 64 tokens", prompt=64)
+    refused(ConfigError, "reinforce needs answers", train="reinforce")
+    refused(ConfigError, "there is no task family 'poetry'", families=["poetry"])
+    both = {"domains": ["code", "prose", "addition"], "families": ["addition"]}
+    refused(ConfigError, "is a domain and a family", **both)
     smaller, _ = toy_models.family(tmp_path / "smaller", 0, intermediate_size=24)
     refused(SourceError, "is not of the given model's architecture", {**model, "merges": [smaller]})
 

@@ -22,7 +22,7 @@ from worker.tasks import runner
 
 KINDS = [
     *("cognate", "evomerge", "quietstar", "bitnet"),
-    *("curriculum", "bake", "baking", "compression"),
+    *("curriculum", "bake", "baking", "experts", "compression"),
 ]
 #: Phase → settings by which it takes seconds. Models have 64 tokens.
 SMALLER: dict[str, dict[str, Any]] = {
@@ -69,6 +69,19 @@ SMALLER: dict[str, dict[str, Any]] = {
         "steps": 3,
         "characters": 500_000,
     },
+    "mixed": {
+        "tokens": 1_000,
+        "characters": 500_000,
+        "context": 48,
+        "experts": 1,
+        "evaluations": 8,
+        "population": 4,
+        "windows": 2,
+        "shots": 2,
+        "rounds": 1,
+        "points": 4,
+        "lora": False,
+    },
     "small": {"settings": "rtn-4,uniform-1"},
 }
 
@@ -93,11 +106,12 @@ def test_the_phases_stand_in_the_order_of_the_source_documents() -> None:
     planned = kinds.of("pipeline").plan(Asked("pipeline", example()), Lookup())
     config: Any = planned.config
     assert [phase.kind for phase in config.phases] == KINDS
-    for phase in (config.phases[2], *config.phases[4:7]):
+    for phase in (config.phases[2], *config.phases[4:8]):
         assert {gate.metric for gate in phase.gates} > {"retention", "regression", "cumulative"}
         assert {gate.otherwise for gate in phase.gates} == {"pass unchanged"}
-    with_gain = {phase.kind: phase.gates[0].metric for phase in config.phases[4:7]}
-    assert with_gain == {"curriculum": "gain", "bake": "ratio", "baking": "gain"}
+    with_gain = {phase.kind: phase.gates[0].metric for phase in config.phases[4:8]}
+    wanted = {"curriculum": "gain", "bake": "ratio", "baking": "gain", "experts": "gain"}
+    assert with_gain == wanted
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -69,6 +70,20 @@ def chosen(module: Any, rank: int, names: Collection[str]) -> dict[str, Any]:
             "some of the layers share a matrix: adapters would be merged into it once"
         )
     return found
+
+
+def nearest(shapes: Mapping[str, tuple[int, int]], wanted: int) -> tuple[str, ...]:
+    """Return the names of layers whose adapters of rank 1 have nearest to `wanted` numbers in all.
+
+    `shapes` are of matrices by name; a layer's name is the last part before "weight", and all layers
+    of a name are adapted. Of two choices as near the first by name is taken.
+    """
+    sizes: dict[str, int] = {}
+    for name, (rows, columns) in shapes.items():
+        leaf = name.removesuffix(".weight").rpartition(".")[2]
+        sizes[leaf] = sizes.get(leaf, 0) + rows + columns
+    some = [c for n in range(1, len(sizes) + 1) for c in combinations(sorted(sizes), n)]
+    return min(some, key=lambda c: (abs(sum(sizes[leaf] for leaf in c) - wanted), c))
 
 
 def count(settings: Mapping[str, Any], rank: int, names: Collection[str]) -> int:

@@ -3,7 +3,8 @@
 An objective is a class with `Params`, a pydantic model, and:
 
     Objective(recipe, module, streams, inputs)   checks what it is given
-    batch(step) -> Batch           the rows of a step: a function of the recipe and the step alone
+    batch(step) -> Batch           the rows of a step: a function of the recipe and the step alone; of
+                                   the weights before it, too, if the model writes them itself
     loss(part) -> Tensor           mean loss of some rows of a batch, a differentiable scalar
     tokens -> int                  tokens of a step
     state() -> dict[str, Tensor]   what else lives longer than a step; load(tensors) takes it back
@@ -11,6 +12,10 @@ An objective is a class with `Params`, a pydantic model, and:
 One that trains other parameters than a model's weights builds its module itself:
 
     module(recipe, start, inputs, device)   static; `start` has what is trained, by name
+
+One that moves the parameters itself, without gradients, does all of a step; its optimiser is `none`:
+
+    move(step) -> (loss, distance)   the loss before the step, and how far the parameters moved
 
 It never reads torch's global generators: random numbers come from keys with the recipe's seed and
 purpose, and the step.
@@ -31,10 +36,13 @@ OBJECTIVES = {
     "answers@1": "weights.training.objectives.answers:Answers",
     "answers@2": "weights.training.objectives.answers_beside:AnswersBeside",
     "bake@1": "weights.training.objectives.bake:Bake",
+    "cem@1": "weights.training.objectives.cem:Cem",
     "distil@1": "weights.training.objectives.distil:Distil",
     "lm@1": "weights.training.objectives.next_token:NextToken",
     "lora@1": "weights.training.objectives.lora:Lora",
+    "reinforce@1": "weights.training.objectives.reinforce:Reinforce",
     "svf@1": "weights.training.objectives.svf:Svf",
+    "svf@2": "weights.training.objectives.svf_of:SvfOf",
     "ternary@1": "weights.training.objectives.ternary:Ternary",
     "thoughts@1": "weights.training.objectives.thoughts:ThoughtsObjective",
 }

@@ -8,55 +8,37 @@ parts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field
 
 from runs.errors import ConfigError
-from weights import algorithms
 from weights.model import Model
-from weights.recipes import Train, Versioned
+from weights.recipes import Train
 from weights.training import objectives
 from weights.training.models.low_rank import Adapters
 from weights.training.objectives import Batch, Objective
+from weights.training.objectives.inner import InnerParams
 from weights.training.windows import Ids
 
-#: Objectives that change what layers compute, or have further parameters.
-OWN_LAYERS = ("lora", "svf", "ternary", "thoughts")
+#: Objectives that change what layers compute, have further parameters, or some without gradients.
+OWN_LAYERS = ("cem", "lora", "svf", "ternary", "thoughts")
 #: Optimisers that serve: MuGrokfast's Muon moves whole matrices, and QK-Clip scales them.
 OPTIMISERS = ("adamw",)
 
 
-class LoraParams(BaseModel):
+class LoraParams(InnerParams):
     """Parameters of the objective."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    refused: ClassVar[tuple[str, ...]] = OWN_LAYERS
+    what: ClassVar[str] = "adapters"
 
-    #: The objective, and its parameters.
-    objective: Versioned
-    params: dict[str, Any] = Field(default={}, validate_default=True)
     #: Columns of the adapters; and α: an adapter's product is multiplied by α / rank.
     rank: int = Field(default=8, ge=1)
     alpha: float = Field(default=16.0, gt=0)
     #: Last parts of the names of the linear layers that are adapted; none: all of the blocks.
     modules: tuple[str, ...] = ()
-
-    @field_validator("objective")
-    @classmethod
-    def _serves(cls, given: str) -> str:
-        if given.partition("@")[0] in OWN_LAYERS:
-            raise ValueError(f"adapters do not serve the objective {given}")
-        return given
-
-    @field_validator("params")
-    @classmethod
-    def _whole(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Write out the parameters of the objective."""
-        name = info.data.get("objective")
-        return (
-            given if name is None else algorithms.complete(objectives.of(name).Params, given, name)
-        )
 
 
 class Lora:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 OPTIMISERS = {
     "adamw@1": "weights.training.optimisers.adamw:AdamW",
     "mugrokfast@1": "weights.training.optimisers.mugrokfast:MuGrokfast",
+    "none@1": "weights.training.optimisers.none:NoOptimiser",
 }
 
 

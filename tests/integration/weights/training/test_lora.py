@@ -272,3 +272,13 @@ def test_parameters_of_the_objective_are_written_out() -> None:
         "modules": [],
     }
     assert TEACHER in complete(bare).inputs
+
+
+def test_the_layers_nearest_to_a_number_of_parameters_are_found() -> None:
+    """All of a name together; each matrix has as many at rank 1 as rows and columns."""
+    shapes = {f"{n}.{leaf}_proj.weight": (6, 4) for n in range(2) for leaf in ("up", "gate")}
+    shapes |= {f"{n}.down_proj.weight": (4, 10) for n in range(2)}
+    assert low_rank.nearest(shapes, 20) == ("gate_proj",)  # 20; up_proj has as many
+    assert low_rank.nearest(shapes, 27) == ("down_proj",)  # 28
+    assert low_rank.nearest(shapes, 47) == ("down_proj", "gate_proj")  # 48
+    assert low_rank.nearest(shapes, 1000) == ("down_proj", "gate_proj", "up_proj")

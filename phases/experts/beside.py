@@ -1,0 +1,76 @@
+"""Experts beside adapters: what each gains in its own domain, and what it damages in the others. Pure.
+
+Both are trained on the same windows and have about as many numbers. An arm of a domain is compared
+with the given model; the figures are means over all experts that were trained.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from evaluation.measures.paired_bits import figure
+from evaluation.observing import Observed
+from phases.experts import plan
+from runs.event_types import Figure
+
+#: Figure → what it is, in words.
+FIGURES = {
+    "own": "relative gain of an expert in its own domain, the mean over experts",
+    "damage": "relative loss of the other domains by an expert, the mean over experts and domains",
+    "lora_own": "relative gain of adapters of as many numbers in their own domain",
+    "lora_damage": "relative loss of the other domains by these adapters",
+    "own_over_lora": "what experts gain more than adapters in their own domain",
+    "damage_over_lora": "what experts damage more than adapters",
+}
+
+#: Domain → bits per byte in each resample, [resamples].
+Rates = Mapping[str, np.ndarray]
+#: A value, and the value in each resample.
+Spread = tuple[float, np.ndarray]
+
+
+def figures(
+    domains: Sequence[str], seen: Mapping[str, Observed], drawn: Mapping[str, Rates]
+) -> dict[str, Figure]:
+    """Return the figures of the experts of `domains`, and of the adapters beside them.
+
+    `seen` and `drawn` map an arm to what was observed, and to its rates in the same resamples of the
+    windows. Empty without experts, and without adapters.
+    """
+    mine = {domain: f"{plan.ONLY}{domain}" for domain in domains}
+    other = {domain: f"{plan.LORA}{domain}" for domain in domains}
+    if not domains or not {*mine.values(), *other.values()} <= set(seen):
+        return {}
+    count, told = sum(map(len, seen[plan.GIVEN].items.values())), dict[str, Figure]()
+    both = zip(_both(mine, seen, drawn), _both(other, seen, drawn), strict=True)
+    for kind, (ours, theirs) in zip(("own", "damage"), both, strict=True):
+        told[kind] = figure(*ours, count)
+        told[f"lora_{kind}"] = figure(*theirs, count)
+        told[f"{kind}_over_lora"] = figure(ours[0] - theirs[0], ours[1] - theirs[1], count)
+    return told
+
+
+def _both(
+    arms: Mapping[str, str], seen: Mapping[str, Observed], drawn: Mapping[str, Rates]
+) -> tuple[Spread, Spread]:
+    """Return the mean gain of arms in their own domains, and the mean loss in all others."""
+    own, damage = list[Spread](), list[Spread]()
+    base, rates = seen[plan.GIVEN], drawn[plan.GIVEN]
+    for domain, arm in arms.items():
+        for other, value in base.values.items():
+            point = seen[arm].values[other] / value - 1
+            spread = drawn[arm][other] / rates[other] - 1
+            if other == domain:
+                own.append((-point, -spread))
+            else:
+                damage.append((point, spread))
+    return _mean(own), _mean(damage)
+
+
+def _mean(values: Sequence[Spread]) -> Spread:
+    """Return the mean of values, and of their resamples."""
+    points = [point for point, _ in values]
+    return math.fsum(points) / len(points), np.mean([spread for _, spread in values], axis=0)

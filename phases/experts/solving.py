@@ -1,0 +1,73 @@
+"""Tasks that models solve: the figures of experts that are of families of tasks. Pure.
+
+A task is solved if greedy decoding gives the tokens of its answer and then the end token
+(`evaluation/answers.py`). Shares are means over the tasks of a family, figures means over families.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from evaluation.measures import bootstrap
+from evaluation.measures.paired_bits import figure
+from evaluation.observing import Observed
+from phases.experts import plan
+from runs.event_types import Figure
+
+#: The measure.
+SOLVED = "exact-answers@1"
+#: Figure → what it is, in words.
+FIGURES = {
+    "solved": "share of the tasks that the result solves, the mean over families",
+    "solved_given": "share of the tasks that the given model solves",
+    "solved_own": "share of a family's tasks that its expert solves more than the given model",
+    "solved_lora": "the same of the adapters beside it",
+}
+
+
+def shares(seen: Mapping[str, Observed]) -> dict[str, dict[str, Figure]]:
+    """Return arm → family → share of the tasks that are solved, with the interval."""
+    return {
+        arm: {
+            family: figure(value, _drawn(event, family), len(event.items[family]))
+            for family, value in event.values.items()
+        }
+        for arm, event in seen.items()
+    }
+
+
+def figures(
+    families: Sequence[str], seen: Mapping[str, Observed], result: str
+) -> dict[str, Figure]:
+    """Return the figures of what was observed; `families` are those that experts are of."""
+    told = {}
+    for name, arm in (("solved", result), ("solved_given", plan.GIVEN)):
+        if arm in seen and seen[arm].values:
+            event = seen[arm]
+            spread = np.mean([_drawn(event, family) for family in event.values], axis=0)
+            point = math.fsum(event.values.values()) / len(event.values)
+            told[name] = figure(point, spread, sum(map(len, event.items.values())))
+    for name, start in (("solved_own", plan.ONLY), ("solved_lora", plan.LORA)):
+        arms = {family: f"{start}{family}" for family in families}
+        if arms and set(arms.values()) <= set(seen):
+            told[name] = _more(arms, seen)
+    return told
+
+
+def _more(arms: Mapping[str, str], seen: Mapping[str, Observed]) -> Figure:
+    """Return what arms solve more than the given model, each in its own family."""
+    base = seen[plan.GIVEN]
+    points = [seen[arm].values[family] - base.values[family] for family, arm in arms.items()]
+    spread = [_drawn(seen[arm], family) - _drawn(base, family) for family, arm in arms.items()]
+    count = sum(len(base.items[family]) for family in arms)
+    return figure(math.fsum(points) / len(points), np.mean(spread, axis=0), count)
+
+
+def _drawn(event: Observed, family: str) -> np.ndarray:
+    """Return the share of a family in each resample of its tasks, the same for all models."""
+    items = event.items[family]
+    counts = bootstrap.draws(len(items), plan.PURPOSE, event.on, "solved", family)
+    return bootstrap.ratio(counts, items, [1.0] * len(items))

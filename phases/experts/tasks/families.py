@@ -1,0 +1,101 @@
+"""Tasks of families in a folder of text: to train on, and to measure on.
+
+FOLDER/streams.safetensors gets FAMILY → training tasks, as the objective `answers` reads them;
+FOLDER/items.jsonl the tasks of the slices search, selection and test, as problems. The first two are of
+the tasks that `item_sets` keeps for choosing, and have none in common.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.answers import Encoded, encode, stream
+from evaluation.task_families.base import Item
+from evaluation.task_families.item_sets import items
+from evaluation.training_text import parts
+from evaluation.training_text.kept_text import ITEMS, STREAMS
+from phases.experts.config import ExpertsConfig
+from phases.experts.tasks import held_out
+from phases.experts.tasks.held_out import Held
+from runs.errors import DataError
+
+
+def add(folder: Path, config: ExpertsConfig, donor: Path) -> None:
+    """Add the tasks of all families to a folder of text.
+
+    Raises SourceError if the tokenizer cannot write them, DataError for a level without tasks.
+    """
+    from safetensors.numpy import load, save_file
+
+    tokenizer = parts.given_tokenizer(donor)
+    streams, rows = load((folder / STREAMS).read_bytes()), list[str]()
+    for family in config.families:
+        own = [one for level in _levels(config) for one in _training(config, family, level)]
+        streams[family] = stream(encode(tokenizer, own))
+        for level in _levels(config):
+            rows += [json.dumps(row) for row in _measured(config, tokenizer, family, level)]
+    save_file(dict(sorted(streams.items())), folder / STREAMS)
+    with (folder / ITEMS).open("a", encoding="utf-8") as file:
+        file.write("".join(f"{row}\n" for row in rows))
+
+
+def _levels(config: ExpertsConfig) -> range:
+    return range(1, config.levels + 1)
+
+
+def _share(config: ExpertsConfig, count: int) -> int:
+    """Return a level's part of a number of tasks."""
+    return -(-count // config.levels)
+
+
+def _training(config: ExpertsConfig, family: str, level: int) -> list[Item]:
+    return items(family, level, config.seed, "train", _share(config, config.pool))
+
+
+def _measured(
+    config: ExpertsConfig, tokenizer: Any, family: str, level: int
+) -> Iterator[dict[str, Any]]:
+    """Yield a level's tasks to measure on as rows of an item file. Raises DataError if one has none."""
+    windows, wanted = _share(config, config.windows), _share(config, config.family_items)
+    choosing = items(family, level, config.seed, "selection", windows + wanted)
+    searched = min(windows, len(choosing) // 2)
+    found = {
+        "search": choosing[:searched],
+        "selection": choosing[searched:],
+        "test": items(family, level, config.seed, "test", wanted),
+    }
+    for on, own in found.items():
+        if not own:
+            raise DataError(
+                f"family {family} has too few tasks of level {level} for the slice {on}."
+            )
+        for number, (item, ids) in enumerate(zip(own, encode(tokenizer, own), strict=True)):
+            yield {
+                "id": f"{family}/{level}/{on}/{number}",
+                "domain": family,
+                "slice": on,
+                "prompt": item.prompt,
+                "check": {"kind": "exact", "answer": item.answer},
+                "max_tokens": len(ids.answer),
+                "grade": level - 1,
+            }
+
+
+def read(
+    file: Path, families: Sequence[str], tokenizer: Any, on: str
+) -> dict[str, tuple[list[Encoded], Held]]:
+    """Return family → the tasks of a slice as token ids, and as what is predicted of them."""
+    found: dict[str, list[Item]] = {family: [] for family in families}
+    for line in file.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        if row["slice"] == on and row["domain"] in found:
+            own = Item(row["domain"], row["grade"] + 1, row["prompt"], row["check"]["answer"])
+            found[row["domain"]].append(own)
+    made = {}
+    for family, own in found.items():
+        ids = encode(tokenizer, own)
+        made[family] = ids, held_out.of_answers(ids, [item.answer for item in own])
+    return made

@@ -1,0 +1,90 @@
+"""Objective `svf`, version 2: another objective, for vectors z that scale a model's singular values.
+
+What is trained, and what a snapshot holds, is z alone, as with version 1, which has next tokens of text
+only. So vectors are trained on answers, and by REINFORCE as in Transformer-Squared (arXiv 2501.06252).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+
+from weights.model import Model
+from weights.recipes import Train
+from weights.training import objectives
+from weights.training.objectives import Batch, Objective
+from weights.training.objectives.inner import InnerParams
+from weights.training.objectives.svf import OF, SVD, Svf
+from weights.training.windows import Ids
+
+
+class SvfOfParams(InnerParams):
+    """Parameters of the objective."""
+
+    refused: ClassVar[tuple[str, ...]] = ("cem", "lora", "svf", "ternary")
+    what: ClassVar[str] = "vectors"
+
+    #: Weight of the mean of (z − 1)² over all numbers of z, which pulls z towards the given model.
+    pull: float = Field(default=0.0, ge=0)
+
+
+class SvfOf:
+    """The loss of another objective, whose gradients reach the vectors alone, and the pull."""
+
+    Params = SvfOfParams
+
+    def __init__(
+        self,
+        recipe: Train,
+        module: torch.nn.Module,
+        streams: Mapping[str, Ids],
+        inputs: Mapping[str, Model],
+    ) -> None:
+        """Build the objective; `module` is that of `SvfOf.module`. Raises the objective's errors."""
+        params = SvfOfParams.model_validate(recipe.params)
+        own = {"objective": params.objective, "params": params.params}
+        rest = {role: id_ for role, id_ in recipe.inputs.items() if role not in (OF, SVD)}
+        inner = recipe.model_copy(update={**own, "inputs": rest})
+        read = {role: inputs[role] for role in rest}
+        self._inner: Objective = objectives.of(params.objective)(inner, module, streams, read)
+        self._pull = params.pull
+        self._vectors = list(module.parameters())
+
+    @staticmethod
+    def module(recipe: Train, start: Model, inputs: Mapping[str, Model], device: str) -> Any:
+        """Return the module to train: the vectors `start` over the model `of`, decomposed in `svd`.
+
+        Raises ConfigError without these inputs, SourceError for vectors that do not fit.
+        """
+        own = {role: id_ for role, id_ in recipe.inputs.items() if role in (OF, SVD)}
+        read = {role: model for role, model in inputs.items() if role in (OF, SVD)}
+        return Svf.module(recipe.model_copy(update={"inputs": own}), start, read, device)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a step."""
+        return self._inner.tokens
+
+    def batch(self, step: int) -> Batch:
+        """Return the rows of a step, on the processor."""
+        return self._inner.batch(step)
+
+    def loss(self, part: Batch) -> torch.Tensor:
+        """Return the objective's loss + pull · mean (z − 1)²."""
+        loss = self._inner.loss(part)
+        if not self._pull:
+            return loss
+        count = sum(z.numel() for z in self._vectors)
+        square = torch.stack([(z - 1.0).square().sum() for z in self._vectors]).sum()
+        return loss + self._pull * square / count
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return the objective's state."""
+        return self._inner.state()
+
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Take back what `state` returned. Raises KeyError for any other set of names."""
+        self._inner.load(tensors)
