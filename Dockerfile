@@ -16,7 +16,9 @@ ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
     HF_HOME=/var/lib/forge/cache/huggingface MPLCONFIGDIR=/var/lib/forge/cache/matplotlib
 
 WORKDIR /opt/agent-forge
-COPY requirements.lock constraints.txt pyproject.toml README.md LICENSE ./
+# The commit that `forge --version` says: --build-arg FORGE_COMMIT=$(git rev-parse --short=12 HEAD)
+ARG FORGE_COMMIT=
+COPY requirements.lock constraints.txt pyproject.toml setup.py README.md LICENSE ./
 COPY agent_forge agent_forge
 COPY api api
 COPY cli cli

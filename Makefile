@@ -8,7 +8,7 @@ JOBS   ?= 3
 # Tests start hundreds of processes: let Python keep what it compiled, whatever the caller's variable says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test soak browser oracle lint format docs lock clean
+.PHONY: help demo test soak browser oracle lint format docs lock sbom dist clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
@@ -18,6 +18,8 @@ help:
 	@echo "make lint   ruff and pyright"
 	@echo "make docs   write the pages of docs/ that are made from the code"
 	@echo "make lock   requirements.lock: what the image installs, with hashes"
+	@echo "make sbom   dist/sbom.json: the same as a bill of materials (CycloneDX)"
+	@echo "make dist   wheel and source distribution, into dist/"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 …"; exit 1; }
@@ -67,6 +69,15 @@ lock:
 	  --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
 	  $(APART:%=--no-emit-package %) $(UPGRADE) -o requirements.lock
 
+# The bill of materials of the image: what the lock pins.
+sbom: $(READY)
+	$(BIN)/python docs/sbom.py dist/sbom.json
+
+# The wheel and the source distribution, with the commit in them.
+dist: $(READY)
+	mkdir -p dist
+	$(BIN)/python -c "from setuptools import build_meta as b; print(b.build_sdist('dist'), b.build_wheel('dist'))"
+
 # Pages of docs/ that are made from the code.
 docs: $(READY)
 	$(BIN)/python docs/generate.py
@@ -76,4 +87,4 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .ruff_cache .coverage*
+	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .coverage*

@@ -184,8 +184,25 @@ class _Plain(logging.Formatter):
         return "\n".join(map(visible, super().format(record).split("\n")))
 
 
+def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    """Print the version and end, if the option was given."""
+    if not wanted:
+        return
+    from runs.system import build
+
+    click.echo(f"forge, version {build.sentence()}")
+    ctx.exit()
+
+
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="agent-forge", prog_name="forge")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Show the version and its commit, and exit.",
+)
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
 @click.pass_context
 def forge(ctx: click.Context, debug: bool) -> None:

@@ -15,6 +15,7 @@ from evomerge.run.views import candidates, wording
 from runs.event_types import Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
+from runs.kinds.tracking import TrackedName
 from runs.kinds.view import Outlook, View
 from runs.panels.head import Head
 from runs.panels.panels import Panel
@@ -196,6 +197,12 @@ class RunView(View[RunState]):
         from evomerge.reports.outputs import tables
 
         return tables.OWN
+
+    def catalogue(self) -> Sequence[TrackedName]:
+        """Return every name that is sent to a tracker."""
+        from evomerge.reports.outputs import wandb_names
+
+        return wandb_names.names()
 
     def tracked(self, state: RunState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (generation, row) for a tracker."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from events import Envelope, Event
-from pipeline import decide, listing, origins, plan
+from pipeline import decide, listing, origins, plan, tracked
 from pipeline.events import GateDecided, PhaseEnded, PipelineState
 from pipeline.panels import along, lineage, stages
 from pipeline.reports import document
@@ -31,6 +31,8 @@ PHASES = (
 
 class PipelineView(View[PipelineState]):
     """The part of a pipeline that is shown."""
+
+    tracked_names = tracked.NAMES
 
     def names(self, state: PipelineState) -> dict[str, str]:
         """Return recipe id → PHASE:ROLE."""
@@ -126,6 +128,10 @@ class PipelineView(View[PipelineState]):
         found.append(self._table(state, strip, known is not None))
         family = lineage.lineage(state, children)
         return found if family is None else [*found, family]
+
+    def tracked(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return (phase, row) for a tracker."""
+        return tracked.rows(state, after)
 
     def stages(self, state: PipelineState, children: Sequence[Child]) -> Sequence[Stage]:
         """Return the phases."""

@@ -88,8 +88,27 @@ def evo_command(
             f"run {run} (go on with it after an interruption: forge evo --resume {run})", err=True
         )
     else:
+        resume = _checkpoint(home, resume)
         run, output = resumed(home, resume, {**options, **queued, "detach": detach})
     carry_on(home, run, output, as_json, followed)
+
+
+def _checkpoint(home: Any, text: str) -> str:
+    """Return the run to go on with; of a checkpoint of the source documents, the run that it means."""
+    from evomerge.run.views import checkpoints
+    from worker.commands.fork import fork, plan
+
+    if checkpoints.generation_of(text) is None:
+        return text
+    store = home.open_store()
+    try:
+        run, generation = checkpoints.meant(store, text)
+        if generation is not None:
+            run = fork(store, plan(store, run, None, generation, {}))
+    finally:
+        store.close()
+    click.echo(f"{text}: run {run} goes on; its log has every generation", err=True)
+    return run
 
 
 def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from evaluation.observing import Observe, Observed
-from evaluation.training_runs import training_pace
+from evaluation.training_runs import training_pace, training_rows
+from evaluation.training_runs.training_rows import Group
 from events import Envelope, Event
 from runs.kinds.view import Outlook, View
 from runs.lists.tables import Kind, Table
@@ -32,6 +33,7 @@ class TrainingView(View[S]):
 
     #: Column of the table of figures with what a figure is of.
     figure_of: ClassVar[str] = "domain"
+    tracked_names = training_rows.NAMES
 
     def trainings(self, state: S) -> Mapping[str, Train]:
         """Return name → recipe of every model that a started run trains."""
@@ -96,6 +98,19 @@ class TrainingView(View[S]):
             ]
             for name, recipe in self.trainings(state).items()
         }
+
+    def groups(self, state: S) -> Sequence[Group]:
+        """Return the trainings for a tracker, in groups: models side by side, then those after them.
+
+        By default all side by side. A run that learns of further trainings only adds groups.
+        """
+        return [{name: (recipe,) for name, recipe in self.trainings(state).items()}]
+
+    def tracked(self, state: S, after: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return (step, row) for a tracker: the points of the trainings."""
+        if state.started is None:
+            return []
+        return training_rows.rows(state, self.groups(state), after)
 
     def part(self, state: S, name: str, **asked: Any) -> dict[str, Any]:
         """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""

@@ -38,6 +38,12 @@ class Bake(BakeView, OneResult[BakeState]):
     answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Sampled: Sample}
     as_given = (MODEL,)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+    figure_units: ClassVar[Mapping[str, str]] = {
+        "unprompted": "nats/token",
+        "baked": "nats/token",
+        "others": "nats/token",
+        "unheard": "nats/token",
+    }
 
     # ---- deciding ----------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
+from evaluation.training_runs.training_rows import Group
 from events import Envelope, Event
 from phases.bake import behaviour, findings, panels, plan, report, stages
 from phases.bake.events import BakeState, Completed
@@ -78,6 +79,10 @@ class BakeView(GivenView[BakeState]):
             return 0, None
         done, _ = super().progress(state)
         return done, state.submitted.config.steps * len(stages.active(state))
+
+    def groups(self, state: BakeState) -> Sequence[Group]:
+        """Return the trainings of the prompts, one after the other."""
+        return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
     def head(self, state: BakeState) -> Head:
         """Return the head: the ratio of divergences, and strength, drift and what others hear."""

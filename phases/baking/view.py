@@ -8,6 +8,7 @@ from typing import Any
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
+from evaluation.training_runs.training_rows import Group
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.baking import findings, panels, plan, report
@@ -86,6 +87,10 @@ class BakingView(GivenView[BakingState]):
         ended = bool(state.switches) and state.switches[-1].next is None
         most = state.submitted.config.iterations * state.submitted.config.steps
         return done, of if ended else most
+
+    def groups(self, state: BakingState) -> Sequence[Group]:
+        """Return the trainings of the iterations, one after the other."""
+        return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
 
     def head(self, state: BakingState) -> Head:
         """Return the head: success of the result beside that of the given model."""

@@ -32,6 +32,10 @@ class Bitnet(BitnetView, GivenKind[BitnetState]):
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
     as_given = (plan.MASTER,)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+    figure_units: ClassVar[Mapping[str, str]] = {
+        "bits_per_byte": "bits/byte",
+        "lead_over_untrained": "bits/byte",
+    }
 
     # ---- deciding ----------------------------------------------------------------------------
 

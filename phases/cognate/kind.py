@@ -49,6 +49,7 @@ class Cognate(CognateView, TrainingKind[CognateState]):
         "lead": "bits per byte that the next best model needs more on a specialist's own domain, the "
         "least of all specialists"
     }
+    figure_units: ClassVar[Mapping[str, str]] = {"lead": "bits/byte"}
     listed = frozenset({Advanced.type, Made.type, Trained.type, Observed.type})
 
     # ---- deciding ----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.observing import Observe
+from evaluation.training_runs.training_rows import Group
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.cognate import findings, origins, panels, plan, report
@@ -136,26 +137,9 @@ class CognateView(TrainingView[CognateState]):
         """Return None: several trainings advance at once, so no step ends a unit of the run."""
         return None
 
-    def tracked(self, state: CognateState, after: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return (step, row) for a tracker: steps of the base, then of the specialists side by side.
-
-        A step of the specialists is told once all of them are behind it: several devices may train
-        them at once, and a tracker takes no earlier step afterwards.
-        """
-        if state.started is None:
-            return []
-        trainings = plan.trainings(state)
-        first = trainings[plan.BASE].upto if plan.BASE in trainings else 0
-        rows: dict[int, dict[str, Any]] = {}
-        for role, recipe in trainings.items():
-            before = 0 if role == plan.BASE else first
-            for event in state.advanced.get(recipe.stem, {}).values():
-                for point in event.curve:
-                    told = {f"{role}/{k}": v for k, v in point.model_dump().items() if k != "step"}
-                    rows.setdefault(before + point.step, {"step": before + point.step}).update(told)
-                if event.seconds and event.curve:
-                    speed = event.tokens / event.seconds
-                    rows[before + event.step][f"{role}/tokens_per_second"] = speed
-        slowest = min((state.steps(r) for n, r in trainings.items() if n != plan.BASE), default=0)
-        done = first + slowest if slowest or not first else state.steps(trainings[plan.BASE])
-        return [(at, rows[at]) for at in sorted(rows) if after < at <= done]
+    def groups(self, state: CognateState) -> Sequence[Group]:
+        """Return the base, then the specialists side by side."""
+        chains = {role: (recipe,) for role, recipe in plan.trainings(state).items()}
+        base = {role: chain for role, chain in chains.items() if role == plan.BASE}
+        rest = {role: chain for role, chain in chains.items() if role != plan.BASE}
+        return [group for group in (base, rest) if group]

@@ -56,6 +56,11 @@ class Compression(CompressionView, MakingKind[CompressionState]):
         Unmeasurable: Observe,
     }
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+    figure_units: ClassVar[Mapping[str, str]] = {
+        "bits_per_byte": "bits/byte",
+        "bytes": "bytes",
+        "bits_per_weight": "bits/parameter",
+    }
     listed = frozenset(
         event.type for event in (Encoded, Refused, Packed, Observed, Unmeasurable, Completed)
     )

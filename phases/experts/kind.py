@@ -58,6 +58,7 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
         Routed: Route,
     }
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+    figure_units: ClassVar[Mapping[str, str]] = {"experts": "count", "evaluations": "count"}
 
     # ---- deciding ----------------------------------------------------------------------------
 

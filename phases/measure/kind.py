@@ -36,6 +36,7 @@ class Measure(MeasureView, Kind[MeasureState]):
     state = MeasureState
     answers: ClassVar[Mapping[type[Event], type]] = {Started: Start, Observed: Observe}
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+    figure_units: ClassVar[Mapping[str, str]] = {"bits_per_byte": "bits/byte", "bytes": "bytes"}
     listed = frozenset({Observed.type})
 
     # ---- deciding ------------------------------------------------------------------------------

@@ -34,6 +34,10 @@ class Student(StudentView, OneResult[StudentState]):
     result_title = "student"
     answers: ClassVar[Mapping[type[Event], type]] = answers(Started)
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+    figure_units: ClassVar[Mapping[str, str]] = {
+        "bits_per_byte": "bits/byte",
+        "parameters": "count",
+    }
 
     # ---- deciding ----------------------------------------------------------------------------
 

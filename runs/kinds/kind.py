@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from events import Envelope, Event
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import ModelReference
+from runs.kinds import tracking
 from runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
 from runs.kinds.origin import Origin
 from runs.kinds.outcome import Outcome
@@ -71,11 +72,35 @@ class Kind(View[S], Outcome[S]):
     naming: ClassVar[frozenset[str]] = frozenset()
     #: Role of the models that a request over the API calls `models`.
     main_role: ClassVar[str] = "sources"
+    #: Unit of a figure in `figures_of`, for those that have one.
+    figure_units: ClassVar[Mapping[str, str]] = {}
 
     @property
     def delegates(self) -> bool:
         """True if runs of this kind have tasks that are runs."""
         return Delegate in self.answers.values()
+
+    # ---- a tracker: pure ---------------------------------------------------------------------
+
+    def catalogue(self) -> Sequence[tracking.TrackedName]:
+        """Return every name that a run of this kind sends to a tracker; it may send no other."""
+        settings = (
+            tracking.TrackedName(name, "setting", field.description or "", "config")
+            for name, field in self.config.model_fields.items()
+            if name not in self.naming
+        )
+        figures = tracking.of_figures(self.figures_of, self.figure_units)
+        return [*self.tracked_names, tracking.STATUS, *figures, *settings]
+
+    def tracked_config(self, state: S) -> dict[str, Any]:
+        """Return the settings for a tracker, without those that name models or files."""
+        told = self.shown(state.submitted.config) if state.submitted else {}
+        return {name: value for name, value in told.items() if name not in self.naming}
+
+    def tracked_summary(self, state: S) -> dict[str, Any]:
+        """Return the status, and the figures of a completed run."""
+        figures = tracking.figures(self.figures(state)) if state.completed else {}
+        return {"status": state.status, **figures}
 
     # ---- deciding: pure ----------------------------------------------------------------------
 

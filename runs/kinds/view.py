@@ -18,6 +18,7 @@ from runs.kinds import default_panels
 from runs.kinds.decide import pending
 from runs.kinds.origin import Ancestor
 from runs.kinds.state import State
+from runs.kinds.tracking import TrackedName
 from runs.panels import markdown
 from runs.panels.head import Head, Panels
 from runs.panels.panels import Panel
@@ -65,6 +66,8 @@ class View(Generic[S]):
     result_name: ClassVar[str] = "result"
     #: Its settings, which have a field `device`.
     config: ClassVar[type[BaseModel]]
+    #: Names that `tracked` and `tracked_result` send, beside those of `Kind.catalogue`.
+    tracked_names: ClassVar[Sequence[TrackedName]] = ()
 
     def shown(self, config: Any) -> dict[str, Any]:
         """Return name → value of the settings as people see them, as JSON has them."""
@@ -259,14 +262,6 @@ class View(Generic[S]):
     def tracked(self, state: S, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (unit, row) for a tracker, of units after `after`."""
         return []
-
-    def tracked_config(self, state: S) -> dict[str, Any]:
-        """Return the settings for a tracker."""
-        return self.shown(state.submitted.config) if state.submitted else {}
-
-    def tracked_summary(self, state: S) -> dict[str, Any]:
-        """Return the summary for a tracker."""
-        return {"status": state.status}
 
     def tracked_result(self, state: S) -> dict[str, Any] | None:
         """Return the result as a tracker's artifact: `metadata`, `file` and its JSON `content`.

@@ -25,6 +25,7 @@ from runs.kinds import default_panels
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Ancestor
 from runs.kinds.tasks import Decision, Start, Task
+from runs.kinds.tracking import TrackedName
 from runs.lists.tables import Table
 from runs.panels.head import Fact, Head, Result
 from runs.panels.panels import Axis, Column, Lines, Metric, Panel, Series, Units
@@ -113,6 +114,12 @@ class Toy(Kind[ToyState]):
     answers: ClassVar[Mapping[type[Event], type]] = {Started: Start, Counted: CountTask}
     listed = frozenset({StepCompleted.type})
     figures_of: ClassVar[Mapping[str, str]] = {"total": "the total of all steps"}
+    tracked_names = (
+        TrackedName("step", "count", "number of the step"),
+        TrackedName("total", "1", "total of the steps so far"),
+        TrackedName("run", "text", "name of the run", "result"),
+        TrackedName("total", "1", "total of all steps", "result"),
+    )
 
     def due(self, state: ToyState) -> Decision:
         """Return what there is to do after `started`."""

@@ -27,6 +27,7 @@ from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.history import repository
 from runs.history.run_cache import RunCache
 from runs.home import Home
+from runs.kinds import tracking
 from runs.kinds.state import State
 from runs.streams import run_of
 from weights.storage.output_folder import MARK
@@ -143,14 +144,14 @@ class Sender:
         """Send the settings and the generations that W&B does not have yet."""
         with _explained(state.run):
             if state.started is not None and not self._configured:
-                self._run.config.update(self._kind.tracked_config(state), allow_val_change=True)
-                self._configured = True
+                self._configure(state)
             fresh = self._kind.tracked(state, self._newest)
             for generation, row in fresh:
+                tracking.check(self._kind, "row", row)
                 self._run.log(row, step=generation, commit=True)
                 self._newest, self.new = generation, self.new + 1
             if fresh or state.ended:
-                self._run.summary.update(self._kind.tracked_summary(state))
+                self._summarise(state)
             if fresh and self._files is not None:
                 self._files.note(self._newest)
 
@@ -161,10 +162,11 @@ class Sender:
         """
         with _explained(state.run):
             if not self._configured and state.submitted is not None:
-                self._run.config.update(self._kind.tracked_config(state), allow_val_change=True)
-            self._run.summary.update(self._kind.tracked_summary(state))
+                self._configure(state)
+            self._summarise(state)
             found = self._kind.tracked_result(state)
             if found is not None and state.completed is not None:
+                tracking.check(self._kind, "result", found["metadata"])
                 self._run.log_artifact(_artifact(state, found, self._target.model))
             place = str(self._files.folder if self._files else self._run.url or "")
             self._run.finish(exit_code=1 if state.failed or state.cancelled else 0)
@@ -178,6 +180,17 @@ class Sender:
             place=place,
             offline=self.offline,
         )
+
+    def _configure(self, state: State) -> None:
+        told = self._kind.tracked_config(state)
+        tracking.check(self._kind, "config", told)
+        self._run.config.update(told, allow_val_change=True)
+        self._configured = True
+
+    def _summarise(self, state: State) -> None:
+        told = self._kind.tracked_summary(state)
+        tracking.check(self._kind, "summary", told)
+        self._run.summary.update(told)
 
     def leave(self) -> None:
         """Close the run at W&B after an error; a further error is ignored."""

@@ -1,0 +1,176 @@
+"""EvoMerge by the source documents' names: settings, checkpoints, hand-over.
+
+    from agent_forge.phases.phase2_evomerge import EvoMerge, EvoMergeConfig   the first document
+    from agent_forge.evomerge_pipeline import EvoMergePipeline, …             the second
+    from phases.phase2.evomerge import EvoMerge, EvoMergeConfig               the third
+
+The classes run the same search as `agent_forge.EvoMerge`. A setting of the documents that cannot be
+honoured is left out with a warning; `agent_forge.EvoMergeConfig` refuses it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_forge import api
+from agent_forge.registry import ModelRegistry
+from evomerge import config as evomerge_config
+from evomerge.config import REFUSED, RENAMED
+from evomerge.run.views import checkpoints
+from evomerge.search_settings import MODELS, NAMES, having
+from runs import kinds
+from runs.errors import ConfigError, NotFoundError
+from runs.history import repository
+from runs.home import Home
+from weights.storage.model_origin import Finder
+
+log = logging.getLogger(__name__)
+
+#: Settings of the documents that say what is so in any case → the value that they ask for.
+_ALWAYS = {"enable_caching": True, "use_holdout_validation": True, "early_stopping": True}
+#: Settings of the documents that say how often what happens here at every event.
+_EXCEEDED = frozenset({"checkpoint_every", "checkpoint_dir"})
+
+
+class EvoMergeConfig:
+    """Settings by the documents' names, which may be changed until the search begins."""
+
+    def __init__(self, **given: Any) -> None:
+        """Take the settings. Raises ConfigError for a name that neither the documents nor we have."""
+        self.__dict__["_given"] = {}
+        for name, value in given.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        known = (*evomerge_config.EvoMergeConfig.model_fields, *NAMES, *RENAMED, *REFUSED)
+        if name not in known:
+            raise ConfigError(f"setting {name} is not known. `forge settings evomerge` lists them.")
+        self._given[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._given:
+            raise AttributeError(f"setting {name!r} was not given")
+        return self._given[name]
+
+    def settings(self) -> tuple[evomerge_config.EvoMergeConfig, dict[str, str]]:
+        """Return the settings, and name → why of those that are left out. Raises ConfigError."""
+        own, left = _translated(self._given)
+        strategy = own.get("strategy") or _strategy(own)
+        for name in [name for name in own if _own(name) in NAMES]:
+            if (owners := having(_own(name))) and strategy not in owners:
+                left[name] = f"strategy {strategy} has no such setting; {' and '.join(owners)} have"
+                del own[name]
+        try:
+            return evomerge_config.parse({**own, "strategy": strategy}), left
+        except ConfigError:
+            return evomerge_config.parse(own), left  # a population that does not add up for it
+
+
+def _translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the documents' settings that can be taken, and name → why of those that are left out."""
+    own: dict[str, Any] = {}
+    left: dict[str, str] = {}
+    for name, value in given.items():
+        if name == "merge_operators":
+            inner, more = _translated(value)
+            own, left = own | inner, left | more
+        elif name == "mixed_precision":
+            own |= {"evaluation_dtype": "bfloat16"} if value else {}
+        elif name == "early_stopping" and not value:
+            own["convergence_patience"] = 0
+        elif name in _EXCEEDED or (name in _ALWAYS and value == _ALWAYS[name]):
+            continue
+        elif name in REFUSED:
+            left[name] = REFUSED[name]
+        else:
+            own[name] = value
+    return own, left
+
+
+def _own(name: str) -> str:
+    return RENAMED.get(name, name)
+
+
+def _strategy(own: Mapping[str, Any]) -> str:
+    """Return the strategy that has most of the settings: `elite-loser` or `tournament`."""
+    count = {one: sum(_own(n) in MODELS[one].model_fields for n in own) for one in MODELS}
+    return "tournament" if count["tournament"] > count["elite-loser"] else "elite-loser"
+
+
+class EvoMerge(api.EvoMerge):
+    """The search, with the documents' settings and `load_checkpoint`."""
+
+    def __init__(
+        self,
+        config: EvoMergeConfig | evomerge_config.EvoMergeConfig | None = None,
+        home: str | Path | None = None,
+    ) -> None:
+        self._documents = config if isinstance(config, EvoMergeConfig) else None
+        super().__init__(None if isinstance(config, EvoMergeConfig) else config, home)
+
+    async def evolve(
+        self,
+        models: Sequence[Any] = (),
+        base: Any = None,
+        data: Sequence[str | Path] = (),
+        output_dir: str | Path | None = None,
+        generations: int | None = None,
+    ) -> api.EvoMergeResult:
+        """Evolve merges of `models`; with `generations`, that many."""
+        if self._documents is not None:
+            self.config, left = self._documents.settings()
+            for name, why in left.items():
+                log.warning("setting %s is left out: %s", name, why)
+        if generations is not None:
+            self.config = self.config.model_copy(update={"generations": generations})
+        return await super().evolve(models, base, data, output_dir)
+
+    def load_checkpoint(self, file: str | Path) -> str:
+        """Go on where a checkpoint of the documents would: `evolve()` then goes on with that run.
+
+        The file need not exist: every event is a checkpoint. Its name says the generation
+        (`generation_30.pt`, `…_gen_25.json`). Raises NotFoundError.
+        """
+        store = self.home.open_store()
+        try:
+            run, generation = checkpoints.meant(store, str(file))
+        finally:
+            store.close()
+        return self.resume(run, generation)
+
+
+def load_phase1_models(session_id: str, home: str | Path | None = None) -> list[Any]:
+    """Return the specialists of a phase 1 run, or of a session of the registry, as loaded modules.
+
+    `session_id` is a cognate run's name or its beginning, or a session's name. Raises NotFoundError.
+    """
+    from transformers import AutoModelForCausalLM
+
+    at = Home(Path(home).absolute()) if home else Home.default()
+    folders = _of_session(at, session_id) or _of_run(at, session_id)
+    return [AutoModelForCausalLM.from_pretrained(f, trust_remote_code=False) for f in folders]
+
+
+def _of_session(home: Home, name: str) -> list[str]:
+    """Return the folders of a session's specialists; empty if there is no such session."""
+    registry = ModelRegistry(home.folder)
+    session = next((one for one in registry.sessions() if one.name == name), None)
+    models = [registry.model(id_) for id_ in session.models] if session else []
+    return [model["path"] for model in models if model["kind"] == "specialist" and model["path"]]
+
+
+def _of_run(home: Home, name: str) -> list[str]:
+    """Return the folders of the specialists that a completed cognate run made."""
+    store = home.open_store()
+    try:
+        state = repository.load(store, name)
+    finally:
+        store.close()
+    if state.kind != "cognate" or state.completed is None:
+        raise NotFoundError(f"run {state.run} is {kinds.of(state.kind).title}, {state.status}.")
+    find = Finder(home, log.info)
+    found = [find(f"{state.run}:{r}") for r in kinds.of("cognate").results(state) if r != "base"]
+    return [one.path for one in found if one is not None]

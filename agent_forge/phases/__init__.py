@@ -1,0 +1,1 @@
+"""Phases by the source documents' paths."""

@@ -1,0 +1,52 @@
+"""Checkpoint files of the source documents as places in the log.
+
+The documents resume from `checkpoints/evomerge/generation_30.pt` or
+`OUT/evomerge_checkpoints/evolution_checkpoint_gen_25.json`. Here every event is a checkpoint, and no
+such file is written; its name says which run and which generation are meant.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from events import EventStore
+from evomerge.run.state import RunState
+from runs.errors import NotFoundError
+from runs.history import repository
+from runs.lists import queries
+
+_NAME = re.compile(r"(?:.*_)?gen(?:eration)?_(\d+)\.(?:pt|json)")
+#: Runs that are looked at, the newest first.
+_LOOKED_AT = 200
+
+
+def generation_of(text: str) -> int | None:
+    """Return the generation that a checkpoint's name says; None if the text names no checkpoint."""
+    found = _NAME.fullmatch(Path(text).name)
+    return int(found.group(1)) if found else None
+
+
+def meant(store: EventStore, text: str) -> tuple[str, int | None]:
+    """Return (run, generation) that a checkpoint of the documents means.
+
+    The run is the newest merging run with that output folder, else the newest of all. A run that has
+    not ended goes on where it is, which gives the same result as from the checkpoint: the generation
+    is None. Raises NotFoundError if the text names no checkpoint, or no run has come that far.
+    """
+    generation = generation_of(text)
+    if generation is None:
+        raise NotFoundError(f"{text} names no generation: give …generation_N.pt or …_gen_N.json.")
+    rows, _ = queries.page(store, _LOOKED_AT, kind=RunState.kind)
+    states = (repository.load_of(RunState, store, row["run"]) for row in rows)
+    far = [state for state in states if generation in state.generations]
+    folder = Path(text).absolute().parent.parent
+    own = [state for state in far if state.submitted and _is(state.submitted.output_dir, folder)]
+    if not far:
+        raise NotFoundError(f"no run here has come to generation {generation}, as {text} says.")
+    state = (own or far)[0]
+    return state.run, generation if state.ended else None
+
+
+def _is(output: str | None, folder: Path) -> bool:
+    return output is not None and Path(output).absolute() == folder

@@ -1,0 +1,53 @@
+"""The version of the program and the commit that it was built from.
+
+`setup.py` writes the commit into a package that it builds; a checkout asks git.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+#: Written by `setup.py`, beside this module, into built packages only.
+FILE = "build.json"
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def version() -> str:
+    """Return the version of the installed program."""
+    return metadata.version("agent-forge")
+
+
+def commit() -> str | None:
+    """Return the commit, with "+changes" if a checkout differs from it; None if it is not known."""
+    try:
+        return json.loads(Path(__file__).with_name(FILE).read_text("utf-8"))["commit"]
+    except (OSError, ValueError, KeyError):
+        return of_checkout(_ROOT)
+
+
+def of_checkout(folder: Path) -> str | None:
+    """Return the commit of a checkout's root folder; None for another folder, or without git."""
+    if not (folder / ".git").exists():
+        return None
+    found = _git(folder, "rev-parse", "--short=12", "HEAD")
+    if found is None:
+        return None
+    return f"{found}+changes" if _git(folder, "status", "--porcelain", "-uno") else found
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *words]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def sentence() -> str:
+    """Return version and commit, as `forge --version` prints them."""
+    found = commit()
+    return version() + (f" (commit {found})" if found else "")

@@ -1,0 +1,223 @@
+"""The wheel and the source distribution: what they bring, what they weigh, and that they run elsewhere.
+
+Nothing is downloaded: the fresh environment sees the packages of this one, and not our sources.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import venv
+import warnings
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from runs.system import build
+
+ROOT = Path(__file__).resolve().parents[3]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+#: Bytes of the wheel, at most. Today: 3.5 million, of which the shipped text has most.
+WHEEL = 4_000_000
+#: Modules that a quick command may import, at most. Today: 114 and 58.
+IMPORTS = 140
+#: Packages that it may not import.
+HEAVY = {"torch", "transformers", "numpy", "pydantic", "sqlmodel", "sqlalchemy", "matplotlib"}
+#: Requirements of an extra for users, at most.
+EXTRA = 2
+COMMIT = "0123456789ab"
+
+
+def run(*words: str, cwd: Path, **env: str) -> str:
+    """The output of a process that knows nothing of this checkout."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "FORGE_HOME")}
+    done = subprocess.run(words, cwd=cwd, env={**kept, **env}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def built(source: Path, what: str, out: Path, **env: str) -> Path:
+    """What setuptools builds of a source folder: "wheel" or "sdist"."""
+    out.mkdir(parents=True, exist_ok=True)
+    code = f"from setuptools import build_meta as b; print(b.build_{what}({str(out)!r}))"
+    return out / run(sys.executable, "-c", code, cwd=source, **env).splitlines()[-1]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(the source distribution of a copy of the tree, the wheel that is built of it)."""
+    folder = tmp_path_factory.mktemp("packaging")
+    tree = folder / "tree"
+    ignored = shutil.ignore_patterns("__pycache__", ".*", "build", "dist", "node_modules", "tests")
+    shutil.copytree(ROOT, tree, ignore=ignored)
+    source = built(tree, "sdist", folder / "out", FORGE_COMMIT=COMMIT)
+    with tarfile.open(source) as packed:
+        packed.extractall(folder, filter="data")
+    (unpacked,) = folder.glob("agent_forge-*")
+    return source, built(unpacked, "wheel", folder / "out")
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_module_and_the_page_and_is_small(made: tuple[Path, Path]) -> None:
+    """Also of the source distribution: what a file list forgets is missing only for users."""
+    _, wheel = made
+    names = set(zipfile.ZipFile(wheel).namelist())
+    packages = [name.removesuffix("*") for name in _packages()]
+    for package in packages:
+        wanted = {str(p.relative_to(ROOT)) for p in (ROOT / package).rglob("*.py")}
+        assert wanted <= names
+    assert {"api/site/index.html", "api/site/BUILD.json"} <= names
+    assert {"evaluation/data/builtin/library.jsonl.gz", "runs/system/build.json"} <= names
+    tops = {name.partition("/")[0] for name in names}
+    assert tops == {*packages, f"agent_forge-{PROJECT['version']}.dist-info"}, "nothing else"
+    assert wheel.stat().st_size < WHEEL
+
+
+def _packages() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    return project["tool"]["setuptools"]["packages"]["find"]["include"]
+
+
+@pytest.mark.slow
+def test_a_fresh_environment_has_forge_with_the_page_and_the_settings_of_the_docs(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    _, wheel = made
+    place = tmp_path / "env"
+    venv.create(place, with_pip=False)
+    python = str(place / "bin" / "python")
+    install = ["-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index"]
+    run(sys.executable, *install, str(wheel), cwd=tmp_path)
+    (site,) = place.glob("lib/python*/site-packages")
+    shared = sysconfig.get_paths()["purelib"]
+    (site / "zz-shared.pth").write_text(shared + "\n")  # after our own: paths, no editable hooks
+    forge, home = str(place / "bin" / "forge"), {"FORGE_HOME": str(tmp_path / "home")}
+
+    told = run(forge, "--version", cwd=tmp_path, **home)
+    assert told == f"forge, version {PROJECT['version']} (commit {COMMIT})\n"
+    where = run(python, "-c", "import api, cli, phases; print(api.__file__)", cwd=tmp_path)
+    assert where.startswith(str(site))
+    assert (site / "api" / "site" / "index.html").exists()
+    settings = json.loads(run(forge, "settings", "--json", cwd=tmp_path, **home))
+    page = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    names = [one["name"] for one in settings]
+    assert len(names) > 50
+    assert all(f"\n| `{name}` |" in page for name in names)
+    assert json.loads(run(forge, "runs", "--json", cwd=tmp_path, **home)) == []
+    assert "complete" in run(forge, "completion", "bash", cwd=tmp_path, **home)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--help"]])
+def test_a_quick_command_imports_little(words: list[str]) -> None:
+    """Counted, because a time says more of the machine: `forge --help` has 0.15 s beyond Python."""
+    code = (
+        "import atexit, sys\n"
+        "before = set(sys.modules)\n"
+        "def say():\n"
+        "    new = set(sys.modules) - before\n"
+        "    print(len(new), *sorted({n.partition('.')[0] for n in new}), file=sys.stderr)\n"
+        "atexit.register(say)\n"
+        "from cli.main import forge\n"
+        f"forge({words!r}, prog_name='forge')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    count, *names = done.stderr.split()
+    assert done.returncode == 0, done.stderr
+    assert int(count) <= IMPORTS, names
+    assert not HEAVY & set(names)
+
+
+def test_extras_are_small_and_bring_what_the_core_lacks() -> None:
+    core = {Requirement(text).name for text in PROJECT["dependencies"]}
+    extras = PROJECT["optional-dependencies"]
+    for name, texts in extras.items():
+        if name in ("dev", "docs"):
+            continue
+        wanted = {Requirement(text).name for text in texts}
+        assert len(wanted) <= EXTRA, name
+        assert not wanted & core, name
+    tested = {Requirement(text).name for text in extras["dev"]}
+    untested = {"s3fs", "gcsfs", "reasoning-gym"}  # stores and generators that tests stand in for
+    users = {Requirement(t).name for n in extras if n not in ("dev", "docs") for t in extras[n]}
+    assert users - untested <= tested
+
+
+def test_a_checkout_says_its_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
+        return run("git", *identity, *words, cwd=tmp_path).strip()
+
+    assert build.of_checkout(tmp_path) is None
+    git("init", "-q")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    assert build.of_checkout(tmp_path) is None, "no commit yet"
+    git("commit", "-q", "-m", "one")
+    commit = git("rev-parse", "--short=12", "HEAD")
+    assert build.of_checkout(tmp_path) == commit
+    (tmp_path / "a").write_text("2")
+    assert build.of_checkout(tmp_path) == f"{commit}+changes"
+
+
+def test_the_version_is_told_without_a_commit_if_there_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(build, "commit", lambda: None)
+    assert build.sentence() == PROJECT["version"]
+    monkeypatch.setattr(build, "commit", lambda: COMMIT)
+    assert build.sentence() == f"{PROJECT['version']} (commit {COMMIT})"
+
+
+@pytest.fixture(scope="module")
+def bill() -> Callable[[], str]:
+    """The function of docs/sbom.py that makes the bill of materials."""
+    return runpy.run_path(str(ROOT / "docs" / "sbom.py"))["bill"]
+
+
+def test_the_bill_of_materials_lists_what_the_image_installs(bill: Callable[[], str]) -> None:
+    """Every pin of the lock with all of its hashes, and torch; twice the same bytes."""
+    text = bill()
+    assert text == bill()
+    told = json.loads(text)
+    assert (told["bomFormat"], told["specVersion"]) == ("CycloneDX", "1.6")
+    lock = (ROOT / "requirements.lock").read_text("utf-8")
+    pins = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", lock, re.MULTILINE))
+    torch = re.findall(r"^torch==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    found = {one["name"]: one["version"] for one in told["components"]}
+    assert found == {**pins, "torch": torch[0]}
+    digests = {
+        item["content"]
+        for one in told["components"]
+        for reference in one["externalReferences"]
+        for item in reference.get("hashes", ())
+    }
+    assert digests == set(re.findall(r"sha256:([0-9a-f]{64})", lock))
+    root = told["metadata"]["component"]
+    assert (root["name"], root["version"]) == (PROJECT["name"], PROJECT["version"])
+
+
+def test_the_bill_of_materials_is_valid_by_its_schema(bill: Callable[[], str]) -> None:
+    from cyclonedx.schema import SchemaVersion
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # its own, of jsonschema
+        from cyclonedx.validation.json import JsonStrictValidator
+
+        assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(bill()) is None
+
+
+def test_the_upgrade_notes_cover_this_version() -> None:
+    notes = (ROOT / "docs" / "upgrading.md").read_text("utf-8")
+    assert f"## {PROJECT['version']}" in notes

@@ -1,0 +1,346 @@
+"""The source documents' examples, run as they stand there: `documents.toml` has them, word for word.
+
+A search of the documents has fifty generations of models with 1.5 billion parameters; here the
+same call gets toy models, their items and one generation. Nothing else of an example is changed but
+what the file names as elided.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import logging
+import os
+import shlex
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+import yaml
+from fastapi.testclient import TestClient
+
+from agent_forge import ModelRegistry, api, documents
+from agent_forge.evomerge_pipeline import BaseModelConfig
+from api.app import create
+from api.live.event_stream import Hub
+from api.options import LOOPBACK, PORT, Options
+from api.state.run_cache import Desk
+from cli.main import forge
+from evomerge import config as evomerge_config
+from evomerge.recipes.recipe import PIPELINES
+from evomerge.run.views import checkpoints
+from runs import kinds
+from runs.errors import ConfigError, NotFoundError
+from runs.home import Home
+from runs.kinds import FURTHER, tracking
+from runs.streams import stream
+from testing.models.toys import Toys
+from testing.toy.toy_kind import KNOWN
+from testing.toy.toy_pipelines import TWO
+from testing.worlds import fake_runs
+from testing.worlds.fake_world import RUN
+from weights.folders.sources import ALIASES
+from worker import append
+from worker.commands import accounts
+
+with (Path(__file__).parent / "documents.toml").open("rb") as _file:
+    EXAMPLES: list[dict[str, Any]] = tomllib.load(_file)["example"]
+#: Fields of an answer by the documents' words for types.
+TYPES = {"string": str, "float": (int, float), "int": int, "object": dict}
+#: Examples that search: some seconds each, with models.
+SEARCHES = {"000 Basic usage", "000 Resume from checkpoint", "001 Python API", "002 Basic usage"}
+SEARCHES |= {"002 With progress monitoring"}
+
+
+def name_of(example: dict[str, Any]) -> str:
+    """The document and the example's title."""
+    return f"{example['document']} {example['title']}"
+
+
+def of_form(*forms: str) -> Any:
+    """A parametrisation with the examples of these forms; those that search are slow."""
+    return pytest.mark.parametrize(
+        "example",
+        [
+            pytest.param(
+                one,
+                id=name_of(one).replace("/", "-"),
+                marks=[pytest.mark.slow] if name_of(one) in SEARCHES else [],
+            )
+            for one in EXAMPLES
+            if one["form"] in forms
+        ],
+    )
+
+
+def text_of(example: dict[str, Any], **names: str) -> str:
+    """An example's text, with what it elides."""
+    text = example["text"]
+    for elided, stands in example.get("elided", {}).items():
+        text = text.replace(elided, stands)
+    for name, stands in names.items():
+        text = text.replace(name, stands)
+    return text
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A home of the test's own, which the environment names, and a folder to be in."""
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return Home.default()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, toys: Toys) -> None:
+    """Searches with toy models: their items, one generation, this machine's device."""
+    plain = api.EvoMerge._evolve
+    hub = {
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": toys.sources[0],
+        "nvidia/Nemotron-Research-Reasoning-Qwen-1.5B": toys.sources[1],
+        "Qwen/Qwen2-1.5B-Instruct": toys.sources[2],
+    }
+
+    def smaller(self: Any, models: Any, base: Any, data: Any, *more: Any) -> Any:
+        fewer = {"generations": 1, "search_windows": 2, "search_questions": 2, "device": "cpu"}
+        self.config = self.config.model_copy(update=fewer)
+        models = [hub.get(one, one) if isinstance(one, str) else one for one in models]
+        return plain(self, models, base, data or [toys.data], *more)
+
+    monkeypatch.setattr(api.EvoMerge, "_evolve", smaller)
+
+
+def run_python(text: str, names: dict[str, Any]) -> None:
+    """Run code whose top level may wait, as a notebook's cell; `asyncio.run` in it works."""
+    code = compile(text, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    made = eval(code, names)
+    if inspect.iscoroutine(made):
+        asyncio.run(made)
+
+
+def given_to(example: dict[str, Any], toys: Toys, home: Home) -> dict[str, Any]:
+    """The names that an example takes for granted."""
+    loaded: dict[str, Any] = {}
+    if name_of(example) in SEARCHES and "model1" in example["text"]:
+        from transformers import AutoModelForCausalLM
+
+        models = [AutoModelForCausalLM.from_pretrained(folder) for folder in toys.sources]
+        loaded = {f"model{n}": model for n, model in enumerate(models, start=1)}
+    if 'session_id="my_run"' in example["text"]:
+        registry = ModelRegistry()
+        registry.create_session("my_run")
+        for source in toys.sources:
+            registry.register_model(source, session="my_run")
+    return {**loaded, "config": {"phases": TWO}, "SOURCE": toys.sources[0]}
+
+
+@of_form("python")
+def test_an_example_in_python_runs(
+    example: dict[str, Any],
+    toys: Toys,
+    home: Home,
+    small: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv(FURTHER, KNOWN)
+    names = given_to(example, toys, home)
+    if "after" in example:
+        before = next(one for one in EXAMPLES if name_of(one) == example["after"])
+        names |= given_to(before, toys, home)
+        run_python(text_of(before), names)
+    with caplog.at_level(logging.WARNING):
+        run_python(text_of(example), names)
+    assert all(names[name] is not None for name in example.get("gives", ()))
+    printed = capsys.readouterr().out
+    assert all(words in printed for words in example.get("prints", ()))
+    config = names["config"]
+    if isinstance(config, documents.EvoMergeConfig):
+        _, left = config.settings()
+        assert sorted(left) == example.get("left_out", [])
+        if name_of(example) in SEARCHES:
+            told = [record.getMessage() for record in caplog.records]
+            assert all(any(name in line for line in told) for name in left)
+
+
+def test_a_session_s_progress_is_that_of_the_example(home: Home, toys: Toys) -> None:
+    """And the model that it registered is the session's to list."""
+    example = next(one for one in EXAMPLES if one["title"] == "SQLite model registry")
+    run_python(text_of(example), {"SOURCE": toys.sources[0]})
+    assert ModelRegistry().session("session_001").progress == {"phase1": 25.0}
+    assert len(ModelRegistry().models("specialist")) == 1
+
+
+@of_form("settings")
+def test_settings_of_a_file_are_taken_or_refused_with_the_reason(example: dict[str, Any]) -> None:
+    """A file of `forge evo --config` is strict: what it cannot honour is an error, not a silence."""
+    given = json.loads(example["text"])
+    models = given.pop("base_models", [])
+    if "refused" in example:
+        with pytest.raises(ConfigError, match=example["refused"]):
+            evomerge_config.parse(given)
+    else:
+        evomerge_config.parse(given)
+    _, left = documents.EvoMergeConfig(**given).settings()
+    assert sorted(left) == example.get("left_out", [])
+    assert [ALIASES[model["name"]] for model in models] == [model["path"] for model in models]
+
+
+@of_form("cli")
+def test_a_command_line_is_understood(example: dict[str, Any], home: Home, tmp_path: Path) -> None:
+    """Command, options and their values; the searches themselves are the same as in Python."""
+    (tmp_path / "my_evolution_config.json").write_text("{}")
+    program, command, *words = shlex.split(example["text"])
+    assert program == "forge"
+    context = click.Context(forge, info_name="forge", **forge.context_settings)
+    found = forge.get_command(context, command)
+    assert found is not None
+    if "--help" in words:
+        assert "--base-models" in found.get_help(context)
+        return
+    parsed = found.make_context(command, [*words], parent=context).params
+    given = {w.removeprefix("--").replace("-", "_") for w in words if w.startswith("--")}
+    known = {"config": "config_file"}
+    assert all(parsed[known.get(name, name)] for name in given)
+    for name in (parsed["base_models"] or "").split(","):
+        assert not name or name in ALIASES
+    if parsed["resume"]:
+        assert checkpoints.generation_of(parsed["resume"]) == 25
+
+
+def test_a_checkpoint_means_the_newest_run_that_came_so_far(home: Home) -> None:
+    """A run that has not ended goes on; one that has is forked at the generation."""
+    with closing(home.open_store()) as store:
+        fake_runs.whole(store)
+        assert checkpoints.meant(store, "checkpoints/evomerge/generation_1.pt") == (RUN, 1)
+        fake_runs.submit(store, "half", generations=5)
+        fake_runs.finish(store, "half", lambda state: 1 in state.generations)
+        assert checkpoints.meant(store, "x/evolution_checkpoint_gen_1.json") == ("half", None)
+        assert checkpoints.meant(store, "x/evolution_checkpoint_gen_2.json") == (RUN, 2)
+        with pytest.raises(NotFoundError, match="no run here has come to generation 30"):
+            checkpoints.meant(store, "checkpoints/evomerge/generation_30.pt")
+        with pytest.raises(NotFoundError, match="names no generation"):
+            checkpoints.meant(store, "checkpoints/latest.pt")
+
+
+def test_settings_may_be_changed_and_unknown_ones_are_refused() -> None:
+    config = documents.EvoMergeConfig(early_stopping=False, elite_count=2)
+    config.mutation_rate = 0.02
+    assert config.mutation_rate == 0.02
+    own, left = config.settings()
+    assert (own.convergence_patience, own.strategy, left) == (0, "elite-loser", {})
+    with pytest.raises(ConfigError, match="poetry is not known"):
+        documents.EvoMergeConfig(poetry=1)
+    with pytest.raises(ConfigError, match="weight 2 is refused"):
+        BaseModelConfig("a", "b", weight=2)
+
+
+@of_form("wandb")
+def test_names_at_a_tracker_are_sent(example: dict[str, Any]) -> None:
+    catalogue = kinds.of("evomerge").catalogue()
+    assert tracking.unlisted(catalogue, "summary", example["names"]) == []
+    assert len(PIPELINES) == 8
+
+
+# ---- over HTTP ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """A server with a finished run, three registered models and a submitter's token."""
+    at = Home(tmp_path_factory.mktemp("documents") / "home")
+    with closing(at.open_store()) as store:
+        fake_runs.whole(store)
+        accounts.add(store, "ada", "submitter")
+        token = accounts.issue(store, "ada")[1]
+        append.project(store)
+    registry = ModelRegistry(at.folder)
+    for number, source in enumerate(toys.sources, start=1):
+        registry.register_model(source, f"model{number}_id")
+    roots, hosts = (toys.base.parent, toys.data.parent), (*LOOPBACK, "testserver")
+    options = Options(roots, rate=1e5, burst=100_000, hosts=hosts)
+    with TestClient(create(at, options)) as client:
+        client.headers["Authorization"] = f"Bearer {token}"
+        yield SimpleNamespace(client=client, home=at, token=token)
+
+
+@of_form("request")
+@pytest.mark.slow
+def test_a_request_is_answered_in_the_documents_words(
+    example: dict[str, Any], server: SimpleNamespace, toys: Toys
+) -> None:
+    """`POST` in a process that reads the models: a second or two."""
+    line, _, body = text_of(example, SOURCE=str(toys.base)).strip().partition("\n")
+    method, path = line.split()
+    sent = {"json": yaml.safe_load(body)} if body else {}
+    if path.endswith("/results"):
+        path += f"?run={RUN}"
+    answer = server.client.request(method, path, **sent)
+    assert answer.status_code == (201 if method == "POST" else 200), answer.text
+    told = answer.json()
+    told = told[0] if isinstance(told, list) else told
+    for field, type_ in example.get("answer", {}).items():
+        assert isinstance(told[field], TYPES[type_]), field
+
+
+@of_form("send")
+@pytest.mark.slow
+def test_a_message_to_the_socket_is_understood(
+    example: dict[str, Any], server: SimpleNamespace
+) -> None:
+    header = {"Authorization": f"Bearer {server.token}"}
+    with server.client.websocket_connect("/ws", headers=header) as socket:
+        assert socket.receive_json()["type"] == "welcome"
+        socket.send_json(yaml.safe_load(example["text"]))
+        told = socket.receive_json()
+        while told["type"] not in (example["answers"], "error"):
+            told = socket.receive_json()
+        assert told["type"] == example["answers"], told
+
+
+@of_form("receive")
+def test_a_message_from_the_socket_has_the_documents_fields(
+    example: dict[str, Any], server: SimpleNamespace
+) -> None:
+    """Of the run's own events; an error, of a message that is none."""
+    found: list[dict[str, Any]] = []
+    if example["type"] == "error":
+        header = {"Authorization": f"Bearer {server.token}"}
+        with server.client.websocket_connect("/ws", headers=header) as socket:
+            socket.send_json({"type": "start_phase", "phase": "poetry", "config": {}})
+            found += [socket.receive_json(), socket.receive_json()]
+    else:
+        desk = Desk(server.home)
+        hub = Hub(desk)
+        for row in desk.store.iterate(stream("evomerge", RUN)):
+            told = hub.tell(row)
+            found += [json.loads(text) for text in told.texts] if told else []
+        desk.close()
+    message = [one for one in found if one["type"] == example["type"]][-1]
+    for field, value in yaml.safe_load(example["text"]).items():
+        if field == "type":
+            continue
+        wanted: Callable[[Any], bool] = _like(value)
+        assert wanted(message[field]), (field, message[field])
+
+
+def _like(value: Any) -> Callable[[Any], bool]:
+    """A check that a field's value is of the kind that the document shows."""
+    if value in TYPES:
+        return lambda found: isinstance(found, TYPES[value])
+    number = isinstance(value, int | float)
+    return lambda found: isinstance(found, (int, float) if number else type(value))
+
+
+def test_the_socket_is_at_the_documents_port() -> None:
+    """`ws://localhost:8083/ws`; other ports by `--port`."""
+    assert PORT == 8083
+    assert os.environ.get("FORGE_PORT") is None
