@@ -10,17 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Qwen2ForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evaluation.data.builtin import corpus as builtin_corpus
-from phases.cognate.presets import M25
-from phases.cognate.tasks.model import configuration, train_tokenizer
+from phases.cognate.presets import M25, Preset
+from phases.cognate.tasks import model as preset_model
+from phases.cognate.tasks.model import train_tokenizer
 from runs import keys
 
 
 def machine() -> str:
     """Return the machine, threads and torch version in a line."""
     return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def configuration(preset: Preset) -> Qwen2Config:
+    """Return a preset of the architecture qwen2 as a transformers configuration."""
+    found = preset_model.configuration(preset)
+    assert isinstance(found, Qwen2Config)
+    return found
 
 
 def weights(count: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:

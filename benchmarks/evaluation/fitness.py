@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-from benchmarks.common import best, folders, machine
+from benchmarks.common import best, configuration, folders, machine
 from evaluation import autotune
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items as data_items
@@ -41,7 +41,6 @@ from evaluation.lm_eval import items
 from evaluation.measures.perplexity import score_windows
 from evomerge.merging.builder import not_finite
 from phases.cognate.presets import M25, TINY
-from phases.cognate.tasks.model import configuration
 from testing.models import lm_eval_reference, lm_eval_tasks
 
 LENGTH = 256

@@ -181,8 +181,11 @@ def chosen(state: QuietstarState) -> str | None:
     """Return the arm that is the result; None before all are measured."""
     if state.started is None or any(t.key not in state.answers for t in observations(state)):
         return None
-    work = lambda: plan.THOUGHTS if passes(figures(state)) else plan.START  # noqa: E731
-    return state.remembered(("chosen",), work)
+
+    def judged() -> str:
+        return plan.THOUGHTS if passes(figures(state)) else plan.START
+
+    return state.remembered(("chosen",), judged)
 
 
 def named(state: QuietstarState) -> dict[str, Making]:
