@@ -8,7 +8,7 @@ JOBS   ?= 3
 # Tests start hundreds of processes: let Python keep what it compiled, whatever the caller's variable says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test soak browser oracle lint format docs lock sbom dist clean
+.PHONY: help demo test soak browser oracle lint format docs lock sbom dist site clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
@@ -19,6 +19,7 @@ help:
 	@echo "make docs   write the pages of docs/ that are made from the code"
 	@echo "make lock   requirements.lock: what the image installs, with hashes"
 	@echo "make sbom   dist/sbom.json: the same as a bill of materials (CycloneDX)"
+	@echo "make site   the docs as a site, into dist/site"
 	@echo "make dist   wheel and source distribution, into dist/"
 
 $(READY): pyproject.toml constraints.txt
@@ -77,6 +78,10 @@ sbom: $(READY)
 dist: $(READY)
 	mkdir -p dist
 	$(BIN)/python -c "from setuptools import build_meta as b; print(b.build_sdist('dist'), b.build_wheel('dist'))"
+
+# The docs as a site; a link that leads nowhere ends the build.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 # Pages of docs/ that are made from the code.
 docs: $(READY)

@@ -32,12 +32,15 @@ from api.app import create
 from api.live.event_stream import Hub
 from api.options import LOOPBACK, PORT, Options
 from api.state.run_cache import Desk
+from cli.evomerge import evo
 from cli.main import forge
 from evomerge import config as evomerge_config
 from evomerge.recipes.recipe import PIPELINES
+from evomerge.run.state import RunState
 from evomerge.run.views import checkpoints
 from runs import kinds
 from runs.errors import ConfigError, NotFoundError
+from runs.history import repository
 from runs.home import Home
 from runs.kinds import FURTHER, tracking
 from runs.streams import stream
@@ -229,6 +232,26 @@ def test_a_checkpoint_means_the_newest_run_that_came_so_far(home: Home) -> None:
             checkpoints.meant(store, "checkpoints/evomerge/generation_30.pt")
         with pytest.raises(NotFoundError, match="names no generation"):
             checkpoints.meant(store, "checkpoints/latest.pt")
+
+
+def test_resume_takes_a_checkpoint_s_name(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    """At the terminal as in Python; the name of a run stays what it is."""
+    with closing(home.open_store()) as store:
+        fake_runs.whole(store)
+        fake_runs.submit(store, "half", generations=5)
+        fake_runs.finish(store, "half", lambda state: 0 in state.generations)
+        assert evo._checkpoint(home, RUN) == RUN
+        assert (
+            evo._checkpoint(home, "./evomerge_checkpoints/evolution_checkpoint_gen_0.json")
+            == "half"
+        )
+        forked = evo._checkpoint(home, "./evomerge_checkpoints/evolution_checkpoint_gen_2.json")
+        state = repository.load_of(RunState, store, forked)
+    assert forked not in (RUN, "half")
+    assert state.forked.parent == RUN
+    assert f"run {forked} goes on" in capsys.readouterr().err
+    again = documents.EvoMerge(home=home.folder).load_checkpoint("x/generation_2.pt")
+    assert again == forked, "the newest run: a command that is repeated goes on with its fork"
 
 
 def test_settings_may_be_changed_and_unknown_ones_are_refused() -> None:
