@@ -149,7 +149,7 @@ def recall_batches(seed: int, steps: int, rows: int = 32) -> Iterator[Batch]:
         yield recall(rows, filler, draw)
 
 
-def run_recall(seeds: int, steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+def run_recall(seeds: Sequence[int], steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Train every arm on recall; measure by distance."""
     linear = config()
     count = parameters(linear)
@@ -161,7 +161,7 @@ def run_recall(seeds: int, steps: int, only: Sequence[str] = ()) -> list[dict[st
         "product": config(gate="product"),
     }
     found = []
-    for seed in range(seeds):
+    for seed in seeds:
         for name, settings in arms.items():
             if only and name not in only:
                 continue
@@ -185,11 +185,11 @@ def chain_batches(seed: int, rows: int = 64) -> Iterator[Batch]:
         yield chain(rows, int(draw.integers(1, len(HOPS) + 1)), draw)
 
 
-def run_steps(seeds: int, steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+def run_steps(seeds: Sequence[int], steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Train T = 1 and T = 2 at equal data, and T = 1 in the time that T = 2 took."""
     found = []
     once, twice = config(), config(recursions=2)
-    for seed in range(seeds):
+    for seed in seeds:
         limit: float | None = None
         for name, settings in (
             ("T = 2", twice),
@@ -225,14 +225,14 @@ def table(rows: list[dict[str, Any]]) -> None:
         print(f"{arm:20s} " + " | ".join(cells))
 
 
-PARTS = {"recall": (run_recall, 800), "steps": (run_steps, 800)}
+PARTS = {"recall": (run_recall, 600), "steps": (run_steps, 500)}
 
 
 def main() -> None:
     """Run the parts that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="*", default=(0, 1, 2))
     parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--arms", nargs="*", default=(), help="the arms to train; none: all")
     given = parser.parse_args()

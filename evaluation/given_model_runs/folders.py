@@ -23,6 +23,8 @@ from evaluation.given_model_runs.context import GivenContext
 from evaluation.given_model_runs.events import MODEL
 from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from runs.home import Home
+from weights import architectures
+from weights.folders import model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.making import model_files
 from weights.making.events import Making
@@ -64,6 +66,8 @@ def publish_model(
         if card is not None:
             (folder / "README.md").write_text(card, "utf-8")
         more(folder)
+            told = card + architectures.note(model_config.read(folder))
+            (folder / "README.md").write_text(told, "utf-8")
 
     publish(place, fill)
 

@@ -13,6 +13,7 @@ from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout
 from runs.errors import ConfigError
 from runs.system import bounded_files
+from weights import architectures
 from weights.folders import companions, model_config
 from weights.tensors import HEADS
 
@@ -51,7 +52,8 @@ def fill(
         "warnings": list(layout.warnings),
     }
     (folder / MARK).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
-    (folder / "README.md").write_text(card(document, models, digest), "utf-8")
+    said = card(document, models, digest) + architectures.note(config)
+    (folder / "README.md").write_text(said, "utf-8")
 
 
 def check(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> None:

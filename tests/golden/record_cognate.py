@@ -36,7 +36,7 @@ def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequ
 
 
 def main() -> None:
-    """Write a run from scratch with Muon, one over a given base, a sharded one, a checkpointed one.
+    """Write runs: from scratch with Muon, over a given base, sharded, checkpointed, of titans-mag.
 
     The first two were recorded with schema 1 of `submitted`; those that are there stay.
     """
@@ -48,6 +48,11 @@ def main() -> None:
             ("own", base, {}),
             ("sharded", base, {"processes": 2, "sharded": True}),
             ("checkpointed", base, {"checkpointing": True}),
+            (
+                "titans",
+                None,
+                {"base_tokens": 20_000, "architecture": "titans-mag", "recursions": 2},
+            ),
         )
         for number, (name, given, settings) in enumerate(runs, start=1):
             path = FOLDER / f"cognate-{number}.jsonl"

@@ -29,6 +29,16 @@ def auto_map(settings: Mapping[str, Any]) -> dict[str, str]:
     return dict(own[1]) if own else {}
 
 
+def note(settings: Mapping[str, Any]) -> str:
+    """Return what a model's card says of its architecture, as a paragraph; empty for others."""
+    if not auto_map(settings):
+        return ""
+    return (
+        "\ntransformers does not have this architecture: its code lies beside the weights. To load\n"
+        "it, other programs than Agent Forge need `trust_remote_code`, which runs that code.\n"
+    )
+
+
 def code(settings: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the files of code that a model folder with this config.json holds: name → content."""
     own = OWN.get(str(settings.get("model_type")))

@@ -96,7 +96,7 @@ def documents(
         MARK: (json.dumps(recipe, indent=2) + "\n").encode(),
     }
     if recipe_id == state.champion:
-        made["README.md"] = card(state, chain_head).encode()
+        made["README.md"] = (card(state, chain_head) + architectures.note(config)).encode()
     return made
 
 

@@ -19,6 +19,8 @@ from phases.cognate.events import CognateState
 from phases.cognate.report import Report
 from phases.cognate.tasks.execute import Context
 from runs.home import Home
+from weights import architectures
+from weights.folders import model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.making import model_files
 from weights.recipes import Train, Transform
@@ -70,9 +72,9 @@ def _publish(
         for name, content in documents(context.text, context.state, role, head).items():
             (folder / name).write_bytes(content)
         if told is not None:
-            (folder / "README.md").write_text(
-                report.card(role, recipe, told, context.state.submitted), "utf-8"
-            )
+            card = report.card(role, recipe, told, context.state.submitted)
+            settings = model_config.read(folder)
+            (folder / "README.md").write_text(card + architectures.note(settings), "utf-8")
 
     publish(place, fill)
 

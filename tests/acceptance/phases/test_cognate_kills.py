@@ -85,6 +85,21 @@ def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("point", ["snapshot-kept:2", soak("task-appended:5")])
+def test_a_titans_run_that_is_killed_ends_as_if_undisturbed(
+    home: Home, tmp_path_factory: pytest.TempPathFactory, warm: Template, point: str
+) -> None:
+    """Optimiser and weights are all that lives between steps: a memory begins anew with every text."""
+    settings = {"architecture": "titans-mag", "base_tokens": 8_000, "specialist_tokens": 6_000}
+    quiet = Home(tmp_path_factory.mktemp("titans"))
+    cognate_runs.submit(quiet, **settings)
+    undisturbed = cognate_runs.finish(quiet)
+    cognate_runs.submit(home, **settings)
+    assert was_killed(warm.start(home, failpoints=f"kill:{point}")), "not reached"
+    same(home, undisturbed)
+
+
+@pytest.mark.slow
 @pytest.mark.soak
 def test_an_emptied_cache_costs_time_and_no_bit(
     undisturbed: CognateState, home: Home, warm: Template

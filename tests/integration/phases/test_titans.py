@@ -56,6 +56,8 @@ def whole(folder: Path) -> Any:
     config = json.loads((folder / "config.json").read_text())
     assert config["auto_map"] == architectures.auto_map(config)
     assert all((folder / name).is_file() for name in architectures.code(config))
+    if (folder / "README.md").is_file():
+        assert "`trust_remote_code`" in (folder / "README.md").read_text("utf-8")
     return AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
 
 

@@ -48,6 +48,7 @@ def complete(folder: Path) -> None:
         assert (folder / name).read_bytes() == content
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False)
     assert type(model).__module__.startswith("weights.")
+    assert "`trust_remote_code`" in (folder / "README.md").read_text("utf-8")
 
 
 def merged(folder: Path, method: str, toys: Toys) -> Path:
