@@ -4,6 +4,8 @@
         [--set KEY=VALUE …]
     python -m benchmarks.phases.experts cost --models FOLDER --out FOLDER [--seeds 0]
         [--set KEY=VALUE …]
+    python -m benchmarks.phases.experts trainings --models FOLDER --out FOLDER [--seeds 0]
+        [--set KEY=VALUE …]
     python -m benchmarks.phases.experts adapters --models FOLDER --out FOLDER [--seeds 0]
         [--set KEY=VALUE …] [--rates 0.03,0.1,0.3] [--lora-rates 0.004,0.013,0.04]
 
@@ -13,10 +15,11 @@ FOLDER of `--models` is that of `forge cognate`: a base, and specialists that mi
 gains and drift with intervals, hypervolumes at equal evaluations, dispatch, time for a mixture. A run
 that was stopped goes on. `cost` carries out a run of short trainings up to the end of its search, and
 prints the processor time of a mixture, decisions and log included; `evaluations` is 70 in each arm
-unless `--set` says otherwise. `adapters` trains for each domain an expert, and LoRA of rank 1 on the
-modules whose adapters have nearest to as many parameters, on the same windows, at every rate. The best
-rate of each by the selection slice is measured on the test slice: its gain in its own domain and in the
-others.
+unless `--set` says otherwise. `trainings` trains experts in each of the three ways, without a search:
+a run for each way and seed. Its FOLDER may be a single model; `families` are set by `--set`.
+`adapters` trains for each domain an expert, and LoRA of rank 1 on the modules whose adapters have
+nearest to as many parameters, on the same windows, at every rate. The best rate of each by the
+selection slice is measured on the test slice: its gain in its own domain and in the others.
 """
 
 from __future__ import annotations
@@ -27,14 +30,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from benchmarks.common import machine
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.measures import bootstrap
 from evaluation.measures.perplexity import score_windows
-from phases.experts import findings, plan, report, stages
+from phases.experts import findings, plan, report, solving, stages
+from phases.experts.config import Training
 from phases.experts.events import ExpertsState, Scored
 from phases.experts.tasks.execute import Context
 from runs.history import repository
@@ -56,12 +60,16 @@ from worker.tasks import runner
 Measured = Mapping[str, tuple[Sequence[float], Sequence[int]]]
 
 
-def submitted(asked: argparse.Namespace, seed: int, **settings: Any) -> tuple[Home, str]:
+def submitted(
+    asked: argparse.Namespace, seed: int, name: str = "seed", **settings: Any
+) -> tuple[Home, str]:
     """Submit a run of a seed unless it is there; return home and name."""
-    home, run = Home(Path(asked.out) / "home"), f"seed-{seed}"
+    home, run = Home(Path(asked.out) / "home"), f"{name}-{seed}"
     folder = Path(asked.models.replace("{seed}", str(seed)))
     merges = sorted(p.parent for p in folder.glob("*/config.json") if p.parent.name != "base")
-    given = {"model": [str(folder / "base")], "merges": [str(place) for place in merges]}
+    alone = (folder / "config.json").is_file()
+    model = folder if alone else folder / "base"
+    given = {"model": [str(model)], "merges": [] if alone else [str(place) for place in merges]}
     own = {key: _value(text) for key, _, text in (one.partition("=") for one in asked.set)}
     every = {"context": 128, "seed": seed, **own, **settings}
     made = validate.plan(Asked("experts", every, given))
@@ -71,9 +79,11 @@ def submitted(asked: argparse.Namespace, seed: int, **settings: Any) -> tuple[Ho
     return home, run
 
 
-def finished(asked: argparse.Namespace, seed: int, **settings: Any) -> tuple[Home, ExpertsState]:
+def finished(
+    asked: argparse.Namespace, seed: int, name: str = "seed", **settings: Any
+) -> tuple[Home, ExpertsState]:
     """Return a run of a seed that has completed, carried out or gone on with here."""
-    home, run = submitted(asked, seed, **settings)
+    home, run = submitted(asked, seed, name, **settings)
     with closing(home.open_store()) as store:
         runner.finish(runner.Worker(store, Artifacts.of(home)), run)
         return home, repository.load(store, run)
@@ -167,6 +177,43 @@ def searched(home: Home, run: str) -> tuple[ExpertsState, list[tuple[float, int]
 
         runner.Worker(store, Artifacts.of(home), watch, over).run(run)
         return seen[0], marks
+
+
+# ---- trainings ---------------------------------------------------------------------------------
+
+
+def trainings(asked: argparse.Namespace) -> None:
+    """Train experts in every way; print what each gains in its own domain, and solves of its family."""
+    print(f"{machine()}\n")
+    print("| seed | trained by | expert of | own domain | others | solved | LoRA: own | solved |")
+    print("|---|---|---|---|---|---|---|---|")
+    for seed in map(int, asked.seeds.split(",")):
+        for train in get_args(Training):
+            _, state = finished(asked, seed, train, evaluations=0, train=train)
+            for domain in stages.experts(state):
+                row = _trained(state, domain)
+                print(f"| {seed} | {train} | {domain} | {' | '.join(row)} |", flush=True)
+
+
+def _trained(state: ExpertsState, domain: str) -> list[str]:
+    """Return what an expert gains and solves, and the adapters beside it."""
+    gains, solved = findings.by_domain(state), solving.shares(findings.solved(state))
+    told = list[str]()
+    for start in (plan.ONLY, plan.LORA):
+        arm = f"{start}{domain}"
+        if arm not in gains:
+            continue
+        told.append(percent(gains[arm][domain]))
+        if start == plan.ONLY:
+            others = [one.value for other, one in gains[arm].items() if other != domain]
+            told.append(f"{sum(others) / len(others):+.2%}")
+        share = (
+            [solved[name][domain] for name in (plan.GIVEN, arm)]
+            if domain in solved.get(arm, {})
+            else []
+        )
+        told.append(" → ".join(f"{one.value:.0%}" for one in share))
+    return told
 
 
 # ---- adapters ----------------------------------------------------------------------------------
@@ -272,6 +319,7 @@ def main() -> None:
     for name, do, seeds in (
         ("search", search, "0,1,2"),
         ("cost", cost, "0"),
+        ("trainings", trainings, "0"),
         ("adapters", adapters, "0"),
     ):
         command = commands.add_parser(name)
