@@ -2,6 +2,10 @@
 
     python -m benchmarks.phases.experts search --models FOLDER --out FOLDER [--seeds 0,1,2]
         [--set KEY=VALUE …]
+    python -m benchmarks.phases.experts cost --models FOLDER --out FOLDER [--seeds 0]
+        [--set KEY=VALUE …]
+    python -m benchmarks.phases.experts trainings --models FOLDER --out FOLDER [--seeds 0]
+        [--set KEY=VALUE …]
     python -m benchmarks.phases.experts adapters --models FOLDER --out FOLDER [--seeds 0]
         [--set KEY=VALUE …] [--rates 0.03,0.1,0.3] [--lora-rates 0.004,0.013,0.04]
 
@@ -9,9 +13,13 @@ FOLDER of `--models` is that of `forge cognate`: a base, and specialists that mi
 `{seed}` in it stands for the seed, so that each has its own.
 `search` carries out an experts run for every seed, in `--out`, and prints as Markdown what came out:
 gains and drift with intervals, hypervolumes at equal evaluations, dispatch, time for a mixture. A run
-that was stopped goes on. `adapters` trains for each domain an expert, and LoRA of rank 1 on the modules
-whose adapters have nearest to as many parameters, on the same windows, at every rate. The best rate of
-each by the selection slice is measured on the test slice: its gain in its own domain and in the others.
+that was stopped goes on. `cost` carries out a run of short trainings up to the end of its search, and
+prints the processor time of a mixture, decisions and log included; `evaluations` is 70 in each arm
+unless `--set` says otherwise. `trainings` trains experts in each of the three ways, without a search:
+a run for each way and seed. Its FOLDER may be a single model; `families` are set by `--set`.
+`adapters` trains for each domain an expert, and LoRA of rank 1 on the modules whose adapters have
+nearest to as many parameters, on the same windows, at every rate. The best rate of each by the
+selection slice is measured on the test slice: its gain in its own domain and in the others.
 """
 
 from __future__ import annotations
@@ -22,14 +30,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from benchmarks.common import machine
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.measures import bootstrap
 from evaluation.measures.perplexity import score_windows
-from phases.experts import findings, plan, report
+from phases.experts import findings, plan, report, solving, stages
+from phases.experts.config import Training
 from phases.experts.events import ExpertsState, Scored
 from phases.experts.tasks.execute import Context
 from runs.history import repository
@@ -51,17 +60,31 @@ from worker.tasks import runner
 Measured = Mapping[str, tuple[Sequence[float], Sequence[int]]]
 
 
-def finished(asked: argparse.Namespace, seed: int, **settings: Any) -> tuple[Home, ExpertsState]:
-    """Return a run of a seed that has completed, carried out or gone on with here."""
-    home, run = Home(Path(asked.out) / "home"), f"seed-{seed}"
+def submitted(
+    asked: argparse.Namespace, seed: int, name: str = "seed", **settings: Any
+) -> tuple[Home, str]:
+    """Submit a run of a seed unless it is there; return home and name."""
+    home, run = Home(Path(asked.out) / "home"), f"{name}-{seed}"
     folder = Path(asked.models.replace("{seed}", str(seed)))
     merges = sorted(p.parent for p in folder.glob("*/config.json") if p.parent.name != "base")
-    given = {"model": [str(folder / "base")], "merges": [str(place) for place in merges]}
+    alone = (folder / "config.json").is_file()
+    model = folder if alone else folder / "base"
+    given = {"model": [str(model)], "merges": [] if alone else [str(place) for place in merges]}
     own = {key: _value(text) for key, _, text in (one.partition("=") for one in asked.set)}
-    made = validate.plan(Asked("experts", {"context": 128, "seed": seed, **own, **settings}, given))
+    every = {"context": 128, "seed": seed, **own, **settings}
+    made = validate.plan(Asked("experts", every, given))
     with closing(home.open_store()) as store:
         if not list(store.read(f"experts/{run}")):
             commands_submit.submit(store, made, run)
+    return home, run
+
+
+def finished(
+    asked: argparse.Namespace, seed: int, name: str = "seed", **settings: Any
+) -> tuple[Home, ExpertsState]:
+    """Return a run of a seed that has completed, carried out or gone on with here."""
+    home, run = submitted(asked, seed, name, **settings)
+    with closing(home.open_store()) as store:
         runner.finish(runner.Worker(store, Artifacts.of(home)), run)
         return home, repository.load(store, run)
 
@@ -114,6 +137,83 @@ def _stopped(state: ExpertsState) -> float:
     return sum(e.stopped for e in every) / max(
         1, sum(s[-1].evaluations for s in state.generations.values())
     )
+
+
+# ---- cost --------------------------------------------------------------------------------------
+
+
+def cost(asked: argparse.Namespace) -> None:
+    """Carry a run out up to the end of its search; print processor time by arm."""
+    own = {one.partition("=")[0] for one in asked.set}
+    wanted = {"tokens": 2_048, "lora": False, "evaluations": 70}
+    short = {key: value for key, value in wanted.items() if key not in own}
+    for seed in map(int, asked.seeds.split(",")):
+        home, run = submitted(asked, seed, **short)
+        state, marks = searched(home, run)
+        (began, before), (ended, after) = marks[0], marks[-1]
+        each = (ended - began) / (after - before)
+        print(f"{machine()}; seed {seed}: {after - before} mixtures of all arms")
+        print(f"{1000 * each:.0f} ms of processor time for each; 5,000: {5000 * each / 60:.1f} min")
+        print(f"given up early: {_stopped(state):.0%}; arms: {', '.join(state.generations)}")
+
+
+def searched(home: Home, run: str) -> tuple[ExpertsState, list[tuple[float, int]]]:
+    """Carry a run on to the end of its search; return the state, and processor seconds by mixtures."""
+    marks: list[tuple[float, int]] = []
+    with closing(home.open_store()) as store:
+        seen = [repository.load(store, run)]
+
+        def watch(state: ExpertsState, rows: Sequence[Any]) -> None:
+            seen[0] = state
+            if any(row.type in ("generation_bred", "scored") for row in rows):
+                events = [e for e in state.answers.values() if isinstance(e, Scored)]
+                marks.append((time.process_time(), sum(len(e.items) for e in events)))
+
+        def over() -> bool:
+            if seen[0].started is None:
+                return False
+            arms = stages.searches(seen[0]).values()
+            return bool(arms) and not any(arm.size(len(arm.ended)) for arm in arms)
+
+        runner.Worker(store, Artifacts.of(home), watch, over).run(run)
+        return seen[0], marks
+
+
+# ---- trainings ---------------------------------------------------------------------------------
+
+
+def trainings(asked: argparse.Namespace) -> None:
+    """Train experts in every way; print what each gains in its own domain, and solves of its family."""
+    print(f"{machine()}\n")
+    print("| seed | trained by | expert of | own domain | others | solved | LoRA: own | solved |")
+    print("|---|---|---|---|---|---|---|---|")
+    for seed in map(int, asked.seeds.split(",")):
+        for train in get_args(Training):
+            _, state = finished(asked, seed, train, evaluations=0, train=train)
+            for domain in stages.experts(state):
+                row = _trained(state, domain)
+                print(f"| {seed} | {train} | {domain} | {' | '.join(row)} |", flush=True)
+
+
+def _trained(state: ExpertsState, domain: str) -> list[str]:
+    """Return what an expert gains and solves, and the adapters beside it."""
+    gains, solved = findings.by_domain(state), solving.shares(findings.solved(state))
+    told = list[str]()
+    for start in (plan.ONLY, plan.LORA):
+        arm = f"{start}{domain}"
+        if arm not in gains:
+            continue
+        told.append(percent(gains[arm][domain]))
+        if start == plan.ONLY:
+            others = [one.value for other, one in gains[arm].items() if other != domain]
+            told.append(f"{sum(others) / len(others):+.2%}")
+        share = (
+            [solved[name][domain] for name in (plan.GIVEN, arm)]
+            if domain in solved.get(arm, {})
+            else []
+        )
+        told.append(" → ".join(f"{one.value:.0%}" for one in share))
+    return told
 
 
 # ---- adapters ----------------------------------------------------------------------------------
@@ -216,7 +316,12 @@ def main() -> None:
     """Do what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for name, do, seeds in (("search", search, "0,1,2"), ("adapters", adapters, "0")):
+    for name, do, seeds in (
+        ("search", search, "0,1,2"),
+        ("cost", cost, "0"),
+        ("trainings", trainings, "0"),
+        ("adapters", adapters, "0"),
+    ):
         command = commands.add_parser(name)
         command.add_argument("--models", required=True)
         command.add_argument("--out", required=True)

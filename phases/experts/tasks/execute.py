@@ -40,7 +40,7 @@ from phases.experts.stages import SEARCH
 from phases.experts.tasks import classifier, families, scoring
 from phases.experts.tasks.classifier import Classifier
 from phases.experts.tasks.held_out import Held, of_text, sums
-from phases.experts.tasks.scoring import Mixer
+from phases.experts.tasks.scoring import Mixer, Scorer
 from runs import keys
 from runs.errors import ConfigError, DataError
 from runs.event_types import SourceRecord
@@ -181,6 +181,11 @@ class Context(GivenContext[ExpertsState]):
             parts += [changes.of_vectors(factored, vectors) for vectors in trained]
         return Mixer(self._base, parts, self.device)
 
+    @cached_property
+    def _scorer(self) -> Scorer:
+        """The losses of mixtures on the windows of the search."""
+        return Scorer(self._mixer, self.measured(SEARCH))
+
     def _of_experts(self, factors: Factors) -> ResidentModel:
         """Return the given model with a mixture of experts."""
         return self._mixer.mixed((*(0.0,) * len(self.state.started.merges), *factors))
@@ -188,9 +193,8 @@ class Context(GivenContext[ExpertsState]):
     def _scored(self, task: Score) -> Scored:
         began, search = time.monotonic(), stages.searches(self.state)[task.arm]
         bar = search.bar(task.number)
-        data = self.measured(SEARCH)
         mixtures = search.bred[task.number].mixtures[task.first : task.last]
-        items = [scoring.scored(self._mixer.mixed(f), data, search.given, bar) for f in mixtures]
+        items = [self._scorer.scored(factors, search.given, bar) for factors in mixtures]
         return Scored(
             arm=search.arm,
             number=task.number,

@@ -44,21 +44,40 @@ class Mixer:
         return self._model
 
 
-def scored(
-    model: ResidentModel, data: Mapping[str, Held], given: Observed, bar: Bar
-) -> dict[str, tuple[float, ...]]:
-    """Return domain → Σ −log p of its windows: of the first ones if the model is far behind.
+class Scorer:
+    """Losses of mixtures on the windows of the search.
 
-    Empty if a number is not finite.
+    Those of a mixture are kept: the arms of a search begin with the same ones.
     """
-    first = _losses(model, {domain: some.part(0, bar.probe) for domain, some in data.items()})
-    if not first or bar.gives_up(first, given):
-        return first
-    rest = _losses(model, {domain: some.part(bar.probe, None) for domain, some in data.items()})
-    return {domain: (*first[domain], *rest[domain]) for domain in first} if rest else {}
+
+    def __init__(self, mixer: Mixer, data: Mapping[str, Held]) -> None:
+        """Measure mixtures of a mixer on `data`, domain → its windows."""
+        self._mixer, self._data = mixer, data
+        self._known: dict[tuple[Factors, int, int | None], dict[str, tuple[float, ...]]] = {}
+
+    def scored(self, factors: Factors, given: Observed, bar: Bar) -> dict[str, tuple[float, ...]]:
+        """Return domain → Σ −log p of its windows: of the first ones if the mixture is far behind.
+
+        Empty if a number is not finite.
+        """
+        first = self._losses(factors, 0, bar.probe)
+        if not first or bar.gives_up(first, given):
+            return first
+        rest = self._losses(factors, bar.probe, None)
+        return {domain: (*first[domain], *rest[domain]) for domain in first} if rest else {}
+
+    def _losses(
+        self, factors: Factors, first: int, last: int | None
+    ) -> dict[str, tuple[float, ...]]:
+        """Return the losses of a mixture on the windows from `first` to before `last`."""
+        key = factors, first, last
+        if key not in self._known:
+            data = {domain: held.part(first, last) for domain, held in self._data.items()}
+            self._known[key] = losses(self._mixer.mixed(factors), data)
+        return self._known[key]
 
 
-def _losses(model: ResidentModel, data: Mapping[str, Held]) -> dict[str, tuple[float, ...]]:
+def losses(model: ResidentModel, data: Mapping[str, Held]) -> dict[str, tuple[float, ...]]:
     """Return domain → Σ −log p of each window, of all domains at once; empty if one is not finite."""
     every = joined([data[domain] for domain in sorted(data)])
     nll = sums(model, every) if every else []

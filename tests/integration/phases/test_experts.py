@@ -125,6 +125,22 @@ def test_a_folded_mixture_is_what_the_search_measured(made) -> None:
             assert digest(in_memory) == state.made[recipe.id].digest, name
 
 
+def test_a_mixture_that_two_arms_have_is_measured_once(
+    made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The random arm begins with the mixtures of the search: their losses are kept, to the last bit."""
+    home, state, _ = made
+    context: Any = Context.opened(state, Artifacts.of(home))
+    arms = stages.searches(state)
+    ours, other = arms["mixtures"], arms["random"]
+    assert ours.bred[0].mixtures == other.bred[0].mixtures
+    given, bar = ours.given, ours.bar(0)
+    first = [context._scorer.scored(f, given, bar) for f in ours.bred[0].mixtures[:3]]
+    assert first == [ours.items(f"0/{slot}") for slot in range(3)]
+    monkeypatch.setattr(context._mixer, "mixed", None)  # to mix again would fail
+    assert [context._scorer.scored(f, given, bar) for f in other.bred[0].mixtures[:3]] == first
+
+
 def test_figures_follow_from_what_was_measured(made) -> None:
     """The gain is the mean over the domains of experts; the neutral domain is the drift."""
     _, state, _ = made
