@@ -48,6 +48,12 @@ class QuietstarConfig(TrainingConfig, Watched):
     greedy: bool = Field(
         False, description="Measure with the likeliest thoughts instead of sampled ones."
     )
+    own: float = Field(
+        1.0,
+        ge=0,
+        description="Weight of the thought's own prediction in loss and reward, beside the mixture; 0: "
+        "the paper's loss.",
+    )
     policy: float = Field(1.0, ge=0, description="Weight of REINFORCE.")
     kl: float = Field(
         0.1,

@@ -92,6 +92,7 @@ def thinking(
         "passes": config.passes,
         "ahead": config.ahead,
         "temperature": config.temperature,
+        "own": config.own,
         "policy": config.policy,
         "kl": config.kl,
     }

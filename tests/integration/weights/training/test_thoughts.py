@@ -148,8 +148,10 @@ def slow_loss(
                 logits, after = one_by_one(built, tokens[row, : place + 1], torch.stack(inner))
                 w = part.logit(states[place + m], after[-1]).sigmoid()
                 p = w * logits[-1].softmax(-1) + (1 - w) * base[place + m].softmax(-1)
-                lost.append(-math.log(p[wanted]))
-                reward += math.log(p[wanted])
+                own = params["own"]
+                told = math.log(p[wanted]) + own * float(logits[-1].log_softmax(-1)[wanted])
+                lost.append(-told / (1 + own))
+                reward += told / (1 + own)
                 inner.append(embed.weight[wanted])
             rewards.append(reward)
             said.append(log_pi)
@@ -158,9 +160,11 @@ def slow_loss(
     return sum(lost) / len(lost) - params["policy"] * sum(policies) / len(policies)
 
 
-def test_the_loss_is_that_of_its_definition() -> None:
+@pytest.mark.parametrize("own", [0.0, 0.5])
+def test_the_loss_is_that_of_its_definition(own: float) -> None:
     """Mixture, tokens ahead, the mean of the passes, positive rewards alone, and log π: all of it."""
-    whole = training({"kl": 0.0, "policy": 0.7, "passes": 3, "ahead": 2}, batch=2, context=5)
+    params = {"kl": 0.0, "policy": 0.7, "passes": 3, "ahead": 2, "own": own}
+    whole = training(params, batch=2, context=5)
     built = module()
     found = ThoughtsObjective(whole, built, streams(), {})
     batch = found.batch(0)
@@ -199,7 +203,7 @@ def test_the_guard_is_the_divergence_from_the_teacher_without_thoughts() -> None
 @torch.no_grad()
 def test_pauses_are_the_same_computation_without_thoughts() -> None:
     """One vector in the place of every token of a thought; one pass, and no random numbers."""
-    whole = training({"kl": 0.0, "thinks": "pause", "ahead": 1}, batch=2, context=4)
+    whole = training({"kl": 0.0, "thinks": "pause", "ahead": 1, "own": 0.0}, batch=2, context=4)
     built = module()
     found = ThoughtsObjective(whole, built, streams(), {})
     tokens, part, lost = found.batch(0)["tokens"], built.thoughts, []
@@ -343,7 +347,8 @@ def test_a_thinker_predicts_what_the_training_predicts(pause: bool) -> None:
     else:
         thoughts = thinking.sampled(built, thinker.thoughts, ids, 2)
         layers = thinking.embedded(built, thinker.thoughts, thoughts, ahead[:, :-1])
-    told = predictions(thinker.thoughts, thinking.forward(built, ids, layers), ahead)[0, 0]
+    passed = thinking.forward(built, ids, layers)
+    told = predictions(thinker.thoughts, passed, ahead)[0][0, 0]
     for place in range(5):
         alone = thinker.next_token(ids[:, : place + 1])
         assert float(alone.exp().sum()) == pytest.approx(1, abs=1e-5)
