@@ -37,8 +37,8 @@ class QuietstarConfig(TrainingConfig, Watched):
         (4,),
         min_length=1,
         max_length=16,
-        description="Tokens of a thought; several, as 16,8,4: each for an equal share of the steps. "
-        "Measured with the last.",
+        description="Tokens of a thought; several, as [16, 8, 4]: each for an equal share of the "
+        "steps. Measured with the last.",
     )
     passes: int = Field(2, ge=2, le=64, description="Thoughts sampled after each position.")
     ahead: int = Field(
