@@ -54,6 +54,13 @@ class QuietstarConfig(TrainingConfig, Watched):
         description="Weight of the thought's own prediction in loss and reward, beside the mixture; 0: "
         "the paper's loss.",
     )
+    settling: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of the steps in which the share of the thought stays as it began: a model "
+        "that never saw a thought would turn it off.",
+    )
     policy: float = Field(1.0, ge=0, description="Weight of REINFORCE.")
     kl: float = Field(
         0.1,

@@ -93,6 +93,7 @@ def thinking(
         "ahead": config.ahead,
         "temperature": config.temperature,
         "own": config.own,
+        "settling": config.settling,
         "policy": config.policy,
         "kl": config.kl,
     }

@@ -227,6 +227,23 @@ def test_the_length_of_thoughts_falls_in_equal_shares() -> None:
     assert found.batch(7)["draws"].shape == (4, 2, 4, 12)
 
 
+def test_the_head_is_not_trained_before_thoughts_have_settled() -> None:
+    """Three of eight steps here; all else is."""
+    built = build(start())
+    found = ThoughtsObjective(training({"kl": 0.0, "settling": 0.3}), built, streams(), {})
+    for step, trained in ((0, False), (2, False), (3, True), (7, True)):
+        built.zero_grad()
+        found.loss(found.batch(step)).backward()
+        for name, parameter in built.named_parameters():
+            if name != "thoughts.pause":
+                head = name.startswith("thoughts.") and name not in (
+                    "thoughts.start",
+                    "thoughts.end",
+                )
+                assert parameter.grad is not None
+                assert bool(parameter.grad.any()) is (trained or not head), (step, name)
+
+
 def carried(whole: Train, cuts: tuple[int, ...]) -> Any:
     """The last snapshot of a training that is cut after these steps."""
     optimiser, given, made = None, start(), None
