@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from runs.errors import ConfigError, SourceError
 from testing.models.toy_training import INIT, VOCABULARY, model, recipe, streams
@@ -409,6 +410,20 @@ def test_an_architecture_that_does_not_heed_the_mask_is_refused() -> None:
     built.forward = deaf
     with pytest.raises(ConfigError, match="does not heed the mask"):
         check_heeds(built)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
+def test_other_decoders_think_too(kind: str) -> None:
+    """With learned positions and dropout as well; what a model does in training is its own affair."""
+    sizes = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64}
+    ids = {"bos_token_id": 0, "eos_token_id": 0}
+    config = AutoConfig.for_model(kind, **sizes, **heads, **ids)
+    config.tie_word_embeddings = True
+    found: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    given = Model(config.to_dict(), {n: p.detach() for n, p in found.named_parameters()})
+    recipe_ = Transform(operation="thoughts-init@1", inputs={"of": INIT.id})
+    check_heeds(build(operations.apply(operations.complete(recipe_), {"of": given})))
 
 
 def test_wrong_inputs_are_refused() -> None:
