@@ -98,6 +98,8 @@ def settings(asked: argparse.Namespace, domain: str, seed: int) -> dict[str, Any
         "thought_lengths": [int(n) for n in asked.lengths.split(",")],
         "passes": asked.passes,
         "ahead": asked.ahead,
+        "own": asked.own,
+        "settling": asked.settling,
         "policy": asked.policy,
         "kl": asked.kl,
         "characters": asked.characters,
@@ -159,6 +161,8 @@ def table(out: Path) -> None:
         cells = [f"{mean:+.4f} ± {half:.4f}" for mean, half in spans.values()]
         print(f"| {domain} | {len(some)} | {' | '.join(cells)} | {verdict(spans)} |")
     print()
+    found = [row["figures"]["weight"]["value"] for row in rows]
+    print(f"share of the thought in the mixture: {min(found):.3g} to {max(found):.3g}")
     for name in ("step_seconds", "cost"):
         for arm in rows[0][name]:
             found = [row[name][arm] for row in rows]
@@ -196,19 +200,21 @@ def main() -> None:
     for name, kind, value in (
         ("hidden", int, 64),
         ("layers", int, 3),
-        ("first-tokens", int, 800_000),
-        ("tokens", int, 60_000),
-        ("base-tokens", int, 60_000),
+        ("first-tokens", int, 400_000),
+        ("tokens", int, 32_768),
+        ("base-tokens", int, 16_384),
         ("context", int, 64),
         ("batch", int, 8),
         ("rate", float, 2e-3),
         ("lengths", str, "4"),
         ("passes", int, 2),
         ("ahead", int, 2),
+        ("own", float, 1.0),
+        ("settling", float, 0.5),
         ("policy", float, 1.0),
         ("kl", float, 0.1),
         ("characters", int, 2_000_000),
-        ("measured-tokens", int, 16_000),
+        ("measured-tokens", int, 6_000),
         ("document-tokens", int, 256),
         ("device", str, "cpu"),
     ):

@@ -37,8 +37,8 @@ class QuietstarConfig(TrainingConfig, Watched):
         (4,),
         min_length=1,
         max_length=16,
-        description="Tokens of a thought; several, as 16,8,4: each for an equal share of the steps. "
-        "Measured with the last.",
+        description="Tokens of a thought; several, as [16, 8, 4]: each for an equal share of the "
+        "steps. Measured with the last.",
     )
     passes: int = Field(2, ge=2, le=64, description="Thoughts sampled after each position.")
     ahead: int = Field(
@@ -47,6 +47,19 @@ class QuietstarConfig(TrainingConfig, Watched):
     temperature: Positive = Field(1.0, description="Temperature at which thoughts are sampled.")
     greedy: bool = Field(
         False, description="Measure with the likeliest thoughts instead of sampled ones."
+    )
+    own: float = Field(
+        1.0,
+        ge=0,
+        description="Weight of the thought's own prediction in loss and reward, beside the mixture; 0: "
+        "the paper's loss.",
+    )
+    settling: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of the steps in which the share of the thought stays as it began: a model "
+        "that never saw a thought would turn it off.",
     )
     policy: float = Field(1.0, ge=0, description="Weight of REINFORCE.")
     kl: float = Field(

@@ -92,6 +92,8 @@ def thinking(
         "passes": config.passes,
         "ahead": config.ahead,
         "temperature": config.temperature,
+        "own": config.own,
+        "settling": config.settling,
         "policy": config.policy,
         "kl": config.kl,
     }

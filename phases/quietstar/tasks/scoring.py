@@ -147,7 +147,7 @@ def _rows(
             ids = ids.gather(2, order[:, None].expand_as(ids))
         layers = thinking.embedded(module, part, ids, ahead[:, :0])
     passed = thinking.forward(module, text, layers)
-    losses = -predictions(part, passed, ahead)[:, 0]
+    losses = -predictions(part, passed, ahead)[0][:, 0]
     weights = part.logit(passed.states[:, 0], passed.states[:, -1]).sigmoid()
     return losses.double().cpu().numpy(), weights.double().cpu().numpy()
 

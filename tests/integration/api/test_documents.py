@@ -113,7 +113,7 @@ def test_both_spellings_start_the_same(real: tuple[TestClient, str], toys: Toys)
         assert runs[0][key] == runs[1][key] == runs[2][key]
 
 
-@pytest.mark.parametrize("phase", ["poetry", "quietstar"])
+@pytest.mark.parametrize("phase", ["poetry", "quiet-star"])
 def test_a_phase_that_cannot_be_started_is_refused_with_what_there_is(
     served: Served, phase: str
 ) -> None:

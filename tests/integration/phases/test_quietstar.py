@@ -405,3 +405,39 @@ def test_the_example_is_a_pipeline_that_can_start() -> None:
     settings = tomllib.loads(file.read_text())
     planned = kinds.of("pipeline").plan(Asked("pipeline", settings), Lookup())
     assert [phase.kind for phase in planned.config.phases] == ["cognate", "bake", "quietstar"]
+
+
+@pytest.mark.slow
+def test_a_fork_goes_on_from_the_frozen_tokens_and_ends_alike(made, tmp_path: Path) -> None:
+    """From right after they were frozen, in a cache of its own."""
+    from worker.commands import fork
+
+    home, state, _ = made
+    copied = Home(tmp_path / "home")
+    shutil.copytree(home.folder, copied.folder)
+    shutil.rmtree(copied.artifacts)
+    rows = quietstar_runs.rows(copied)
+    place = max(n for n, row in enumerate(rows, 1) if row.type == "hard_tokens_frozen")
+    with closing(copied.open_store()) as store:
+        with pytest.raises(ConfigError, match="hard cannot change"):
+            fork.plan(store, "q", place, None, {"hard": 0.2})
+        name = fork.fork(store, fork.plan(store, "q", place, None, {}))
+    forked = quietstar_runs.finish(copied, name)
+    assert forked.completed.figures == state.completed.figures
+    assert forked.completed.models == state.completed.models
+    assert audit.audit(quietstar_runs.rows(copied, name)) == []
+
+
+@pytest.mark.slow
+def test_an_archive_is_taken_elsewhere_and_verified_there(made, tmp_path: Path) -> None:
+    home, _, _ = made
+    file = str(tmp_path / "q.forge")
+    for place, words in (
+        (home.folder, ("archive", "q", file, "--weights")),
+        (tmp_path / "there", ("import", file)),
+        (tmp_path / "there", ("verify", "q")),
+        (tmp_path / "there", ("show", "q")),
+    ):
+        told = call(place, *words)
+        assert told.exit_code == 0, told.output
+    assert "passed through unchanged" in told.stdout

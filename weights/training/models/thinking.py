@@ -39,7 +39,9 @@ def check_heeds(module: Any) -> None:
     """Raise ConfigError unless the model computes thoughts at once as it does one by one.
 
     Some architectures do not heed a mask of [rows, 1, tokens, tokens], or compute positions themselves.
+    The module is put into evaluation mode: dropout would make both ways differ.
     """
+    module.eval()
     part: Thoughts = module.get_submodule(PART)
     embed = module.get_input_embeddings()
     text = torch.arange(1, 5, device=embed.weight.device)[None] % embed.num_embeddings

@@ -3,11 +3,16 @@
 After every position j of a window, `passes` thoughts are sampled, and the next `ahead` tokens are
 predicted from a mixture of the model with the thought and without it (`weights/thoughts`):
 
-    loss = mean −log p(x_j+m | thought)                      (NLL, over positions, m ≤ ahead, passes)
+    loss = mean −L                                           (NLL, over positions, m ≤ ahead, passes)
          − policy · mean r⁺ · log π(thought)                 (REINFORCE, section 4.4.2)
          + kl · KL(teacher ‖ model without thoughts)
 
-    r = Σ_m log p(x_j+m | thought) − its mean over the passes;   r⁺ = max(r, 0)
+    L = (log p(x_j+m | mixture) + own · log p(x_j+m | thought)) / (1 + own)
+    r = Σ_m L − its mean over the passes;   r⁺ = max(r, 0)
+
+In the first `settling` of the steps w stays where it began. A model that never saw a thought predicts
+badly after one: it learns first that w = 0 is best, after which no gradient reaches head or thought any
+more. With `own` = 0 and `settling` = 0 this is the paper's loss.
 
 π is what the thought was sampled from, at `temperature`. With `thinks` = "pause" a pause vector stands
 in the place of every token of a thought: the same computation without thoughts (arXiv 2310.02226), one
@@ -47,6 +52,10 @@ class ThoughtsParams(BaseModel):
     #: Tokens of the text that a thought is to help with.
     ahead: int = Field(default=2, ge=1)
     temperature: float = Field(default=1.0, gt=0)
+    #: Weight of the thought's own prediction, beside the mixture.
+    own: float = Field(default=1.0, ge=0)
+    #: Share of the steps in which the mixing head is not trained.
+    settling: float = Field(default=0.5, ge=0, le=1)
     #: Weight of REINFORCE.
     policy: float = Field(default=1.0, ge=0)
     #: Weight of the divergence from a teacher; 0: there is none.
@@ -94,8 +103,9 @@ class ThoughtsObjective(NextToken):
         return lengths[min(step * len(lengths) // self._recipe.steps, len(lengths) - 1)]
 
     def batch(self, step: int) -> Batch:
-        """Return "tokens" [batch, context + 1] int64, and the thoughts' draws.
+        """Return "tokens" [batch, context + 1] int64, "heads" [batch] bool, and the thoughts' draws.
 
+        "heads" tells if the mixing head is trained.
         "draws" [batch, passes, length, context] float64 in [0, 1); for pauses zeros, and one pass.
         """
         recipe, params = self._recipe, self._params
@@ -106,7 +116,8 @@ class ThoughtsObjective(NextToken):
             key = f"{recipe.purpose}/thoughts/{step}"
             drawn = seeded(recipe.seed, key).random((recipe.batch, params.passes, *shape))
             draws = torch.from_numpy(drawn)
-        return {**super().batch(step), "draws": draws}
+        heads = torch.full((recipe.batch,), step >= params.settling * recipe.steps)
+        return {**super().batch(step), "draws": draws, "heads": heads}
 
     def loss(self, part: Batch) -> torch.Tensor:
         """Return the loss of some rows, nats a token; see the module."""
@@ -122,7 +133,9 @@ class ThoughtsObjective(NextToken):
             ids = self._sampled(text, draws.flatten(0, 1))
             layers = thinking.embedded(self._module, self._part, ids, ahead[:, :-1])
         passed = thinking.forward(self._module, text, layers)
-        told = predictions(self._part, passed, ahead)
+        mixture, alone = predictions(self._part, passed, ahead, bool(part["heads"][0]))
+        own = self._params.own
+        told = (mixture + own * alone) / (1 + own)
         known = _known(ahead.shape, self._device)
         loss = -told[:, known].mean()
         if ids is not None and self._params.policy:
@@ -131,9 +144,8 @@ class ThoughtsObjective(NextToken):
             said = likelihoods(passed, ids, self._params.temperature)
             loss = loss - self._params.policy * (gain * said).mean()
         if self._teacher is not None:
-            own = passed.logits[::passes, 0]
             wanted = self._teacher.logits(tokens[:, :-1])
-            loss = loss + self._params.kl * divergence(wanted, own)
+            loss = loss + self._params.kl * divergence(wanted, passed.logits[::passes, 0])
         return loss
 
     def _sampled(self, text: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
@@ -149,15 +161,18 @@ class ThoughtsObjective(NextToken):
             self._module.train()
 
 
-def predictions(part: thinking.Thoughts, passed: Passed, ahead: torch.Tensor) -> torch.Tensor:
-    """Return log p of the tokens after each thought, [rows, ahead, tokens], mixed with the base's.
+def predictions(
+    part: thinking.Thoughts, passed: Passed, ahead: torch.Tensor, heads: bool = True
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return log p of the tokens after each thought, of the mixture and of the thought alone.
 
-    `ahead` are those tokens, [rows, ahead, tokens]. Token m after position j is predicted without a
-    thought at position j + m − 1; beyond the text's end, what is returned means nothing.
+    Both are [rows, ahead, tokens], as are the tokens `ahead`. Token m after position j is predicted
+    without a thought at position j + m − 1; beyond the text's end, what is returned means nothing.
+    Without `heads` no gradient reaches the mixing head.
     """
     count, tokens = ahead.shape[1:]
     first = passed.logits.shape[1] - count  # the layer of the thoughts' end
-    found = []
+    found, alone = [], []
     for m in range(count):
         places = (torch.arange(tokens, device=ahead.device) + m).clamp_max(tokens - 1)
         wanted = ahead[:, m, :, None]
@@ -165,8 +180,11 @@ def predictions(part: thinking.Thoughts, passed: Passed, ahead: torch.Tensor) ->
         thought = thinking.wide(passed.logits[:, first + m]).log_softmax(-1).gather(-1, wanted)
         logit = part.logit(passed.states[:, 0, places], passed.states[:, first + m])
         logit = thinking.wide(logit)
-        found.append(thinking.mixed(base.squeeze(-1), thought.squeeze(-1), logit))
-    return torch.stack(found, 1)
+        if not heads:
+            logit = logit.detach() + 0.0 * logit  # its gradients are 0, not missing
+        alone.append(thought.squeeze(-1))
+        found.append(thinking.mixed(base.squeeze(-1), alone[-1], logit))
+    return torch.stack(found, 1), torch.stack(alone, 1)
 
 
 def likelihoods(passed: Passed, ids: torch.Tensor, temperature: float) -> torch.Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from runs.errors import ConfigError, SourceError
 from testing.models.toy_training import INIT, VOCABULARY, model, recipe, streams
@@ -148,8 +149,10 @@ def slow_loss(
                 logits, after = one_by_one(built, tokens[row, : place + 1], torch.stack(inner))
                 w = part.logit(states[place + m], after[-1]).sigmoid()
                 p = w * logits[-1].softmax(-1) + (1 - w) * base[place + m].softmax(-1)
-                lost.append(-math.log(p[wanted]))
-                reward += math.log(p[wanted])
+                own = params["own"]
+                told = math.log(p[wanted]) + own * float(logits[-1].log_softmax(-1)[wanted])
+                lost.append(-told / (1 + own))
+                reward += told / (1 + own)
                 inner.append(embed.weight[wanted])
             rewards.append(reward)
             said.append(log_pi)
@@ -158,9 +161,11 @@ def slow_loss(
     return sum(lost) / len(lost) - params["policy"] * sum(policies) / len(policies)
 
 
-def test_the_loss_is_that_of_its_definition() -> None:
+@pytest.mark.parametrize("own", [0.0, 0.5])
+def test_the_loss_is_that_of_its_definition(own: float) -> None:
     """Mixture, tokens ahead, the mean of the passes, positive rewards alone, and log π: all of it."""
-    whole = training({"kl": 0.0, "policy": 0.7, "passes": 3, "ahead": 2}, batch=2, context=5)
+    params = {"kl": 0.0, "policy": 0.7, "passes": 3, "ahead": 2, "own": own}
+    whole = training(params, batch=2, context=5)
     built = module()
     found = ThoughtsObjective(whole, built, streams(), {})
     batch = found.batch(0)
@@ -199,7 +204,7 @@ def test_the_guard_is_the_divergence_from_the_teacher_without_thoughts() -> None
 @torch.no_grad()
 def test_pauses_are_the_same_computation_without_thoughts() -> None:
     """One vector in the place of every token of a thought; one pass, and no random numbers."""
-    whole = training({"kl": 0.0, "thinks": "pause", "ahead": 1}, batch=2, context=4)
+    whole = training({"kl": 0.0, "thinks": "pause", "ahead": 1, "own": 0.0}, batch=2, context=4)
     built = module()
     found = ThoughtsObjective(whole, built, streams(), {})
     tokens, part, lost = found.batch(0)["tokens"], built.thoughts, []
@@ -221,6 +226,23 @@ def test_the_length_of_thoughts_falls_in_equal_shares() -> None:
     )
     assert [found.length(step) for step in range(8)] == [16, 16, 16, 8, 8, 8, 4, 4]
     assert found.batch(7)["draws"].shape == (4, 2, 4, 12)
+
+
+def test_the_head_is_not_trained_before_thoughts_have_settled() -> None:
+    """Three of eight steps here; all else is."""
+    built = build(start())
+    found = ThoughtsObjective(training({"kl": 0.0, "settling": 0.3}), built, streams(), {})
+    for step, trained in ((0, False), (2, False), (3, True), (7, True)):
+        built.zero_grad()
+        found.loss(found.batch(step)).backward()
+        for name, parameter in built.named_parameters():
+            if name != "thoughts.pause":
+                head = name.startswith("thoughts.") and name not in (
+                    "thoughts.start",
+                    "thoughts.end",
+                )
+                assert parameter.grad is not None
+                assert bool(parameter.grad.any()) is (trained or not head), (step, name)
 
 
 def carried(whole: Train, cuts: tuple[int, ...]) -> Any:
@@ -343,7 +365,8 @@ def test_a_thinker_predicts_what_the_training_predicts(pause: bool) -> None:
     else:
         thoughts = thinking.sampled(built, thinker.thoughts, ids, 2)
         layers = thinking.embedded(built, thinker.thoughts, thoughts, ahead[:, :-1])
-    told = predictions(thinker.thoughts, thinking.forward(built, ids, layers), ahead)[0, 0]
+    passed = thinking.forward(built, ids, layers)
+    told = predictions(thinker.thoughts, passed, ahead)[0][0, 0]
     for place in range(5):
         alone = thinker.next_token(ids[:, : place + 1])
         assert float(alone.exp().sum()) == pytest.approx(1, abs=1e-5)
@@ -387,6 +410,20 @@ def test_an_architecture_that_does_not_heed_the_mask_is_refused() -> None:
     built.forward = deaf
     with pytest.raises(ConfigError, match="does not heed the mask"):
         check_heeds(built)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2"])
+def test_other_decoders_think_too(kind: str) -> None:
+    """With learned positions and dropout as well; what a model does in training is its own affair."""
+    sizes = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64}
+    ids = {"bos_token_id": 0, "eos_token_id": 0}
+    config = AutoConfig.for_model(kind, **sizes, **heads, **ids)
+    config.tie_word_embeddings = True
+    found: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    given = Model(config.to_dict(), {n: p.detach() for n, p in found.named_parameters()})
+    recipe_ = Transform(operation="thoughts-init@1", inputs={"of": INIT.id})
+    check_heeds(build(operations.apply(operations.complete(recipe_), {"of": given})))
 
 
 def test_wrong_inputs_are_refused() -> None:
