@@ -64,10 +64,9 @@ def publish_model(
         write_companions(context, folder)
         (folder / TRAINED).write_text(json.dumps(made, indent=2) + "\n", "utf-8")
         if card is not None:
-            (folder / "README.md").write_text(card, "utf-8")
-        more(folder)
             told = card + architectures.note(model_config.read(folder))
             (folder / "README.md").write_text(told, "utf-8")
+        more(folder)
 
     publish(place, fill)
 
