@@ -1,9 +1,10 @@
-"""Speed of forward passes with sleeping and with spinning threads, alone and beside busy processes.
+"""Speed of forward passes by how long waiting threads spin, alone and beside busy processes.
 
-python -m benchmarks.evaluation.waiting --busy 4
+python -m benchmarks.evaluation.waiting [--spins 0 1000 10000 100000] [--busy 0 4]
 
-Rounds of spinning and sleeping take turns in one run, so that both see the same machine. Printed are
-ratios (sleeping over spinning, tokens a second) and what they were made from.
+A thread that waits looks `spins` times, then it sleeps (GOMP_SPINCOUNT; 0: it sleeps at once). The first
+of all is OpenMP's own default. They take turns in one run, so that all see the same machine. Printed are
+tokens a second, and their ratios to OpenMP's default in each round.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import statistics
 import subprocess
 import sys
+
+from runs.system.thread_waiting import DECIDES
 
 BUSY = "while True: pass"
 WORK = """
@@ -36,41 +39,46 @@ print(done / (time.monotonic() - began))
 """
 
 
-def _speed(sleep: bool, threads: int, seconds: float) -> float:
-    """Return the tokens a second of a new process whose waiting threads sleep or spin."""
-    env = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
-    if not sleep:
-        del env["OMP_WAIT_POLICY"]  # torch's own default
+def _speed(spins: int | None, threads: int, seconds: float) -> float:
+    """Return the tokens a second of a new process whose waiting threads look so often."""
+    env = {name: value for name, value in os.environ.items() if name not in DECIDES}
+    if spins is not None:
+        env["GOMP_SPINCOUNT"] = str(spins)
     command = [sys.executable, "-c", WORK, str(threads), str(seconds)]
     return float(subprocess.run(command, env=env, check=True, capture_output=True).stdout)
 
 
 def _compare(busy: int, given: argparse.Namespace) -> None:
     others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]
+    ways = [None, *given.spins]
     try:
-        pairs = [
-            [_speed(sleep, given.threads, given.seconds) for sleep in (False, True)]
+        rounds = [
+            [_speed(spins, given.threads, given.seconds) for spins in ways]
             for _ in range(given.rounds)
         ]
     finally:
         for other in others:
             other.kill()
             other.wait()
-    spinning, sleeping = (statistics.median(column) for column in zip(*pairs, strict=True))
-    ratios = ", ".join(f"{slept / spun:.2f}" for spun, slept in pairs)
-    print(
-        f"{busy} busy processes beside: spinning {spinning:,.0f}, sleeping {sleeping:,.0f} tokens/s; "
-        f"ratios {ratios}"
-    )
+    print(f"{busy} busy processes beside:")
+    for place, spins in enumerate(ways):
+        median = statistics.median(speeds[place] for speeds in rounds)
+        ratios = ", ".join(f"{speeds[place] / speeds[0]:.2f}" for speeds in rounds)
+        name = "default" if spins is None else f"{spins:,}"
+        print(f"  {name:>10} spins: {median:9,.0f} tokens/s; ratios {ratios}", flush=True)
 
 
 def main() -> None:
     """Measure alone and beside busy processes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--busy", type=int, nargs="*", default=[0, 4], help="busy processes beside")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--busy", type=int, nargs="*", default=[0, 4], help="busy processes beside")
+    add("--spins", type=int, nargs="*", default=[0, 1_000, 10_000, 100_000])
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    add("--seconds", type=float, default=5.0)
+    add("--rounds", type=int, default=3)
     given = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.1f}, {given.threads} threads")
     for busy in given.busy:

@@ -165,6 +165,7 @@ def test_figures_follow_from_what_was_measured(made) -> None:
     assert figures["dispatch"].value == pytest.approx(sum(own) / 2)
 
 
+@pytest.mark.slow
 def test_the_result_is_the_best_within_the_limit_of_drift(made) -> None:
     """On the selection slice; a model that is not better beyond chance is passed through."""
     _, state, _ = made

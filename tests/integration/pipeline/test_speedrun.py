@@ -126,7 +126,7 @@ def test_in_miniature_it_comes_to_its_end(
         names = ["p", *(f"p.{n}-{name}" for n, name in enumerate(SMALLER, 1) if n > 1)]
         rows = {name: list(repository.history(store, name)) for name in names}
     assert isinstance(state, PipelineState)
-    assert [audit.audit(some) for some in rows.values()] == [[]] * 8
+    assert [audit.audit(some) for some in rows.values()] == [[]] * 9
     merged = state.ended_phase(2)
     assert merged is not None
     given = merged.models["champion"].digest
