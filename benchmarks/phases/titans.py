@@ -12,16 +12,33 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.observing import Observe
+from evaluation.training_runs import training_defaults
+from evaluation.training_text import kept_text
+from phases.cognate import architectures, findings, plan
+from phases.cognate.config import CognateConfig
+from phases.cognate.events import Submitted
+from phases.cognate.presets import TITANS
+from phases.cognate.tasks import measure, text
+from weights import operations
 from weights.architectures.auto import AutoModelForCausalLM
 from weights.architectures.auto_config import AutoConfig
+from weights.recipes import Algorithm, Train, Transform
+from weights.storage.inputs import Supply
+from weights.training import complete
+from weights.training.loop import Training
+from weights.training.pinned import pinned
 
 WINDOW, PAIRS, SYMBOLS = 32, 4, 16
 #: Keys, values, filler, "asked" and "hops": ids of tokens.
@@ -225,7 +242,78 @@ def table(rows: list[dict[str, Any]]) -> None:
         print(f"{arm:20s} " + " | ".join(cells))
 
 
-PARTS = {"recall": (run_recall, 600), "steps": (run_steps, 500)}
+#: Arm of `text` → what its model is, all with about as many parameters and the same rows of 320 tokens.
+TEXT_ARMS: Mapping[str, dict[str, Any]] = {
+    "plain decoder": {"architecture": "qwen2"},
+    "window and linear memory": {"architecture": "titans-mag"},
+    "window only": {"architecture": "titans-mag", "memory": "none"},
+}
+
+
+def text_start(arm: str, seed: int) -> Transform:
+    """Return the first weights of an arm: as many parameters as titans-mag's tiny, at least."""
+    config = CognateConfig.model_validate({"preset": "tiny", "seed": seed, **TEXT_ARMS[arm]})
+    wanted = TITANS["tiny"].parameters
+    size = config.size.model_copy(update={"context": TITANS["tiny"].context})
+    missing = wanted - size.parameters
+    more = max(0, math.ceil(missing / (3 * size.hidden * size.layers)))
+    size = size.model_copy(update={"intermediate": size.intermediate + more})
+    operation, shape = architectures.initialisation(size)
+    return operations.complete(Transform(operation=operation, params=shape, seed=seed))
+
+
+def text_recipe(start: Transform, made: kept_text.Text, steps: int) -> Train:
+    """Return the training of a base on the mix of titans-mag's presets, as cognate's plan has it."""
+    size = TITANS["tiny"]
+    told = Train(
+        objective=plan.OBJECTIVE,
+        start=start.id,
+        data=size.base_mix,
+        data_digests={domain: made.digests[domain] for domain in size.base_mix},
+        batch=size.batch,
+        context=size.context,
+        optimiser=plan.OPTIMISERS["muon"],
+        schedule=Algorithm(name="cosine@1", params={"peak": size.base_rate, "warmup": size.warmup}),
+        clip=training_defaults.CLIP,
+        seed=start.seed,
+        purpose=plan.BASE,
+        steps=steps,
+        upto=steps,
+    )
+    return complete(told)
+
+
+def run_text(seeds: Sequence[int], steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Train every arm on the same tokens of text; measure bits per byte by domain."""
+    found = []
+    for seed in seeds:
+        settings = {"preset": "tiny", "seed": seed, "architecture": "titans-mag"}
+        settings["domains"] = tuple(TITANS["tiny"].base_mix)
+        given = Submitted(run="b", owner="", config=CognateConfig.model_validate(settings))
+        with tempfile.TemporaryDirectory() as folder, pinned(1):
+            made = text.make(Supply(Path(folder), None), given)
+            held_out = made.held_out(TITANS["tiny"].context, findings.SLICE)
+            for arm in TEXT_ARMS:
+                if only and arm not in only:
+                    continue
+                start = text_start(arm, seed)
+                model = operations.apply(start, {})
+                recipe = text_recipe(start, made, steps)
+                training = Training(recipe, model, None, made.streams, {}, "cpu")
+                began = time.process_time()
+                weights = training.run(0, steps).weights
+                spent = time.process_time() - began
+                task = Observe(recipe.id, findings.QUALITY, findings.SLICE)
+                resident = ResidentModel.from_module(training.module.eval())
+                bits = measure.quality(task, resident, weights, held_out).values
+                row = {"arm": arm, "seed": seed, "steps": steps, "seconds": round(spent, 1)}
+                row["parameters"] = sum(t.numel() for t in weights.values())
+                found.append({**row, **{name: round(value, 4) for name, value in bits.items()}})
+                print(json.dumps(found[-1]), flush=True)
+    return found
+
+
+PARTS = {"text": (run_text, 200), "recall": (run_recall, 600), "steps": (run_steps, 500)}
 
 
 def main() -> None:
