@@ -2,8 +2,8 @@
 
 python -m benchmarks.evaluation.waiting [--spins 0 1000 10000 100000] [--busy 0 4]
 
-A thread that waits looks `spins` times, then it sleeps (GOMP_SPINCOUNT; 0: it sleeps at once). The first
-of all is OpenMP's own default. They take turns in one run, so that all see the same machine. Printed are
+A thread that waits looks `spins` times, then it sleeps (GOMP_SPINCOUNT; 0: it sleeps at once). OpenMP's
+own default is the first. They take turns in one run, so that all see the same machine. Printed are
 tokens a second, and their ratios to OpenMP's default in each round.
 """
 
