@@ -150,9 +150,12 @@ def _best(state: ExpertsState, shares: Mapping[str, Mapping[str, float]]) -> str
 
 
 def best_of(state: ExpertsState, arm: str) -> str | None:
-    """Return the name of an arm's best mixture by the selection slice; None if it has none."""
+    """Return the name of an arm's best mixture by the selection slice; None if it has none.
+
+    It is within the limit of drift, if any of the arm's is.
+    """
     own = {n: one for n, one in _shares(state).items() if stages.arm_of(n) == arm}
-    return _best(state, own)
+    return next(iter(stages.preferred(state, own)), None)
 
 
 def chosen(state: ExpertsState) -> str | None:

@@ -136,7 +136,8 @@ def searches(state: ExpertsState) -> dict[str, Search]:
 def finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
     """Return name → (arm, recipe) of the best mixtures of every arm, once its search has ended.
 
-    They are those with the best mean over domains of all whose loss on neutral text is within `drift`.
+    They are those with the best mean over domains of all whose loss on neutral text is within `drift`;
+    if there are none, those with the least loss there.
     """
     done = tuple(sorted((arm, len(events)) for arm, events in state.generations.items()))
     return state.remembered(("finalists", done), lambda: _finalists(state))
@@ -156,15 +157,27 @@ def _finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
 
 def _best(state: ExpertsState, search: Search) -> list[str]:
     """Return the ids of the best survivors of a search that has ended."""
+    every = {id_: search.items(id_) for id_ in search.ended[-1].survivors}
+    told = {
+        id_: ratios(items, search.given)
+        for id_, items in every.items()
+        if whole(items, search.given)
+    }
+    return preferred(state, told)[:FINALISTS]
+
+
+def preferred(state: ExpertsState, told: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the names of models in the order in which they stand for an arm; `told`: their ratios.
+
+    Those within the limit of drift by the mean over domains; if there are none, all by their loss on
+    neutral text.
+    """
     config = state.submitted.config
-    told = {}
-    for id_ in search.ended[-1].survivors:
-        items = search.items(id_)
-        if whole(items, search.given):
-            own = ratios(items, search.given)
-            if own.get(config.neutral, 1.0) <= 1 + config.drift:
-                told[id_] = mean(state, own)
-    return sorted(told, key=lambda id_: (told[id_], id_))[:FINALISTS]
+    lost = {name: shares.get(config.neutral, 1.0) for name, shares in told.items()}
+    within = [name for name in told if lost[name] <= 1 + config.drift]
+    if not within:
+        return sorted(told, key=lambda name: (lost[name], name))
+    return sorted(within, key=lambda name: (mean(state, told[name]), name))
 
 
 def uniform(state: ExpertsState) -> dict[str, Transform]:

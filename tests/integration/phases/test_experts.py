@@ -181,15 +181,22 @@ def test_the_result_is_the_best_within_the_limit_of_drift(made) -> None:
     best = min(told, key=lambda name: (told[name], name))
     assert findings.chosen(state) == best
     strict = _changed(state, drift=-1.0)
+    nearest = findings.best_of(strict, "mixtures")  # an arm is compared in any case
+    assert nearest is not None
+    ours = {n: r for n, (arm, r) in stages.finalists(state).items() if arm == "mixtures"}
+    seen = {n: stages.seen(state, recipe.id, "selection") for n, recipe in ours.items()}
+    lost = {n: event.values["phrases"] for n, event in seen.items() if event is not None}
+    assert lost[nearest] == min(lost.values())
     assert findings.chosen(strict) == "given"
     assert findings.results(strict)["model"].digest == state.made[findings.given_id(state)].digest
 
 
 def _changed(state: ExpertsState, **settings: Any) -> ExpertsState:
-    """The state with other settings."""
+    """The state with other settings, and the finalists that it has."""
     other = ExpertsState()
     other.__dict__.update(state.__dict__)
-    other.memory = {}
+    finalists = {k: v for k, v in state.memory.items() if k[0] == "finalists"}
+    other.memory = finalists
     config = state.submitted.config.model_copy(update=settings)
     other.submitted = state.submitted.model_copy(update={"config": config})
     return other
