@@ -61,7 +61,8 @@ def test_a_training_that_is_cut_after_every_step_gives_the_same_bits(
     whole = carried_out(training)
     cut = carried_out(training, tuple(range(1, training.steps)))
     assert bits(cut) == bits(whole)
-    assert whole.losses[-1] < whole.losses[0]
+    # `none` leaves the parameters to the objective; this one has no way to move them.
+    assert whole.losses[-1] < whole.losses[0] or optimiser == "none@1"
     assert cut.losses == whole.losses[-1:]
 
 
