@@ -133,7 +133,7 @@ def test_in_miniature_it_comes_to_its_end(
     for number, name in enumerate(names[2:], 3):
         kind = kinds.of(KINDS[number - 1])
         child: Any = fold_into(kind.state(), rows[name])
-        read = child.started.source if name == "p.8-small" else child.started.model
+        read = child.started.source if name == "p.9-small" else child.started.model
         assert read.digest == given
         verdicts = {gate.verdict for gate in state.gates[number]}
         assert verdicts <= {"pass", "pass unchanged"}
