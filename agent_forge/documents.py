@@ -147,7 +147,7 @@ def load_phase1_models(session_id: str, home: str | Path | None = None) -> list[
 
     `session_id` is a cognate run's name or its beginning, or a session's name. Raises NotFoundError.
     """
-    from transformers import AutoModelForCausalLM
+    from weights.architectures.auto import AutoModelForCausalLM
 
     at = Home(Path(home).absolute()) if home else Home.default()
     folders = _of_session(at, session_id) or _of_run(at, session_id)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--domains",
-    help="A specialist each: of code, math, data (these by default), prose, multilingual, reasoning, "
-    "memory, general; with --data of its domains, all by default.",
+    help="A specialist each: of code, math, data (these by default), prose, multilingual, chains, "
+    "reasoning, memory, general; with --data of its domains, all by default.",
 )
 @click.option(
     "--optimiser",

@@ -72,7 +72,7 @@ def table(rows: Mapping[str, Mapping[str, float]]) -> list[str]:
     return out
 
 
-def lead_line(name: str, words: str, more: Figure, ours: str) -> str:
-    """Return how many bits per byte an arm needs more than `ours`, with the interval."""
+def lead_line(name: str, words: str, more: Figure, ours: str, unit: str = "bits per byte") -> str:
+    """Return how much an arm needs more than `ours`, with the interval."""
     span = f"{more.value:+.4f} [{more.low:+.4f}, {more.high:+.4f}]"
-    return f"{name}, {words}: {span} of {ours}"
+    return f"{name}, {words}: {span} {unit} more than {ours}"

@@ -107,7 +107,8 @@ def lines(report: Report) -> list[str]:
             hard, every = (sum(v.values()) / len(v) for v in (arm.hard, arm.every))
             out.append(f"{name:10s}{hard:10.4f}{every:10.4f}")
     for name in (plan.CONTINUED, plan.PAUSE, plan.SHUFFLED):
-        out.append(lead_line(name, ARMS[name], report.more[name], plan.THOUGHTS))
+        told = (name, ARMS[name], report.more[name], plan.THOUGHTS)
+        out.append(lead_line(*told, unit="nats a hard token"))
     return [*out, verdict(report)]
 
 

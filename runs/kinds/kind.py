@@ -204,6 +204,11 @@ class Kind(View[S], Outcome[S]):
             what = f"there is no such setting: `forge settings {self.name}` lists them"
         if error["type"] == "tuple_type":
             what = 'a list is needed, as ["one", "two"]'
+        if error["type"] in ("too_short", "too_long"):
+            said = error["ctx"]
+            least = error["type"] == "too_short"
+            bound = f"least {said['min_length']}" if least else f"most {said['max_length']}"
+            what = f"a list of at {bound} is needed, not of {said['actual_length']}"
         return ".".join(map(str, error["loc"])), what
 
     def read(self, text: str) -> dict[str, Any]:

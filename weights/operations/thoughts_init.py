@@ -64,7 +64,8 @@ class ThoughtsInit:
 
 def embedding_name(model: Model) -> str:
     """Return the name of the tensor of the input embeddings. Raises SourceError."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from weights.architectures.auto import AutoModelForCausalLM
+    from weights.architectures.auto_config import AutoConfig
 
     with described("the config describes no model that can be built"), torch.device("meta"):
         config = AutoConfig.for_model(**dict(model.config))

@@ -49,7 +49,7 @@ def run(*words: str, cwd: Path, **env: str) -> str:
 
 
 def built(source: Path, what: str, out: Path, **env: str) -> Path:
-    """What setuptools builds of a source folder: "wheel" or "sdist"."""
+    """Build with setuptools from a source folder: "wheel" or "sdist"."""
     out.mkdir(parents=True, exist_ok=True)
     code = f"from setuptools import build_meta as b; print(b.build_{what}({str(out)!r}))"
     return out / run(sys.executable, "-c", code, cwd=source, **env).splitlines()[-1]

@@ -333,7 +333,7 @@ def test_a_message_to_the_socket_is_understood(
 def test_a_message_from_the_socket_has_the_documents_fields(
     example: dict[str, Any], server: SimpleNamespace
 ) -> None:
-    """Of the run's own events; an error, of a message that is none."""
+    """Messages about the run's events, and the error that answers a message that is none."""
     found: list[dict[str, Any]] = []
     if example["type"] == "error":
         header = {"Authorization": f"Bearer {server.token}"}

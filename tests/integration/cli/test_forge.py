@@ -45,7 +45,7 @@ def fails(home: Path, code: int, *words: str) -> str:
 
 @dataclass(frozen=True)
 class Told:
-    """What a command printed."""
+    """Output of a command."""
 
     stdout: str
     stderr: str

@@ -8,7 +8,7 @@ from evaluation.training_text import own_texts
 
 
 def test_a_prompt_is_in_one_slice_only() -> None:
-    """What a model is measured on must not stand in its training."""
+    """Text to measure on must not stand in the training."""
     texts = own_texts.corpus(0, 60_000, ("memory", "reasoning"))
     assert texts == own_texts.corpus(0, 60_000, ("memory", "reasoning"))
     assert texts != own_texts.corpus(1, 60_000, ("memory", "reasoning"))

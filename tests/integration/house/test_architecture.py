@@ -236,6 +236,33 @@ def test_nothing_unpickles_and_nothing_trusts_remote_code() -> None:
             assert "torch.load(" not in text, file
 
 
+#: The Auto classes that know our own architectures, too; and a file that goes into a model's folder,
+#: where there are none of ours.
+AUTO = ("weights/architectures/auto.py", "weights/architectures/auto_config.py")
+ALONE = "weights/thoughts/modeling_thoughts.py"
+
+
+def _auto_classes(text: str) -> set[str]:
+    """Return the Auto classes that a source imports from transformers itself."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module == "transformers":
+            found |= {alias.name for alias in node.names if alias.name.startswith("Auto")}
+    return found
+
+
+def test_auto_classes_are_those_that_know_our_architectures() -> None:
+    """Others say of a model of ours that it needs trust_remote_code."""
+    assert _auto_classes("from transformers import AutoConfig, Qwen2Config") == {"AutoConfig"}
+    files = [file for package in ALLOWED for file in (ROOT / package).rglob("*.py")]
+    names = {
+        file.relative_to(ROOT).as_posix()
+        for file in files
+        if "Auto" in (text := file.read_text("utf-8")) and _auto_classes(text)
+    }
+    assert names == {*AUTO, ALONE}
+
+
 def _page_files() -> dict[str, Path]:
     """Every file of the dashboard, by its path without ending."""
     source = ROOT / "dashboard" / "src"

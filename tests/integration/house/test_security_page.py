@@ -28,7 +28,7 @@ def functions() -> dict[str, list[str]]:
 
 
 def wrong(name: str) -> str | None:
-    """What is wrong with a test that is named; None if exactly one is meant."""
+    """Return the fault of a name of a test; None if exactly one test is meant."""
     file, _, function = name.rpartition("::") if "::" in name else ("", "", name)
     if function.endswith(".py"):
         places = [*(ROOT / "tests").rglob(Path(function).name)]

@@ -125,7 +125,7 @@ def test_a_name_is_refused_at_a_place_that_it_is_not_listed_for() -> None:
 
 
 class Tracker:
-    """What the sender uses of W&B, which notes what it is given."""
+    """A stand-in for W&B that notes what it is given."""
 
     def __init__(self) -> None:
         self.resumed, self.starting_step, self.url = False, 0, "a page"

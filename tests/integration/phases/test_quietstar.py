@@ -395,6 +395,8 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     refused(ConfigError, "set a smaller context", thought_lengths=[60])
     refused(ConfigError, "passes", passes=1)
     refused(ConfigError, "a list is needed", thought_lengths="abc")
+    refused(ConfigError, "a list of at least 1 is needed, not of 0", thought_lengths=[])
+    refused(ConfigError, "a list of at most 16 is needed, not of 17", thought_lengths=[1] * 17)
     refused(DataError, "no text of it: it has code, math", domains=["poetry"])
     assert plan.window(kind.parse({}), 64) == 57
     assert plan.window(kind.parse({}), None) == 64

@@ -14,6 +14,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from runs.errors import ConfigError, SourceError
+from testing.models import titans_toys
 from testing.models.toy_training import INIT, VOCABULARY, model, recipe, streams
 from tests.integration.weights.test_training import bits
 from weights import operations
@@ -437,3 +438,10 @@ def test_wrong_inputs_are_refused() -> None:
     short = {n: t for n, t in start().weights.items() if n != "thoughts.end"}
     with pytest.raises(SourceError, match="does not fit"):
         build(Model(start().config, short))
+
+
+def test_an_architecture_of_our_own_that_takes_no_such_mask_is_refused() -> None:
+    """The message once asked for trust_remote_code."""
+    recipe_ = operations.complete(Transform(operation="thoughts-init@1", inputs={"of": INIT.id}))
+    with pytest.raises(ConfigError, match=r"cannot compute thoughts: .*\[batch, tokens\]"):
+        check_heeds(build(operations.apply(recipe_, {"of": titans_toys.initial()})))

@@ -10,7 +10,7 @@ from phases.experts import beside
 
 
 def seen(rows: float, sums: float, text: float) -> Observed:
-    """What a model has, with one window of each domain."""
+    """Results of a model, with one window of each domain."""
     values = {"rows": rows, "sums": sums, "text": text}
     return Observed(
         recipe_id="0" * 64,

@@ -9,7 +9,7 @@ from phases.experts import solving
 
 
 def seen(add: list[float], copy: list[float]) -> Observed:
-    """What a model solves of two families."""
+    """Shares of two families that a model solves."""
     items = {"add": tuple(add), "copy": tuple(copy)}
     return Observed(
         recipe_id="0" * 64,
