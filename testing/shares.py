@@ -12,6 +12,7 @@ import os
 import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,18 @@ def share() -> tuple[int, int]:
     if found is None or int(found[1]) >= int(found[2]):
         raise pytest.UsageError(f"FORGE_TEST_SHARE is {text!r}: give K/N with K from 0 to N - 1.")
     return int(found[1]), int(found[2])
+
+
+def one_quick(*values: Any) -> list[Any]:
+    """Return a test's parameters, all but the first one marked slow."""
+    first, *others = values
+    return [first, *(as_slow(value) for value in others)]
+
+
+def as_slow(value: Any) -> Any:
+    """Return a test's parameter, a tuple if the test has several, marked slow."""
+    several = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*several, marks=pytest.mark.slow)
 
 
 def has(item: pytest.Item) -> bool:

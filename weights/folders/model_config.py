@@ -118,7 +118,7 @@ def check_predicts_tokens(folder: Path, config: Mapping[str, Any]) -> None:
 
     named = config.get("architectures")
     names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
-    if set(names) & set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
+    if not names or set(names) & set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
         return
     others = sorted(set(names) & set(dir(transformers)))  # `dir` imports none, and takes 0.3 s
     if others:

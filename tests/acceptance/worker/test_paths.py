@@ -106,6 +106,7 @@ def test_paths_that_begin_and_end_in_the_merge_are_said_as_configs(home: Home, t
     assert said
 
 
+@pytest.mark.slow
 def test_a_champion_of_another_depth_is_an_ordinary_folder(home: Home, toys, tmp_path) -> None:
     """Whichever won: the run is asked for one that has not three blocks."""
     store = home.open_store()

@@ -215,6 +215,7 @@ def test_prompts_in_a_row_have_the_given_model_as_their_teacher(several) -> None
     assert decode(one.prompted) == PROMPT + decode(one.plain)
 
 
+@pytest.mark.slow
 def test_an_early_stop_is_a_candidate_beside_the_interpolations(several) -> None:
     _, state = several
     first: Any = stages.known(state)[0]
@@ -231,6 +232,7 @@ def test_an_early_stop_is_a_candidate_beside_the_interpolations(several) -> None
     assert told[report.STOPPED][0.5][0] == event.values["prompt"] / base.values["prompt-1"]
 
 
+@pytest.mark.slow
 def test_a_stop_is_kept_and_not_trained_again(several) -> None:
     """Its weights are in the cache, and they are those of the training after its steps."""
     home, state = several
@@ -240,6 +242,7 @@ def test_a_stop_is_kept_and_not_trained_again(several) -> None:
     assert state.advanced[early.stem][5].digest == made.digest
 
 
+@pytest.mark.slow
 def test_each_of_several_prompts_has_a_share_that_is_kept(several) -> None:
     """By hand: what is lost to all prompts, over what is lost without one of them."""
     _, state = several
@@ -260,6 +263,7 @@ def test_each_of_several_prompts_has_a_share_that_is_kept(several) -> None:
     assert state.completed.met["kept"] == (figures["kept"].value >= 0.95)
 
 
+@pytest.mark.slow
 def test_contexts_after_ordinary_text_are_measured_alone(several) -> None:
     home, state = several
     assert state.started.beyond == 12
@@ -275,6 +279,7 @@ def test_contexts_after_ordinary_text_are_measured_alone(several) -> None:
     assert state.completed.figures["far_ratio"].value == pytest.approx(ratio)
 
 
+@pytest.mark.slow
 def test_behaviour_is_the_share_of_replies_that_pass(several) -> None:
     """Greedy replies again, by transformers' own way of writing, and the pattern by `re`."""
     import re

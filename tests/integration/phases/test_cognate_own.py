@@ -74,6 +74,7 @@ def test_specialists_of_a_given_base_are_trained_on_given_text(given, made) -> N
     assert all(lead.low > 0 for lead in findings.leads(state).values())
 
 
+@pytest.mark.slow
 def test_config_and_tokenizer_are_the_given_base_s(given, made) -> None:
     """But for the dtype, which is that of the weights."""
     base, _ = given
@@ -87,6 +88,7 @@ def test_config_and_tokenizer_are_the_given_base_s(given, made) -> None:
         assert "license" not in (out / name / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_its_history_is_honest_and_its_lineage_ends_at_the_given_model(made) -> None:
     home, state, _ = made
     assert audit.audit(cognate_runs.rows(home)) == []
@@ -112,6 +114,7 @@ def test_it_is_made_again_from_the_given_base(made) -> None:
     assert found.level == "error"
 
 
+@pytest.mark.slow
 def test_the_items_measure_every_domain(made) -> None:
     """They are data for `forge evo`: text in every slice."""
     from evaluation.data import items as data_items

@@ -20,6 +20,7 @@ from runs.errors import (
 )
 from testing.models import toy_training
 from testing.models.toy_training import model, recipe, streams
+from testing.shares import one_quick
 from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm, Train
@@ -48,8 +49,8 @@ def carried_out(training: Train, cuts: tuple[int, ...] = (), **more: Any) -> Sna
     return whole
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("checkpointing", one_quick(True, False))
+@pytest.mark.parametrize("precision", one_quick("bfloat16", "float32"))
 @pytest.mark.parametrize("optimiser", sorted(OPTIMISERS))
 def test_a_training_that_is_cut_after_every_step_gives_the_same_bits(
     optimiser: str, precision: str, checkpointing: bool

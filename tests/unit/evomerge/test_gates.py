@@ -14,6 +14,7 @@ from evaluation.data.outcomes import DomainOutcomes, Draw, Draws, Outcomes
 from evomerge.fitness import early_stopping
 from evomerge.fitness.early_stopping import Gate
 from runs import keys
+from testing.shares import one_quick
 
 
 def drawn(**windows: int) -> Draws:
@@ -106,7 +107,7 @@ def test_quantiles_are_those_of_the_tables(probability: float, freedom: int, exp
     assert early_stopping.quantile(probability, freedom) == pytest.approx(expected, abs=5e-3)
 
 
-@pytest.mark.parametrize("error", [0.05, 0.2])
+@pytest.mark.parametrize("error", one_quick(0.05, 0.2))
 def test_the_stated_error_rate_holds(error: float):
     """2,000 candidates exactly as good as the best source, five looks at 8 … 40 windows.
 

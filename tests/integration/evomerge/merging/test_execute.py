@@ -32,6 +32,7 @@ from evomerge.recipes.recipe import (
 )
 from runs.errors import ConfigError, NotFiniteError
 from testing.models.toy_tensors import Toys, same
+from testing.shares import one_quick
 from weights.folders import checkpoint
 
 #: Three blocks, tensors of several chunks, projections that write into the stream.
@@ -96,7 +97,7 @@ def mixed(toys: Toys) -> Toys:
     return toys
 
 
-@pytest.fixture(scope="module", params=["float32", "bfloat16", "mixed"])
+@pytest.fixture(scope="module", params=one_quick("mixed", "float32", "bfloat16"))
 def toys(request: pytest.FixtureRequest) -> Toys:
     """Three sources in one dtype, or on a base of another one."""
     if request.param == "mixed":

@@ -129,6 +129,7 @@ def test_the_runner_builds_what_is_open_in_one_pass_and_stops_between_two_tasks(
     store.close()
 
 
+@pytest.mark.slow
 def test_every_candidate_of_a_run_is_built_out_of_core_to_the_recorded_digest(
     finished: tuple[RunState, RunState], tmp_path: Path
 ) -> None:

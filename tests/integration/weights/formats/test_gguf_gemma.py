@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from runs.errors import SourceError
 from testing.services.llama_cpp import LlamaCpp
+from testing.shares import one_quick
 from weights.folders.checkpoint import open_checkpoint
 from weights.formats import gguf_architectures, gguf_file
 from weights.formats.byte_bpe import Tokens
@@ -114,7 +115,7 @@ def greedy(model: Any, count: int) -> list[int]:
     return said[0, len(IDS) :].tolist()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", one_quick(*CASES))
 def test_llama_cpp_computes_gemma_as_transformers_does(tmp_path: Path, case: str) -> None:
     pytest.importorskip("xllamacpp")
     kind, more = CASES[case]
@@ -127,7 +128,7 @@ def test_llama_cpp_computes_gemma_as_transformers_does(tmp_path: Path, case: str
     assert LlamaCpp(file).greedy(IDS, 12) == greedy(model, 12)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", one_quick(*CASES))
 def test_larger_weights_differ_by_the_rounded_gelu_only(tmp_path: Path, case: str) -> None:
     pytest.importorskip("xllamacpp")
     kind, more = CASES[case]
@@ -139,7 +140,7 @@ def test_larger_weights_differ_by_the_rounded_gelu_only(tmp_path: Path, case: st
     np.testing.assert_allclose(llama_cpp_logits(model, file), logits(model), atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize("kind", one_quick(*LARGE))
 def test_the_largest_models_have_another_scale(tmp_path: Path, kind: str) -> None:
     pytest.importorskip("xllamacpp")
     file = tmp_path / "m.gguf"

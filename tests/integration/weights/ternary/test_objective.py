@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from runs.errors import ConfigError
 from testing.models.toy_training import model, recipe, streams
+from testing.shares import one_quick
 from tests.integration.weights.test_training import bits, carried_out
 from weights.folders.checkpoint import digest
 from weights.model import Model
@@ -36,8 +37,8 @@ def objective(params: dict[str, Any], inputs: dict[str, Model] | None = None) ->
     return Ternary(training(params, inputs=roles), module, streams(), inputs or {}), module
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("checkpointing", one_quick(True, False))
+@pytest.mark.parametrize("precision", one_quick("bfloat16", "float32"))
 def test_a_training_that_is_cut_after_every_step_gives_the_same_bits(
     precision: str, checkpointing: bool
 ) -> None:

@@ -13,6 +13,7 @@ import torch
 from runs.errors import ConfigError, DataError, SourceChangedError
 from testing.models import toy_baking, toy_training
 from testing.models.toy_baking import recipe, streams, trajectories
+from testing.shares import one_quick
 from tests.integration.weights.test_training import bits
 from weights.model import Model
 from weights.recipes import Train
@@ -134,7 +135,7 @@ def test_parts_of_a_step_add_up_to_the_step() -> None:
     assert sum(halves) / 2 == pytest.approx(found.loss(batch).item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("params", [{}, {"top": 5}, ALONE])
+@pytest.mark.parametrize("params", one_quick({"top": 5}, {}, ALONE))
 def test_a_bake_that_is_cut_after_every_step_has_the_same_bits(params: dict[str, Any]) -> None:
     whole_recipe = recipe(params, accumulation=2)
 

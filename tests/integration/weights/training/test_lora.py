@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, GPT2Config
 
 from runs.errors import ConfigError
 from testing.models import toy_baking, toy_training
+from testing.shares import one_quick
 from tests.integration.weights.test_training import bits
 from weights.folders.checkpoint import digest
 from weights.model import Model
@@ -167,13 +168,13 @@ def carried(training: Train, cuts: tuple[int, ...] = ()) -> Snapshot:
 
 @pytest.mark.parametrize(
     ("inner", "changes"),
-    [
-        ("lm@1", {}),
+    one_quick(
         ("lm@1", {"precision": "bfloat16", "checkpointing": True}),
+        ("lm@1", {}),
         ("bake@1", {}),
         ("answers@1", {"data_digests": digests_of_answers()}),
         ("distil@1", {"inputs": {"teacher": toy_training.INIT.id}}),
-    ],
+    ),
 )
 def test_a_training_of_adapters_that_is_cut_after_every_step_has_the_same_bits(
     inner: str, changes: dict[str, Any]

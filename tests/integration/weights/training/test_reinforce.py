@@ -10,6 +10,7 @@ import torch
 
 from runs.errors import ConfigError, DataError, SourceChangedError
 from testing.models import toy_training
+from testing.shares import one_quick
 from tests.golden.operations import SVD, factored
 from weights.folders.checkpoint import digest
 from weights.model import Model
@@ -59,7 +60,7 @@ def objective(policy: Policy, **changes: Any) -> Reinforce:
     return Reinforce(recipe(**changes), policy, {"only": STREAM}, {})
 
 
-@pytest.mark.parametrize("baseline", [True, False])
+@pytest.mark.parametrize("baseline", one_quick(True, False))
 def test_the_mean_gradient_is_that_of_the_expected_reward(baseline: bool) -> None:
     """E r = 2 P(right) − 1, whose gradient autograd has; with a baseline it is as unbiased."""
     policy = Policy([0.3, -0.2, 1.0, 0.1, -0.4, 0.8])

@@ -11,6 +11,7 @@ import torch
 
 from runs.errors import ConfigError, SourceError
 from testing.models.toy_training import INIT, model, recipe, streams
+from testing.shares import one_quick
 from tests.integration.weights.test_training import bits
 from weights import operations
 from weights.folders.checkpoint import digest
@@ -52,8 +53,8 @@ def carried(whole: Train, cuts: tuple[int, ...]) -> Any:
     return made
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("checkpointing", one_quick(True, False))
+@pytest.mark.parametrize("precision", one_quick("bfloat16", "float32"))
 def test_vectors_cut_after_every_step_have_the_same_bits(
     precision: str, checkpointing: bool
 ) -> None:

@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from runs.errors import ConfigError, SourceError
 from testing.models import titans_toys
 from testing.models.toy_training import INIT, VOCABULARY, model, recipe, streams
+from testing.shares import one_quick
 from tests.integration.weights.test_training import bits
 from weights import operations
 from weights.folders.checkpoint import digest
@@ -258,12 +259,13 @@ def carried(whole: Train, cuts: tuple[int, ...]) -> Any:
 
 @pytest.mark.parametrize(
     ("precision", "checkpointing", "thinks"),
-    [
+    one_quick(
+        ("bfloat16", True, "sampled"),
         ("float32", False, "sampled"),
         ("float32", True, "sampled"),
         ("bfloat16", False, "sampled"),
         ("float32", False, "pause"),
-    ],
+    ),
 )
 def test_cut_after_every_step_the_bits_are_the_same(
     precision: str, checkpointing: bool, thinks: str
