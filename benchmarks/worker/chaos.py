@@ -1,15 +1,18 @@
 """Fault injection: runs on a cluster under random faults, compared with the same undisturbed runs.
 
     python -m benchmarks.worker.chaos [--database postgresql] [--faults 60] [--seed 0]
+    python -m benchmarks.worker.chaos --of speedrun …        all phases of examples/speedrun.toml, small
 
 Faults: workers are killed or stopped past their leases, and their processes are killed. Redis is
 killed, emptied and sent nonsense. The database server is killed. The tables of leases and devices
-are emptied, one worker's clock is an hour ahead, and the cache folder is deleted. Dead workers and
-servers are started again; nothing else is repaired.
+are emptied, one worker's clock is an hour ahead, and the cache folder is deleted. For root, who may
+mount a small disk for it, the home's disk fills up. Dead workers and servers are started again, and
+the disk is emptied; nothing else is repaired.
 
-After each run, champion and lineage digest must be those of the same run in one quiet process. The
-audit must find no error, and no key may occur twice. A killed process counts as a death; a run that
-was quarantined for three deaths is retried as a user would. Exit code 1 on any mismatch.
+After each run, result and lineage digest must be those of the same run in one quiet process. The
+audit must find no error in it or in its phases, no key may occur twice, and every event that the log
+had after a fault must be there. A killed process counts as a death; a run that was quarantined for
+three deaths is retried as a user would. Exit code 1 on any mismatch.
 """
 
 from __future__ import annotations
@@ -24,16 +27,18 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy.exc import DatabaseError
 
+from benchmarks.worker import crash_kills
 from events import EventsError
-from runs.history import audit
 from runs.history.repository import history
 from runs.home import Home
+from testing.miniatures import pipeline_runs, speedruns
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.services.cluster import Cluster, children, kill
@@ -44,6 +49,30 @@ from worker.queue.device_table import DEVICES
 from worker.queue.leases import LEASES
 
 WORKERS, LEASE = 2, 2.0
+#: Bytes of the disk that fills up, as an option of `mount`.
+DISK = "size=1g"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is run under faults."""
+
+    #: Submits it to a home, under a name, with a seed.
+    submit: Callable[[Home, str, int], object]
+    #: How many seeds there are, from 0.
+    seeds: int
+    #: Most seconds from one fault to the next.
+    pause: float
+
+
+def subject(of: str, folder: Path) -> Subject:
+    """Return the merging runs of three generations, or the speedrun in miniature."""
+    if of == "speedrun":
+        phases = speedruns.phases()
+        return Subject(lambda home, run, _: pipeline_runs.submit(home, phases, run), 1, 20)
+    base, sources = toy_models.family(folder / "models")
+    toys = Toys(base, tuple(sources), toy_models.data(folder / "data"))
+    return Subject(lambda home, run, seed: runs.submit(home, toys, run, seed=seed), 3, 6)
 
 
 class Chaos:
@@ -54,6 +83,9 @@ class Chaos:
         url = self.server.new_database() if self.server else None
         self.cluster = Cluster(folder, url, lease=LEASE)
         self.rng = rng
+        self.disk = _disk(self.cluster.home.folder)
+        #: Hashes of all events that the log had after a fault.
+        self.seen: set[str] = set()
         skew = folder / "skew"
         skew.mkdir()
         (skew / "sitecustomize.py").write_text(
@@ -89,6 +121,8 @@ class Chaos:
         }
         if self.server:
             found["PostgreSQL killed"] = self._kill_postgres
+        if self.disk:
+            found["disk full"] = self._fill_disk
         return found
 
     def strike(self) -> None:
@@ -98,6 +132,8 @@ class Chaos:
             fault()
             self.happened[name] += 1
         self.staff()
+        with suppress(EventsError, DatabaseError):
+            self.seen |= set(crash_kills.hashes(self.cluster.home))
 
     def _kill_worker(self) -> None:
         kill(self.rng.choice(self.workers))
@@ -145,6 +181,14 @@ class Chaos:
     def _take_cache(self) -> None:
         shutil.rmtree(self.cluster.home.artifacts, ignore_errors=True)
 
+    def _fill_disk(self) -> None:
+        filler = self.cluster.home.folder / "filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 20))
+        time.sleep(self.rng.uniform(0.5, 3))
+        filler.unlink()
+
     def _kill_postgres(self) -> None:
         assert self.server
         self.server.kill()
@@ -159,35 +203,53 @@ class Chaos:
         finally:
             store.close()
 
-    def judge(self, run: str, quiet: Any) -> list[str]:
+    def judge(self, run: str, quiet: crash_kills.Essence) -> list[str]:
         """Return everything that is wrong with a run that has ended."""
-        state = self.cluster.state(run)
-        store = self.cluster.home.open_store()
-        rows = list(history(store, run))
-        store.close()
-        wrong = [f.message for f in audit.audit(rows) if f.level == "error"]
-        wrong += [] if state.completed else [f"it ended {state.status}: {state.failed}"]
-        wrong += [] if state.champion == quiet.champion else ["another champion"]
-        same = state.lineage_digest() == quiet.lineage_digest()
-        wrong += [] if same else ["another lineage"]
-        wrong += ["a key stands twice"] if len({r.key for r in rows}) < len(rows) else []
-        return [f"{run}: {what}" for what in wrong]
+        home = self.cluster.home
+        state: Any = runs.state(home, run)
+        with closing(home.open_store()) as store:
+            keys = [row.key for row in history(store, run)]
+        lost = self.seen - set(crash_kills.hashes(home))
+        errors = crash_kills.errors(home, run)
+        found = {
+            f"it ended {state.status}: {state.failed}": not state.completed,
+            "another result or lineage": crash_kills.essence(state) != quiet,
+            f"{errors} errors of its audit": errors,
+            "a key stands twice": len(set(keys)) < len(keys),
+            f"{len(lost)} events were lost": lost,
+        }
+        return [f"{run}: {what}" for what, so in found.items() if so]
+
+    def close(self) -> None:
+        """Stop everything, and give the disk back."""
+        self.cluster.close()
+        if self.server:
+            self.server.stop()
+        if self.disk:
+            subprocess.run(["umount", "-l", self.cluster.home.folder], check=True)
 
 
-def carry(chaos: Chaos, toys: Toys, run: str, seed: int) -> int:
+def _disk(folder: Path) -> bool:
+    """Mount a small disk at the folder; return False if this user may not."""
+    folder.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", str(folder)]
+    return subprocess.run(mount, capture_output=True).returncode == 0
+
+
+def carry(chaos: Chaos, of: Subject, run: str, seed: int) -> int:
     """Submit a run and cause faults until it has ended; return how often it was retried."""
     while True:
         try:
-            runs.submit(chaos.cluster.home, toys, run, seed=seed)
+            of.submit(chaos.cluster.home, run, seed)
             break
         except EventsError:
             time.sleep(0.5)
     retried = 0
     while True:
         chaos.strike()
-        time.sleep(chaos.rng.uniform(0, 6))
+        time.sleep(chaos.rng.uniform(0, of.pause))
         with suppress(EventsError):
-            state = chaos.cluster.state(run)
+            state: Any = runs.state(chaos.cluster.home, run)
             if state.failed and "quarantined" in state.failed.reason:
                 chaos.cluster.forge("retry", run)
                 retried += 1
@@ -195,19 +257,19 @@ def carry(chaos: Chaos, toys: Toys, run: str, seed: int) -> int:
                 return retried
 
 
-def torture(chaos: Chaos, folder: Path, toys: Toys, faults: int) -> tuple[int, int, list[str]]:
+def torture(chaos: Chaos, folder: Path, of: Subject, faults: int) -> tuple[int, int, list[str]]:
     """Run until enough faults have happened; return (runs, retries, everything that is wrong)."""
-    quiet: dict[int, Any] = {}
+    quiet: dict[int, crash_kills.Essence] = {}
     wrong: list[str] = []
     number = retried = 0
     chaos.staff()
     while chaos.happened.total() < faults:
-        seed, run = number % 3, f"r{number}"
+        seed, run = number % of.seeds, f"r{number}"
         if seed not in quiet:
             home = Home(folder / f"quiet-{seed}")
-            runs.submit(home, toys, seed=seed)
-            quiet[seed] = runs.finish(home)
-        retried += carry(chaos, toys, run, seed)
+            of.submit(home, run, seed)
+            quiet[seed] = crash_kills.essence(runs.finish(home, run))
+        retried += carry(chaos, of, run, seed)
         wrong += chaos.judge(run, quiet[seed])
         number += 1
         print(
@@ -219,6 +281,7 @@ def torture(chaos: Chaos, folder: Path, toys: Toys, faults: int) -> tuple[int, i
 def main() -> None:
     """Print the faults that happened and everything that was wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--of", default="evomerge", choices=["evomerge", "speedrun"])
     parser.add_argument("--database", default="sqlite", choices=["sqlite", "postgresql"])
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
@@ -226,16 +289,12 @@ def main() -> None:
     os.environ["FORGE_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        base, sources = toy_models.family(folder / "models")
-        toys = Toys(base, tuple(sources), toy_models.data(folder / "data"))
         (folder / "cluster").mkdir()
         chaos = Chaos(folder / "cluster", given.database, random.Random(given.seed))
         try:
-            number, retried, wrong = torture(chaos, folder, toys, given.faults)
+            number, retried, wrong = torture(chaos, folder, subject(given.of, folder), given.faults)
         finally:
-            chaos.cluster.close()
-            if chaos.server:
-                chaos.server.stop()
+            chaos.close()
     for what, count in sorted(chaos.happened.items()):
         print(f"{count:5}  {what}")
     print(

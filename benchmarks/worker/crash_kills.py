@@ -123,7 +123,7 @@ def _embedded(
         process.join(point)
         process.kill()
     process.join()
-    before = _hashes(home)
+    before = hashes(home)
     if job.of == "emptied":
         for cache in (home.artifacts, home.folder / "models"):
             shutil.rmtree(cache, ignore_errors=True)
@@ -149,7 +149,7 @@ def of_server(
     server.kill()
     server.start()
     process.join()
-    before = _hashes(home)
+    before = hashes(home)
     start(home).join()
     made = Outcome(job.number, job.of, f"after {moment:.2f} s", alive)
     ended = _judged([made], home, [before], expected, began)
@@ -176,7 +176,7 @@ def queued(
             under_way = not runs.state(cluster.home, RUN).ended
             point = _strike(cluster, rng)
             made.append(Outcome(job.number, job.of, point, under_way))
-            kept.append(_hashes(cluster.home))
+            kept.append(hashes(cluster.home))
             _staff(cluster)
         _carried(cluster)
         ended = _judged(made, cluster.home, kept, expected, began)
@@ -211,7 +211,7 @@ def queued_at(
             """Keep what the log has after each kill that came since the last look."""
             for point in job.points:
                 if str(point) not in kept and not (points / str(point)).exists():
-                    kept[str(point)] = _hashes(cluster.home)
+                    kept[str(point)] = hashes(cluster.home)
 
         submit(cluster.home)
         _carried(cluster, {"FORGE_FAILPOINTS": f"each:{points}"}, note)
@@ -268,7 +268,7 @@ def _carried(
         time.sleep(0.5)
 
 
-def _hashes(home: Home) -> list[str]:
+def hashes(home: Home) -> list[str]:
     """Return the hash of every event of the log, in order."""
     with closing(home.open_store()) as store:
         return [row.hash for name in store.names() for row in store.read(name)]
@@ -281,22 +281,22 @@ def _judged(
 
     `kept`: hashes of the events that the log had after each kill.
     """
-    seconds, whole = time.monotonic() - began, set(_hashes(home))
+    seconds, whole = time.monotonic() - began, set(hashes(home))
     other = essence(runs.state(home, RUN)) != expected
-    wrong = _errors(home)
+    wrong = errors(home)
     return [
         replace(one, other=other, seconds=seconds, lost=len(set(had) - whole) + wrong)
         for one, had in zip(made, kept, strict=True)
     ]
 
 
-def _errors(home: Home) -> int:
+def errors(home: Home, of: str = RUN) -> int:
     """Return how many errors the audit finds in the run and the runs that it delegated."""
     found = 0
     with closing(home.open_store()) as store:
         for name in store.names():
             run = name.partition("/")[2]
-            if run.partition(".")[0] == RUN:
+            if run.partition(".")[0] == of:
                 rows = list(repository.history(store, run))
                 found += sum(one.level == "error" for one in audit.audit(rows))
     return found

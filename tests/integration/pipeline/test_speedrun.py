@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from runs import kinds
 from runs.history import audit, repository
 from runs.kinds.asked import Asked, Lookup
 from runs.kinds.state import fold_into
-from testing.miniatures import pipeline_runs, small_text
+from testing.miniatures import pipeline_runs, speedruns
 from testing.worlds.finished_run import FinishedTraining
-from testing.worlds.runs import REPOSITORY
 from weights.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
@@ -24,86 +22,11 @@ KINDS = [
     *("cognate", "evomerge", "quietstar", "bitnet"),
     *("curriculum", "bake", "baking", "experts", "compression"),
 ]
-#: Phase → settings by which it takes seconds. Models have 64 tokens.
-SMALLER: dict[str, dict[str, Any]] = {
-    "specialists": {"preset": "mini", "domains": small_text.DOMAINS},
-    "merge": pipeline_runs.PHASES[1]["settings"],
-    "thoughts": {
-        "tokens": 300,
-        "base_tokens": 300,
-        "batch": 2,
-        "context": 16,
-        "thought_lengths": [2],
-        "document_tokens": 24,
-        "measured_tokens": 200,
-        "characters": 500_000,
-    },
-    "ternary": {"tokens": 2_000, "characters": 500_000},
-    "learned": {
-        "levels": 1,
-        "tokens": 6_000,
-        "segments": 2,
-        "pool": 16,
-        "selection_items": 8,
-        "test_items": 8,
-    },
-    "prompt": {
-        "context_tokens": 12,
-        "reply_tokens": 12,
-        "trajectories": 8,
-        "held_out": 8,
-        "steps": 3,
-        "batch": 4,
-        "characters": 500_000,
-        "generic": False,
-    },
-    "tools": {
-        "tool_prompt": "Tools!\n",
-        "others": ["x\n"],
-        "train_items": 8,
-        "selection_items": 4,
-        "test_items": 8,
-        "personas": 2,
-        "persona_tokens": 4,
-        "reply_tokens": 12,
-        "steps": 3,
-        "characters": 500_000,
-    },
-    "mixed": {
-        "tokens": 1_000,
-        "characters": 500_000,
-        "context": 48,
-        "experts": 1,
-        "evaluations": 8,
-        "population": 4,
-        "windows": 2,
-        "shots": 2,
-        "rounds": 1,
-        "points": 4,
-        "lora": False,
-    },
-    "small": {"settings": "rtn-4,uniform-1"},
-}
-
-
-def example() -> dict[str, Any]:
-    """The file, as it is."""
-    return tomllib.loads((REPOSITORY / "examples" / "speedrun.toml").read_text("utf-8"))
-
-
-def smaller() -> list[dict[str, Any]]:
-    """Its phases with these settings, on a small text; models without a lead go on, too."""
-    phases = example()["phase"]
-    for phase in phases:
-        phase["settings"] = {**phase.get("settings", {}), **SMALLER[phase["name"]]}
-    phases[0]["data"] = [str(small_text.file())]
-    phases[0]["gate"][0]["at_least"] = phases[1]["gate"][0]["at_least"] = -10
-    return phases
 
 
 def test_the_phases_stand_in_the_order_of_the_source_documents() -> None:
     """And whatever a phase after the merge does, it cannot stop the pipeline."""
-    planned = kinds.of("pipeline").plan(Asked("pipeline", example()), Lookup())
+    planned = kinds.of("pipeline").plan(Asked("pipeline", speedruns.example()), Lookup())
     config: Any = planned.config
     assert [phase.kind for phase in config.phases] == KINDS
     for phase in (config.phases[2], *config.phases[4:8]):
@@ -120,10 +43,10 @@ def test_in_miniature_it_comes_to_its_end(
 ) -> None:
     """A phase without a gain hands on the model that it was given, to the last bit."""
     home = finished_training()
-    pipeline_runs.submit(home, smaller(), reuse=True)
+    pipeline_runs.submit(home, speedruns.phases(), reuse=True)
     with closing(home.open_store()) as store:
         state = runner.finish(runner.Worker(store, Artifacts.of(home)), "p")
-        names = ["p", *(f"p.{n}-{name}" for n, name in enumerate(SMALLER, 1) if n > 1)]
+        names = ["p", *(f"p.{n}-{name}" for n, name in enumerate(speedruns.SMALLER, 1) if n > 1)]
         rows = {name: list(repository.history(store, name)) for name in names}
     assert isinstance(state, PipelineState)
     assert [audit.audit(some) for some in rows.values()] == [[]] * 9
