@@ -58,7 +58,7 @@ def write(
     """Write the streams of training documents by domain, and the items."""
     from safetensors.numpy import save_file
 
-    streams = {domain: _stream(found, tokenizer) for domain, found in training.items()}
+    streams = {domain: stream(found, tokenizer) for domain, found in training.items()}
     save_file(dict(sorted(streams.items())), folder / STREAMS)
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in items)
     (folder / ITEMS).write_text(lines, "utf-8")
@@ -97,7 +97,7 @@ def write_given(folder: Path, donor: Path, sizes: Mapping[str, Any] = MappingPro
     (folder / companions.CONFIG).write_text(text, "utf-8")
 
 
-def _stream(documents: Sequence[Document], tokenizer: Any) -> np.ndarray:
+def stream(documents: Sequence[Document], tokenizer: Any) -> np.ndarray:
     """Return the documents' token ids in one row, each document followed by the end token."""
     encoded = tokenizer([d.text for d in documents], add_special_tokens=False, verbose=False)
     ids: list[int] = []

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.given_model_runs.settings import Positive, TokensConfig
+from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TokensConfig
 from evaluation.task_families.base import LEVELS
 from evaluation.training_runs.training_settings import Watched
 
@@ -125,6 +125,20 @@ class CurriculumConfig(TokensConfig, Watched):
     dream_items: int = Field(
         64, ge=1, le=10_000, description="Dreams of each level that is passed, at most."
     )
+    text: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0,
+        description="Share of the items that are windows of ordinary text, so that the model keeps "
+        "what it knew; 0: none.",
+    )
+    text_domains: tuple[Domain, ...] = Field(
+        ("code", "math", "data"),
+        min_length=1,
+        description=f"Domains of built-in text that they are of, all alike: of {', '.join(KNOWN)}.",
+    )
+    text_tokens: int = Field(64, ge=8, le=1 << 16, description="Tokens of such a window.")
+    characters: int = Field(
+        1_000_000, ge=100_000, description="Characters of such text for each domain."
+    )
     self_weight: Positive = Field(0.1, description="Weight of the loss of the self-model.")
     self_layer: int | None = Field(
         None,
@@ -134,11 +148,18 @@ class CurriculumConfig(TokensConfig, Watched):
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of items and batches.")
     device: str = Field("cpu", description="cpu or cuda:N.")
 
-    @field_validator("families", "arms", "adds")
+    @field_validator("families", "arms", "adds", "text_domains")
     @classmethod
     def _distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(given)) < len(given):
             raise ValueError("give each name once")
+        return given
+
+    @field_validator("text_domains")
+    @classmethod
+    def _there(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        if unknown := [name for name in given if name not in KNOWN]:
+            raise ValueError(f"there is no built-in text of {unknown[0]}: of {', '.join(KNOWN)}")
         return given
 
     @model_validator(mode="after")

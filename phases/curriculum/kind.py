@@ -136,7 +136,7 @@ def _next(state: CurriculumState, arm: Arm) -> Decision:
     event = MixChosen(
         arm=arm,
         segment=number,
-        mix=mix.with_dreams(config, shares, told),
+        mix=mix.with_text(config, mix.with_dreams(config, shares, told)),
         frontiers=frontiers,
         stage=additions.stage(config, arm, number),
         added=added,

@@ -11,6 +11,7 @@ from evaluation.training_runs import training_panels
 from evaluation.training_runs.training_panels import Curves
 from phases.curriculum import additions_panels, findings, plan
 from phases.curriculum.events import CurriculumState
+from phases.curriculum.mixing.mix import TEXT
 from phases.curriculum.report import ARMS, frontiers, reason
 from runs.event_types import Figure
 from runs.panels.head import Fact, Result
@@ -158,7 +159,8 @@ def _levels(state: CurriculumState, arm: str) -> Lines:
 def _mix(state: CurriculumState, arm: str) -> Shares:
     """Return the share of each family by segment."""
     events = state.mixes[arm]
-    families = sorted(state.submitted.config.families)
+    config = state.submitted.config
+    families = [*sorted(config.families), *([TEXT] if config.text else [])]
     return Shares(
         name="mix",
         title="Mix by time",

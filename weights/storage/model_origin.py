@@ -137,7 +137,7 @@ class Finder:
     def __call__(self, text: str) -> ModelReference | None:
         """Return the model that a text names, its folder built if need be; None if it names none.
 
-        Raise SourceError.
+        Raise SourceError, UnavailableError.
         """
         origin = self._asked(lambda store: find(store, text))
         if origin is None:
@@ -184,7 +184,10 @@ class _Settler:
         self._said: IO[bytes]
 
     def folder(self, origin: Origin) -> str:
-        """Return the folder with the model's weights, built if need be. Raise SourceError."""
+        """Return the folder with the model's weights, built if need be.
+
+        Raise SourceError, or UnavailableError: later it may be there.
+        """
         if self._process is None or not self._process.living:
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
             weakref.finalize(self, self._said.close)
@@ -197,7 +200,8 @@ class _Settler:
             why = lines[-1] if lines else "the process that makes it has ended without a word"
             raise SourceError(f"model {origin.name}: {why}") from error
         if answer["error"]:
-            raise SourceError(f"model {origin.name}: {answer['error']}")
+            kind = UnavailableError if answer["later"] else SourceError
+            raise kind(f"model {origin.name}: {answer['error']}")
         return answer["folder"]
 
 
@@ -244,11 +248,12 @@ def _serve() -> int:
     out, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         number, asked = json.loads(line)
-        answer = {"folder": "", "error": ""}
+        answer: dict[str, Any] = {"folder": "", "error": "", "later": False}
         try:
             answer["folder"] = settle(Home.default(), asked)
         except ForgeError as error:
             answer["error"] = " ".join(str(error).split())
+            answer["later"] = isinstance(error, UnavailableError)
         out.write(json.dumps([number, answer]) + "\n")
         out.flush()
     return 0

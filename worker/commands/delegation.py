@@ -51,7 +51,7 @@ def submit(
     A child that cannot be submitted answers its task. Raises UnavailableError: later it may be.
     """
     try:
-        made = validate.plan(with_items(store, cache, task.asked), _lookup(cache))
+        made = _planned(store, cache, task)
         if _reused(store, cache, state, task, made, context):
             return
         commands_submit.submit(
@@ -71,6 +71,21 @@ def submit(
     except ForgeError as error:
         kind = kinds.of(state.kind)
         _answer(store, state, task, kind.refused(state, task, visible(str(error))), context)
+
+
+def _planned(store: EventStore, cache: Artifacts, task: Delegate) -> Plan:
+    """Return the plan of a child. What is refused is tried twice, because a refusal is kept.
+
+    A model's folder may be gone since it was found, as when a cache is emptied: then it is made again.
+    Raises ForgeError.
+    """
+    try:
+        return validate.plan(with_items(store, cache, task.asked), _lookup(cache))
+    except UnavailableError:
+        raise
+    except ForgeError as error:
+        log.info("run %s is refused, and is tried once more: %s", task.run, error)
+        return validate.plan(with_items(store, cache, task.asked), _lookup(cache))
 
 
 def _reused(

@@ -22,6 +22,8 @@ from phases.curriculum.mixing.cells import Frontiers, Measured, Mix, cell, cells
 RULES: dict[Rule, ModuleType] = {"window": window_rule, "frontier": frontier_rule}
 #: Share of all other families in the stage of tool use.
 OTHERS = 0.2
+#: Where the family stands in the name of a stream of ordinary text.
+TEXT = "text"
 
 
 def choose(
@@ -93,3 +95,17 @@ def with_dreams(config: CurriculumConfig, shares: Mix, dreams: Sequence[str]) ->
         return shares
     kept = {name: share * (1 - config.dream) for name, share in shares.items()}
     return kept | dict.fromkeys(sorted(dreams), config.dream / len(dreams))
+
+
+def with_text(config: CurriculumConfig, shares: Mix) -> Mix:
+    """Return a mix in which ordinary text has the share `text`, its domains all alike."""
+    if not config.text:
+        return shares
+    kept = {name: share * (1 - config.text) for name, share in shares.items()}
+    each = config.text / len(config.text_domains)
+    return kept | {cell_of_text(domain): each for domain in sorted(config.text_domains)}
+
+
+def cell_of_text(domain: str) -> str:
+    """Return the name of the stream of a domain's ordinary text."""
+    return f"{TEXT}/{domain}"

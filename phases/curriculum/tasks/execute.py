@@ -179,7 +179,8 @@ class Context(GivenContext[CurriculumState]):
         """Return `started` with the number of items. Raises ConfigError."""
         config = self.state.submitted.config
         plan.check_length(config, common["context"])
-        pool = {name: len(ends(ids)) for name, ids in sorted(self.text.streams.items())}
+        streams = self.text.streams
+        pool = {name: len(ends(streams[name])) for name, _, _ in items.of_cells(config)}
         return Started(**common, pool=pool, tool_items=tools.digest(config))
 
     def check_text(self, started: Started) -> None:
@@ -202,6 +203,7 @@ class Context(GivenContext[CurriculumState]):
         """Return the digest of the first steps on all cells here, and the seconds that they took."""
         config = self.state.submitted.config
         shares, _ = mix.choose(config, "uniform", 0, {}, {})
+        shares = mix.with_text(config, shares)
         chosen = MixChosen(arm="uniform", segment=0, mix=shares)
         recipe = plan.segment(self.state.submitted, started, chosen, None)
         with bounded():

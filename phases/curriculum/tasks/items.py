@@ -20,7 +20,7 @@ from evaluation.training_text import parts
 from evaluation.training_text.kept_text import ITEMS, STREAMS
 from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.mixing.cells import cell
-from phases.curriculum.tasks import tools
+from phases.curriculum.tasks import ordinary, tools
 from runs.errors import ConfigError, DataError
 
 #: Items of a family's highest level that are tried before any work.
@@ -39,6 +39,11 @@ def check_items(config: CurriculumConfig, tokenizer: Any, context: int) -> None:
 
     Some items of each highest level are tried: those are the longest. Raises SourceError, ConfigError.
     """
+    if config.text and config.text_tokens > context + 1:
+        raise ConfigError(
+            f"a window of ordinary text has {config.text_tokens} tokens, more than the context of "
+            f"{context} and the token after it: set fewer text_tokens."
+        )
     spoken = tools.speech_of(config, tokenizer) if tools.families(config) else None
     for family in sorted(config.families):
         if spoken is not None and task_families.uses_tools(family):
@@ -73,6 +78,8 @@ def fill(folder: Path, config: CurriculumConfig, donor: Path) -> list[str]:
         own = items(family, level, config.seed, "train", config.pool)
         streams[name] = stream(encode(tokenizer, own))
         rows += [json.dumps(row) for row in held_out(config, tokenizer, family, level)]
+    if config.text:
+        streams |= ordinary.streams(config, tokenizer)
     save_file(dict(sorted(streams.items())), folder / STREAMS)
     (folder / ITEMS).write_text("".join(f"{row}\n" for row in rows), "utf-8")
     return []

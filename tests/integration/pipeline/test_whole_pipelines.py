@@ -12,7 +12,7 @@ import pytest
 from pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
 from pipeline.kind import Pipeline
 from pipeline.submission import file as pipeline_file
-from runs.errors import ConfigError, ConflictError, ForgeError, RunFailedError
+from runs.errors import ConfigError, ConflictError, ForgeError, RunFailedError, SourceError
 from runs.history import audit, repository
 from runs.home import Home
 from runs.kinds.asked import Asked
@@ -319,6 +319,25 @@ def test_a_refused_child_says_why(home: Home) -> None:
     [trouble] = state(home).troubles(2)
     assert isinstance(trouble, PhaseFailed)
     assert trouble.status == "refused"
+
+
+def test_a_child_that_is_refused_once_is_submitted(
+    home: Home, honest: PipelineState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that was found and then taken away is made again; only a second refusal is kept."""
+    planned, refused = validate.plan, list[str]()
+
+    def once(asked: Asked, *more: Any) -> Any:
+        if asked.kind == "toy" and not refused:
+            refused.append("the folder is gone")
+            raise SourceError(refused[0])
+        return planned(asked, *more)
+
+    toy_pipelines.submit(home)
+    monkeypatch.setattr(validate, "plan", once)
+    toy_runs.finish(home, "p")
+    assert state(home).lineage_digest() == honest.lineage_digest()
+    assert refused
 
 
 def test_another_users_run_of_the_childs_name_is_left_alone(home: Home) -> None:

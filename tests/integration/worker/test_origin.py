@@ -17,7 +17,7 @@ from api.options import Options
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.tasks.results.champion import export
-from runs.errors import SourceError
+from runs.errors import SourceError, UnavailableError
 from runs.home import Home
 from runs.kinds.origin import Origin
 from testing.models.toys import Toys
@@ -378,3 +378,12 @@ def test_a_process_that_dies_while_it_looks_is_told_of_and_replaced(
         with pytest.raises(SourceError, match=r"model first-.*: no memory"):
             find("first")
     assert find("first") is not None
+
+
+@pytest.mark.slow
+def test_a_log_that_is_away_while_the_folder_is_made_is_no_fault_of_the_model(home: Home) -> None:
+    """A refusal would be kept; what is only away is asked for again."""
+    find = model_origin.Finder(home, lambda told: None)
+    find._settler._env["FORGE_DATABASE_URL"] = "postgresql://nobody@127.0.0.1:1/none"
+    with pytest.raises(UnavailableError, match=r"model first-.*: the log at .* is not available"):
+        find("first")
