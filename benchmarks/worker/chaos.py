@@ -55,7 +55,7 @@ DISK = "size=1g"
 
 @dataclass(frozen=True)
 class Subject:
-    """What is run under faults."""
+    """A run that faults happen to."""
 
     #: Submits it to a home, under a name, with a seed.
     submit: Callable[[Home, str, int], object]

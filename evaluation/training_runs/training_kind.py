@@ -68,7 +68,8 @@ class TrainingKind(MakingKind[S]):
 
     def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
         """Return True if the settings are those; domains that were not given are those of the data."""
-        return super().asked_for({"domains": config.domains, **given}, config)
+        own = {"domains": config.domains} if "domains" in type(config).model_fields else {}
+        return super().asked_for({**own, **given}, config)
 
     def needs(self, task: Any) -> str | None:
         """Return the id of the snapshot that a segment goes on from, or of the model that is read."""

@@ -31,6 +31,12 @@ class CompressionConfig(BaseModel):
         description="Share of quality that the chosen model keeps, without a budget: bits per byte of "
         "the input over the model's own, on the selection slice.",
     )
+    regression: float | None = Field(
+        None,
+        ge=0,
+        description="Largest rise of bits per byte in any domain that the chosen model may have, "
+        "without a budget, on the selection slice: 0.05 is 5 %. None: the mean over domains decides.",
+    )
     settings: tuple[str, ...] = Field(
         tuple(name for name in MENU if name != WHOLE),
         min_length=1,

@@ -23,7 +23,7 @@ from weights.making.making import MakingState
 class Submitted(common.Submitted):
     """A compression was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: CompressionConfig
     #: One model.
@@ -36,6 +36,8 @@ class Submitted(common.Submitted):
 
 class Forked(common.Forked):
     """A compression was branched from another."""
+
+    schema_version = 2
 
     config: CompressionConfig
 
@@ -163,7 +165,12 @@ def _without_students(data: dict[str, Any]) -> dict[str, Any]:
 
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, Encoded, Refused, Packed, Observed, Unmeasurable, Completed),
-    {(Submitted.type, 1): _without_students, (Started.type, 1): _without_students},
+    {
+        (Submitted.type, 1): _without_students,
+        (Submitted.type, 2): dict,
+        (Forked.type, 1): dict,
+        (Started.type, 1): _without_students,
+    },
 )
 
 

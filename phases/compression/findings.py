@@ -11,6 +11,7 @@ from evaluation.data.slices import Slice
 from evaluation.measures.paired_bits import draws, figure, mean, resampled
 from evaluation.observing import Observe, Observed, Unmeasurable
 from phases.compression import mixtures, plan
+from phases.compression.config import CompressionConfig
 from phases.compression.events import Chosen, CompressionState, Encoded, Packed
 from phases.compression.mixtures import Mixture, Option
 from phases.compression.plan import Assignment, Subject
@@ -55,6 +56,8 @@ class Point:
     bits: float | None
     #: Bits per byte of the given model there, over its own.
     retention: float | None
+    #: The largest rise of its bits per byte over the given model's in any domain there, as a share.
+    regression: float | None
     #: Why it cannot be measured, which no policy chooses; None otherwise.
     failure: str | None = None
 
@@ -98,6 +101,14 @@ def own(state: CompressionState, subject: Subject) -> float | None:
     return None if found is None else mean(found)
 
 
+def _regression(state: CompressionState, found: Observed) -> float | None:
+    """Return the largest rise of bits per byte in any domain; None: no given model is measured."""
+    before = observed(state, plan.source(state.started), SELECTION)
+    if before is None:
+        return None
+    return max(bits / before.values[domain] - 1 for domain, bits in found.values.items())
+
+
 def _point(
     state: CompressionState, subject: Subject, name: str, series: str, wanted: Sequence[str]
 ) -> Point:
@@ -115,6 +126,7 @@ def _point(
         packed if isinstance(packed, Packed) else None,
         bits,
         retention,
+        None if found is None else _regression(state, found),
         unmeasurable(state, id_),
     )
 
@@ -300,14 +312,22 @@ def choose(state: CompressionState) -> Point | None:
     """Return the point that the policy chooses; None if none meets it.
 
     With a budget the point with the fewest bits per byte within it, otherwise the smallest that keeps
-    the share of quality.
+    the share of quality, and in every domain what `regression` asks for.
     """
     config, found = state.submitted.config, points(state)
     if config.budget is None:
-        kept = [p for p in found if (p.retention or 0.0) >= config.retention]
+        kept = [p for p in found if _keeps(config, p)]
         return kept[0] if kept else None
     within = [p for p in found if p.packed and p.packed.bytes <= config.budget]
     return min(within, key=lambda p: (p.bits or 0.0, p.name), default=None)
+
+
+def _keeps(config: CompressionConfig, point: Point) -> bool:
+    """Return True if a point keeps the share of quality, and in every domain enough of it."""
+    if (point.retention or 0.0) < config.retention:
+        return False
+    most = config.regression
+    return most is None or (point.regression is not None and point.regression <= most)
 
 
 def unmet(state: CompressionState) -> str:
@@ -325,6 +345,13 @@ def unmet(state: CompressionState) -> str:
         )
     best = max(found, key=lambda p: p.retention or 0.0)
     assert best.packed is not None
+    if (best.retention or 0.0) >= config.retention:
+        even = min(found, key=lambda p: p.regression or 0.0)
+        return (
+            f"no point that keeps {config.retention:.4f} of the quality loses at most "
+            f"{config.regression:.2%} in every domain. The nearest is {even.name}: "
+            f"{even.regression:.2%} in one of them."
+        )
     return (
         f"no point keeps {config.retention:.4f} of the quality. The nearest is {best.name}: "
         f"{best.retention:.4f} in {best.packed.bytes:,} bytes."

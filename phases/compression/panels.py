@@ -28,6 +28,7 @@ POINTS = (
     Column(name="bits a weight", type="number"),
     Column(name="bits per byte", type="number"),
     Column(name="retention", type="number"),
+    Column(name="worst domain", type="number"),
     Column(name="weights' error", type="number"),
     Column(name="encoding", type="number", unit="s"),
     Column(name="decoding", type="number", unit="s"),
@@ -144,10 +145,12 @@ def _points(state: CompressionState) -> Units:
         "bits_per_weight",
         "bits_per_byte",
         "retention",
+        "regression",
     )
     more = ("weight_error", "encoding_seconds", "decoding_seconds")
     found = report.rows(state)
-    told = "Bytes are those of whole files, embedding included, tokenizer not."
+    told = "Bytes are those of whole files, embedding included, tokenizer not. The worst domain is the "
+    told += "largest rise of bits per byte in any, as a share."
     failed = sum(row["failure"] is not None for row in found)
     if failed:
         more = (*more, "failure")

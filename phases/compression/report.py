@@ -34,6 +34,7 @@ def _row(state: CompressionState, point: Point, kept: bool) -> dict[str, Any]:
         "bits_per_weight": 32 * size / of.float32_bytes,
         "bits_per_byte": point.bits,
         "retention": point.retention,
+        "regression": point.regression,
         "weight_error": _pooled(of, events),
         "encoding_seconds": sum(e.seconds for e in events),
         "decoding_seconds": sum(e.decoding_seconds for e in events),
@@ -133,14 +134,15 @@ def _student(state: CompressionState) -> list[str]:
 def table(state: CompressionState) -> list[str]:
     """Return the rate–distortion table as Markdown; points of the front are marked."""
     lines = [
-        "| point | bytes | × float32 | bits a weight | bits per byte | retention | front |",
-        "|---|---:|---:|---:|---:|---:|:-:|",
+        "| point | bytes | × float32 | bits a weight | bits per byte | retention | "
+        "worst domain | front |",
+        "|---|---:|---:|---:|---:|---:|---:|:-:|",
     ]
     for row in rows(state):
         measured = (
-            f"{row['bits_per_byte']:.4f} | {row['retention']:.4f}"
+            f"{row['bits_per_byte']:.4f} | {row['retention']:.4f} | {row['regression']:+.2%}"
             if row["failure"] is None
-            else f"failed: {row['failure']} | "
+            else f"failed: {row['failure']} | | "
         )
         lines.append(
             f"| {row['point']} | {row['bytes']:,} | {row['ratio']:.2f} | {row['bits_per_weight']:.3f} "

@@ -63,7 +63,7 @@ class Compared(Part):
 class Submitted(GivenSubmitted):
     """A curriculum run was asked for."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: CurriculumConfig
 
@@ -71,7 +71,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """A curriculum run was branched from another."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: CurriculumConfig
 
@@ -167,8 +167,10 @@ REGISTRY: Registry = common.registry(
     {
         (Submitted.type, 1): _by_frontier,
         (Submitted.type, 2): dict,
+        (Submitted.type, 3): dict,
         (Forked.type, 1): _by_frontier,
         (Forked.type, 2): dict,
+        (Forked.type, 3): dict,
         (Started.type, 1): not_divided,
         (Started.type, 2): dict,
         (MixChosen.type, 1): dict,

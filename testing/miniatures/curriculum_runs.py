@@ -45,6 +45,13 @@ BESIDE: dict[str, Any] = {
     "burst_every": 3,
     "relapse": 0.02,
 }
+#: Settings of a run of one arm with ordinary text among its items.
+WITH_TEXT: dict[str, Any] = {
+    "arms": ["adaptive"],
+    "text": 0.5,
+    "text_tokens": 24,
+    "characters": 100_000,
+}
 
 
 def submit(home: Home, model: Path, run: str = "c", **settings: Any) -> str:

@@ -17,13 +17,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, _ = toy_models.family(folder, 0)
-        for number in (1, 2, 3):
+        for number in (1, 2, 3, 4):
             path = FOLDER / f"curriculum-{number}.jsonl"
             if path.exists():
                 continue
             home = Home(folder / path.stem)
             given = symbol_models.write(folder / "symbols") if number == 3 else model
-            curriculum_runs.submit(home, given, **(curriculum_runs.BESIDE if number == 3 else {}))
+            settings = {3: curriculum_runs.BESIDE, 4: curriculum_runs.WITH_TEXT}.get(number, {})
+            curriculum_runs.submit(home, given, **settings)
             curriculum_runs.finish(home)
             rows = curriculum_runs.rows(home)
             lines = [json.dumps(row._asdict(), sort_keys=True, ensure_ascii=False) for row in rows]

@@ -372,3 +372,12 @@ def test_commands_of_merging_runs_refuse_a_run_of_another_kind(
     """In words, and not by a traceback."""
     result = call(ended, *words, code=2)
     assert "run r is a toy run: this needs a merging run" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", sorted(set(kinds.KINDS) - {"pipeline"}))
+def test_every_kind_knows_settings_that_were_asked_for(name: str) -> None:
+    """A pipeline's verification asks this of each phase; it failed for a kind without domains."""
+    kind, given = kinds.of(name), {"prompts": ("x",)} if name == "bake" else {}
+    config = kind.parse(given)
+    assert kind.asked_for(given, config)
+    assert not kind.asked_for({**given, "seed": 12345}, config)

@@ -317,6 +317,34 @@ def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
     assert given == own != other
 
 
+def test_no_domain_loses_more_than_is_allowed(home: Home) -> None:
+    """Rises by hand, from what was observed; the mean over domains may hide one."""
+    done = state(home)
+    before = findings.observed(done, plan.source(done.started), findings.SELECTION)
+    assert before is not None
+    worst = {}
+    for point in findings.points(done):
+        seen = findings.observed(done, point.recipe.id, findings.SELECTION)
+        assert seen is not None
+        worst[point.name] = max(seen.values[d] / before.values[d] - 1 for d in before.values)
+        assert point.regression == worst[point.name]
+    kept = done.submitted.config.model_copy(update={"retention": 0.01})
+    bound = sorted(worst.values())[len(worst) // 2]
+    done.submitted = done.submitted.model_copy(
+        update={"config": kept.model_copy(update={"regression": bound})}
+    )
+    chosen = findings.choose(done)
+    assert chosen is not None
+    assert chosen.name == next(p.name for p in findings.points(done) if worst[p.name] <= bound)
+    assert chosen.name != findings.points(done)[0].name
+    none = kept.model_copy(update={"regression": -1.0})
+    done.submitted = done.submitted.model_copy(update={"config": none})
+    assert findings.choose(done) is None
+    nearest = min(worst, key=lambda name: worst[name])
+    told = f"in every domain. The nearest is {nearest}: {worst[nearest]:.2%} in one of them."
+    assert told in findings.unmet(done)
+
+
 @pytest.mark.slow
 def test_a_run_with_students_is_asked_for_again_with_them(taught, home: Home) -> None:
     """`POST /runs` took one model, and the page would have left the students out."""

@@ -44,11 +44,8 @@ def test_text_has_its_share_and_the_others_keep_their_proportions() -> None:
 
 def test_a_run_trains_on_tasks_and_text(toys: Toys, tmp_path: Path) -> None:
     """The text is pinned by its digest like the items; it is no cell, and is not measured."""
-    home, settings = (
-        Home(tmp_path / "home"),
-        {"text": 0.5, "text_tokens": 24, "characters": 100_000},
-    )
-    curriculum_runs.submit(home, toys.base, arms=["adaptive", "uniform"], **settings)
+    home, arms = Home(tmp_path / "home"), ["adaptive", "uniform"]
+    curriculum_runs.submit(home, toys.base, **{**curriculum_runs.WITH_TEXT, "arms": arms})
     state = curriculum_runs.finish(home)
     assert state.status == "completed"
     assert audit.audit(curriculum_runs.rows(home)) == []
@@ -65,7 +62,7 @@ def test_a_run_trains_on_tasks_and_text(toys: Toys, tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
-    with pytest.raises(ConfigError, match="window of ordinary text has 62 tokens.*context of 60"):
+    with pytest.raises(ConfigError, match=r"window of ordinary text has 62 tokens.*context of 60"):
         curriculum_runs.submit(home, toys.base, text=0.1, text_tokens=62)
     with pytest.raises(ConfigError, match="no built-in text of poetry: of code, math"):
         curriculum_runs.submit(home, toys.base, text=0.1, text_domains=["poetry"])

@@ -15,6 +15,7 @@ from runs.kinds.asked import Asked, Lookup
 from runs.kinds.state import fold_into
 from testing.miniatures import pipeline_runs, speedruns
 from testing.worlds.finished_run import FinishedTraining
+from tests.integration.cli.test_forge import call
 from weights.storage.weight_cache import Artifacts
 from worker.tasks import runner
 
@@ -69,5 +70,6 @@ def test_in_miniature_it_comes_to_its_end(
     assert gain.figure is not None
     assert (gain.figure.value, gain.verdict) == (0.0, "pass unchanged")
     assert state.completed.models["model"].digest == given
+    assert "verified." in call(home.folder, "verify", "p").output
     kinds.of("pipeline").write_result(home, state, tmp_path / "out")
     assert (tmp_path / "out" / "small" / "model.forge").is_file()
