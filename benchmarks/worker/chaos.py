@@ -259,18 +259,16 @@ def carry(chaos: Chaos, of: Subject, run: str, seed: int) -> int:
 
 def torture(chaos: Chaos, folder: Path, of: Subject, faults: int) -> tuple[int, int, list[str]]:
     """Run until enough faults have happened; return (runs, retries, everything that is wrong)."""
-    quiet: dict[int, crash_kills.Essence] = {}
     wrong: list[str] = []
     number = retried = 0
     chaos.staff()
     while chaos.happened.total() < faults:
         seed, run = number % of.seeds, f"r{number}"
-        if seed not in quiet:
-            home = Home(folder / f"quiet-{seed}")
-            of.submit(home, run, seed)
-            quiet[seed] = crash_kills.essence(runs.finish(home, run))
+        home = Home(folder / f"quiet-{run}")  # of that name, which models of phases have in theirs
+        of.submit(home, run, seed)
+        quiet = crash_kills.essence(runs.finish(home, run))
         retried += carry(chaos, of, run, seed)
-        wrong += chaos.judge(run, quiet[seed])
+        wrong += chaos.judge(run, quiet)
         number += 1
         print(
             f"run {run} ended after {chaos.happened.total()} faults, {len(wrong)} wrong", flush=True
