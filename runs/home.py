@@ -21,12 +21,28 @@ if TYPE_CHECKING:
 
 
 def threads() -> int | None:
-    """Return FORGE_THREADS, or None if the variable is not set. Raises ConfigError."""
-    given = os.environ.get("FORGE_THREADS")
+    """Return FORGE_THREADS; without it a process's share of the cores, None if there is one process.
+
+    Raises ConfigError.
+    """
+    given, several = _number("FORGE_THREADS", "threads"), processes()
+    if given is None and several > 1:
+        return max(1, len(os.sched_getaffinity(0)) // several)
+    return given
+
+
+def processes() -> int:
+    """Return FORGE_PROCESSES: how many carry a run on at a terminal. Raises ConfigError."""
+    return _number("FORGE_PROCESSES", "processes") or 1
+
+
+def _number(name: str, what: str) -> int | None:
+    """Return a variable's number, or None if it is not set. Raises ConfigError."""
+    given = os.environ.get(name)
     if not given:
         return None
     if not given.isdecimal() or not 1 <= int(given) <= 4096:
-        raise ConfigError(f"FORGE_THREADS is {given!r}: give a number of threads, 1 or more.")
+        raise ConfigError(f"{name} is {given!r}: give a number of {what}, 1 or more.")
     return int(given)
 
 

@@ -153,8 +153,9 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
 def _follow(home: Any, run: str):
     """Carry the run on to its end, showing what happens. Ctrl-C stops between two tasks."""
     from cli.runs.progress import Progress
+    from runs.home import processes
     from weights.storage.weight_cache import Artifacts
-    from worker.tasks import runner
+    from worker.tasks import helpers, runner
 
     store = home.open_store()
     interrupted: list[int] = []
@@ -167,7 +168,7 @@ def _follow(home: Any, run: str):
 
     before = signal.signal(signal.SIGINT, stop)
     try:
-        with Progress() as progress:
+        with Progress() as progress, helpers.beside(home, run, processes() - 1):
             worker = runner.Worker(
                 store, Artifacts.of(home), progress.watch, lambda: bool(interrupted)
             )

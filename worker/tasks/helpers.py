@@ -1,0 +1,79 @@
+"""Processes that carry a run on beside the terminal's own, each with its share of the cores.
+
+    python -m worker.tasks.helpers RUN     carries RUN on until it has ended, or until stdin ends
+
+Any of them may be killed: the tasks that it held are done by the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from events import EventsError
+from runs.errors import ForgeError
+from runs.home import Home, threads
+from weights.storage.weight_cache import Artifacts
+from worker.tasks.runner import Worker
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a helper may take to end after its run has ended or stopped here; then it is killed.
+PATIENCE = 10.0
+
+
+@contextmanager
+def beside(home: Home, run: str, count: int) -> Iterator[None]:
+    """Let `count` further processes carry the run on while the block runs. Raises ConfigError."""
+    places = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
+    share = {"FORGE_THREADS": str(threads())} if count else {}
+    command = [sys.executable, "-m", "worker.tasks.helpers", run]
+    helpers = [
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, **places, **share},
+            start_new_session=True,  # Ctrl-C is the terminal's: it tells them by the end of stdin
+        )
+        for _ in range(count)
+    ]
+    try:
+        yield
+    finally:
+        for helper in helpers:
+            assert helper.stdin is not None
+            helper.stdin.close()
+        for helper in helpers:
+            try:
+                helper.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                helper.kill()
+                helper.wait()
+
+
+def main() -> int:
+    """Carry a run on; return 0, or 1 if it cannot be done here."""
+    home, stopped = Home.default(), threading.Event()
+
+    def listen() -> None:
+        sys.stdin.read()
+        stopped.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    try:
+        with closing(home.open_store()) as store:
+            Worker(store, Artifacts.of(home), stop=stopped.is_set).run(sys.argv[1])
+    except (ForgeError, EventsError) as error:  # the process at the terminal says what is wrong
+        log.debug("a helper of run %s ends", sys.argv[1], exc_info=error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
