@@ -98,6 +98,7 @@ def test_a_token_that_is_revoked_while_one_watches_leads_to_signing_in(
     page.get_by_text("does not take that token").wait_for()
 
 
+@pytest.mark.slow
 def test_a_token_in_the_address_replaces_a_kept_one_only_when_asked(
     visit: Callable[..., Any], site: Site
 ) -> None:

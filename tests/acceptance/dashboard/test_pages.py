@@ -107,6 +107,7 @@ def test_narrow_windows_scroll_in_one_direction_only(visit: Callable[..., Any], 
     accept(page, "narrow")
 
 
+@pytest.mark.slow
 def test_a_chosen_theme_stays(visit: Callable[..., Any]) -> None:
     page = visit("/queue")
     colour = "getComputedStyle(document.body).backgroundColor"

@@ -164,6 +164,7 @@ def test_a_stopped_gate_says_figure_limit_and_what_can_be_done(visit: Callable[.
     gates.get_by_role("button", name="Override").wait_for()
 
 
+@pytest.mark.slow
 def test_a_pipeline_fits_a_phone(visit: Callable[..., Any]) -> None:
     page = visit(f"/runs/{DONE}", width=360, height=740)
     cells(page)

@@ -80,6 +80,7 @@ def test_the_slider_is_moved_by_keys_and_jumps_to_generations(
     page.get_by_role("button", name="Stop").click()
 
 
+@pytest.mark.slow
 def test_a_place_inside_of_one_append_is_left_for_the_next_that_is_one(
     visit: Callable[..., Any], site: Site
 ) -> None:
@@ -321,6 +322,7 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
+@pytest.mark.slow
 def test_dragging_along_an_axis_keeps_the_candidates_in_between(visit: Callable[..., Any]) -> None:
     page = visit(f"/runs/{BUSY}")
     axis = page.locator(".parallel .reach").first

@@ -87,6 +87,7 @@ def test_the_last_run_can_be_reached(visit: Callable[..., Any], long: Long) -> N
     page.get_by_role("link", name=long.rows[-1]["run"]).wait_for()
 
 
+@pytest.mark.slow
 def test_news_do_not_move_what_is_in_sight(
     visit: Callable[..., Any], long: Long, site: Site
 ) -> None:

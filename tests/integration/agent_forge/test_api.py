@@ -58,6 +58,7 @@ def test_evolve_returns_the_result_of_the_source_documents(evolved) -> None:
     assert Path(result.artifacts["model"]).is_dir()
 
 
+@pytest.mark.slow
 def test_the_champion_is_a_loaded_model_and_the_hand_over_is_kept(evolved) -> None:
     """Phase 3 takes it as it is."""
     import torch
@@ -71,6 +72,7 @@ def test_the_champion_is_a_loaded_model_and_the_hand_over_is_kept(evolved) -> No
     assert set(handed["phase_2_metrics"]) == {"fitness", "perplexity", "accuracy", "generations"}
 
 
+@pytest.mark.slow
 def test_loaded_modules_are_sources_like_any_other(evolved, toys: Toys) -> None:
     """Written once under their digest; the same weights as the folders they came from."""
     from weights.folders.checkpoint import digest, open_checkpoint
@@ -88,6 +90,7 @@ def _home(folder: Path):
     return Home(folder)
 
 
+@pytest.mark.slow
 def test_resume_goes_on_with_a_run(evolved) -> None:
     """A finished one gives its result again."""
     home, _, result = evolved
@@ -109,6 +112,7 @@ def test_resume_at_a_generation_forks_and_ends_the_same(evolved) -> None:
     assert again.report["lineage_digest"] == result.report["lineage_digest"]
 
 
+@pytest.mark.slow
 def test_a_run_reports_from_the_log_alone(evolved) -> None:
     """Without any model loaded."""
     home, _, result = evolved

@@ -32,6 +32,7 @@ def test_a_verdict_follows_from_the_worse_ends(gain, genuine, continued, pause, 
     assert quietstar.verdict(spans) == words
 
 
+@pytest.mark.slow
 def test_a_run_in_miniature_gives_a_row(tmp_path, monkeypatch, capsys) -> None:
     """From new weights to a line of the table; what is there is not done again."""
     out = tmp_path / "rows.jsonl"

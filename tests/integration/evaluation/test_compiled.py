@@ -109,6 +109,7 @@ def test_it_is_tried_on_whole_windows_of_every_domain(resident: ResidentModel, w
     np.testing.assert_array_equal(full, [one, two, one])
 
 
+@pytest.mark.slow
 def test_code_that_cannot_be_compiled_is_said(resident, weights, monkeypatch) -> None:
     """What looks at a value on its way; the model is left as it was."""
     forward = resident.module.forward

@@ -24,6 +24,7 @@ from runs.kinds import FURTHER
 from runs.kinds.decide import decide
 from runs.lists import queries
 from runs.record import user_events
+from testing.shares import as_slow
 from testing.toy import toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
 from testing.toy.toy_state import CountTask, ToyState, digest_of
@@ -137,7 +138,13 @@ def test_the_failpoints_of_a_run_are_those_that_are_walked(
     assert set((tmp_path / "trace").read_text().split()) == FAILPOINTS
 
 
-@pytest.mark.parametrize("name", sorted(FAILPOINTS))
+#: Failpoints of the quick lane: before, in and after an append.
+QUICK = ("append-began", "append-committed", "task-appended")
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(as_slow(name) for name in sorted(FAILPOINTS.difference(QUICK)))]
+)
 def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
     honest: ToyState, home: Home, warm: Template, name: str
 ) -> None:

@@ -50,6 +50,7 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, B
     return home, state, folder / "out"
 
 
+@pytest.mark.slow
 def test_adapters_are_trained_and_the_result_is_an_ordinary_model(made, model: Path) -> None:
     """Matrices of the adapted layers change by the rank at most, and nothing else changes."""
     home, state, out = made
@@ -75,6 +76,7 @@ def test_adapters_are_trained_and_the_result_is_an_ordinary_model(made, model: P
     assert state.completed.figures["ratio"].value < 1
 
 
+@pytest.mark.slow
 def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path) -> None:
     """By hand: rank · (in + out) of two layers of each block."""
     home, state, _ = made
@@ -161,6 +163,7 @@ def test_layers_that_cannot_be_adapted_are_refused_before_any_work(
     refused("a rank of 4096 is more than the layer", lora_rank=4096)
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_rank(made, model: Path, tmp_path: Path) -> None:
     home = made[0]
     (tmp_path / "a.txt").write_text(bake_runs.PROMPT)

@@ -118,6 +118,7 @@ def test_what_an_older_schema_did_not_put_down_is_not_missed(finished) -> None:
         assert len([f for f in found if f.check == "fitness"]) == findings
 
 
+@pytest.mark.slow
 def test_a_changed_source_is_said(finished, toys: Toys, tmp_path: Path) -> None:
     """Nothing can be rebuilt then, and nothing is called wrong."""
     state = finished[1]
