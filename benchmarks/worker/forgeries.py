@@ -75,7 +75,7 @@ class Log:
         changed: Mapping[int, str],
         known: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, str]:
-        """Give events other data, by version, and all hashes anew; return old hash → new hash.
+        """Give events other data, by version, and compute all hashes; return old hash → new hash.
 
         `known` are those of other streams: where an event names a hash, it names the new one.
         """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from pipeline import plan
 from pipeline.events import PipelineState
@@ -17,10 +18,23 @@ from runs.errors import NotFoundError
 from runs.event_types import MadeModel
 from runs.kinds.origin import Ancestor
 from runs.panels.panels import Edge, Graph, Metric, Node
-from runs.record.journal import Child
 
 #: The lane of what the pipeline was given, and groups of its nodes.
 GIVEN, MODEL, CORPUS = "given", "given model", "corpus"
+
+
+class Known(Protocol):
+    """The run of a phase, as a log or its archive has it."""
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        ...
+
+    @property
+    def state(self) -> Any:
+        """The run's state."""
+        ...
 
 
 @dataclass
@@ -46,7 +60,7 @@ class _Family:
                 self.edges.append(Edge(source=source, target=target, says=says))
 
 
-def lineage(state: PipelineState, children: Sequence[Child]) -> Graph | None:
+def lineage(state: PipelineState, children: Sequence[Known]) -> Graph | None:
     """Return the models of all phases that have ended, in lanes; None if no phase gave a model."""
     if state.submitted is None:
         return None
@@ -70,7 +84,7 @@ def lineage(state: PipelineState, children: Sequence[Child]) -> Graph | None:
 
 
 def _phase(
-    state: PipelineState, number: int, runs: Mapping[str, Child], family: _Family, column: int
+    state: PipelineState, number: int, runs: Mapping[str, Known], family: _Family, column: int
 ) -> int:
     """Add a phase's models and what it was given; return the number of columns that they take."""
     ended, phase = state.ended_phase(number), state.submitted.config.phase(number)
@@ -102,7 +116,7 @@ def _phase(
 
 
 def _ancestries(
-    child: Child | None, models: Mapping[str, MadeModel]
+    child: Known | None, models: Mapping[str, MadeModel]
 ) -> dict[str, list[Ancestor] | None]:
     """Return role → what the run says that the model was made from; None if the run is not known."""
     if child is None:

@@ -23,6 +23,11 @@ class Child:
     rows: Sequence[Envelope]
 
     @property
+    def run(self) -> str:
+        """The run's name."""
+        return self.state.run
+
+    @property
     def kind(self) -> Kind:
         """The run's kind."""
         return kinds.of(self.state.kind)

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from events import Envelope
 from pipeline import decide, plan
 from pipeline.events import PipelineState
+from pipeline.panels.lineage import lineage
 from pipeline.reports.children import Child
+from pipeline.reports.family import tree
 from pipeline.reports.phases import section, stands
 from pipeline.reports.words import code, count, day, percent, plain, table, value, weights
 from runs.record import events as common
@@ -25,6 +27,7 @@ def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[s
     lines = [f"# Pipeline {state.run}: {names}", "", *_opening(state, rows, children), ""]
     lines += _overview(state, children)
     lines += _ladder(state)
+    lines += _family(state, children)
     lines.append("")
     for number, phase in enumerate(phases, start=1):
         lines += section(state, children, number, phase)
@@ -163,17 +166,31 @@ def _ladder(state: PipelineState) -> list[str]:
         bits, kept = (measured.figures.get(name) for name in ("bits_per_byte", "cumulative"))
         if bits and kept and not rows:
             rows.append(
-                ("the best at the beginning", f"{bits.value * kept.value:.4f}", "100.0 %", "")
+                ("the best at the beginning", f"{bits.value * kept.value:.4f}", "100.0 %", "", "")
             )
-        rows.append((phase.name, value(bits), percent(kept), _goes_on(state, number)))
+        size = state.figures(number).get("bytes")
+        told = f"{size.value:,.0f}" if size else "–"
+        rows.append((phase.name, value(bits), percent(kept), told, _goes_on(state, number)))
     if not rows:
         return []
     says = (
         "Bits per byte on documents that no phase may choose by; fewer are better. Kept is the quality "
-        "that is left of the best model at the beginning: more than 100 % is a gain."
+        "that is left of the best model at the beginning: more than 100 % is a gain. Bytes are those "
+        "of the weights, or of the whole file of a compressed model."
     )
-    columns = ("after phase", "bits per byte", "kept", "goes on")
+    columns = ("after phase", "bits per byte", "kept", "bytes", "goes on")
     return ["", "## Quality along the phases", "", says, "", *table(columns, rows)]
+
+
+def _family(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
+    """Return what the result was made of, as a tree; empty if no phase has given a model."""
+    graph = lineage(state, [*children.values()])
+    if graph is None:
+        return []
+    says = (
+        "From the newest model that goes on back to the beginning; the kind of run that made each."
+    )
+    return ["", "## Family", "", says, "", *(f"    {line}" for line in tree(graph))]
 
 
 def _goes_on(state: PipelineState, number: int) -> str:

@@ -28,6 +28,8 @@ def value(figure: Figure | None) -> str:
     """Return a figure with its interval; a dash if there is none."""
     if figure is None:
         return "–"
+    if figure.low is None and figure.value >= 1000 and figure.value.is_integer():
+        return f"{figure.value:,.0f}"
     between = "" if figure.low is None else f" ({figure.low:.4f} to {figure.high:.4f})"
     return f"{figure.value:.4f}{between}"
 
