@@ -25,6 +25,8 @@ fi
 run=$(sed -n 's/^ *"run": "\(.*\)",*$/\1/p' "$here/models/cognate.json")
 echo
 echo "== 2/2 evolving merges of them, $generations generations"
+# Models this small are scored faster by two processes with half of the cores each.
+[ "$(nproc)" -ge 2 ] && FORGE_PROCESSES="${FORGE_PROCESSES:-2}" && export FORGE_PROCESSES
 "$forge" evo \
     --base-models "$run:code,$run:math,$run:data" \
     --base-model "$run:base" \
