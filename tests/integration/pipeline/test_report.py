@@ -54,7 +54,7 @@ def test_a_report_has_a_section_for_each_phase_and_says_what_came_of_it(honest_h
     assert "`seed = 1`" in told
     assert "Run `p.1-first` completed after" in told
     assert f"| total | – | `{first.completed.digest[:16]}` |" in told
-    assert f"- `total` {first.total:.4f}: the total of all steps" in told
+    assert f"- `total` {first.total:,.0f}: the total of all steps" in told
     assert f"- total is {first.total:.4g}, and must be at least 1: **passed**" in told
     assert f"Total: {first.total:.4g}." in told
     assert "Gates:" not in section(text, "2. second")

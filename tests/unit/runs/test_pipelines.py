@@ -426,8 +426,8 @@ def test_the_gain_over_the_beginning_is_told_in_words_with_its_interval() -> Non
         "began with, on 30 documents that no phase may choose by (95 % interval: 10.0 % fewer bits per "
         "byte to 25.0 % fewer bits per byte)."
     ) in text
-    assert "| the best at the beginning | 2.5000 | 100.0 % |  |" in text
-    assert "| b | 2.0000 (1.9000 to 2.1000) | 125.0 % (111.1 % to 133.3 %) | yes |" in text
+    assert "| the best at the beginning | 2.5000 | 100.0 % |  |  |" in text
+    assert "| b | 2.0000 (1.9000 to 2.1000) | 125.0 % (111.1 % to 133.3 %) | – | yes |" in text
 
 
 def test_a_gain_whose_interval_has_no_gain_in_it_may_be_noise() -> None:
