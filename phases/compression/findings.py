@@ -345,8 +345,8 @@ def unmet(state: CompressionState) -> str:
         )
     best = max(found, key=lambda p: p.retention or 0.0)
     assert best.packed is not None
-    if (best.retention or 0.0) >= config.retention:
-        even = min(found, key=lambda p: p.regression or 0.0)
+    if kept := [p for p in found if (p.retention or 0.0) >= config.retention]:
+        even = min(kept, key=lambda p: p.regression or 0.0)
         return (
             f"no point that keeps {config.retention:.4f} of the quality loses at most "
             f"{config.regression:.2%} in every domain. The nearest is {even.name}: "

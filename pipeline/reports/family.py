@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from runs.panels.panels import Graph, Node
+from runs.system.plain_text import visible
 
 
 def tree(graph: Graph) -> list[str]:
@@ -30,7 +31,8 @@ def _lines(
     """Yield a node and what is behind it; `first` stands before its line, `rest` before the others."""
     node = nodes[id_]
     again = id_ in seen and bool(behind[id_])
-    yield f"{first}{node.name} ({node.group}){' …' if again else ''}"
+    name = visible(" ".join(node.name.split()))
+    yield f"{first}{name} ({node.group}){' …' if again else ''}"
     seen.add(id_)
     if again:
         return

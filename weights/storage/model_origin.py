@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from events import EventStore
+from events import EventStore, StoreUnavailableError
 from runs import kinds, streams
 from runs.errors import AmbiguousError, ForgeError, NotFoundError, SourceError, UnavailableError
 from runs.event_types import ModelReference
@@ -251,9 +251,9 @@ def _serve() -> int:
         answer: dict[str, Any] = {"folder": "", "error": "", "later": False}
         try:
             answer["folder"] = settle(Home.default(), asked)
-        except ForgeError as error:
+        except (ForgeError, StoreUnavailableError) as error:
             answer["error"] = " ".join(str(error).split())
-            answer["later"] = isinstance(error, UnavailableError)
+            answer["later"] = isinstance(error, UnavailableError | StoreUnavailableError)
         out.write(json.dumps([number, answer]) + "\n")
         out.flush()
     return 0

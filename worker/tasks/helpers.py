@@ -12,7 +12,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from events import EventsError
@@ -33,28 +34,34 @@ def beside(home: Home, run: str, count: int) -> Iterator[None]:
     places = {"FORGE_HOME": str(home.folder), "FORGE_DATABASE_URL": home.url or ""}
     share = {"FORGE_THREADS": str(threads())} if count else {}
     command = [sys.executable, "-m", "worker.tasks.helpers", run]
-    helpers = [
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            env={**os.environ, **places, **share},
-            start_new_session=True,  # Ctrl-C is the terminal's: it tells them by the end of stdin
-        )
-        for _ in range(count)
-    ]
+    helpers: list[subprocess.Popen[bytes]] = []
     try:
+        for _ in range(count):
+            helper = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, **places, **share},
+                start_new_session=True,  # Ctrl-C is the terminal's: stdin ends for them then
+            )
+            helpers.append(helper)
         yield
     finally:
-        for helper in helpers:
-            assert helper.stdin is not None
-            helper.stdin.close()
-        for helper in helpers:
-            try:
-                helper.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                helper.kill()
-                helper.wait()
+        _end(helpers)
+
+
+def _end(helpers: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Let helpers end after the task under way; kill those that take longer than `PATIENCE`."""
+    for helper in helpers:
+        assert helper.stdin is not None
+        helper.stdin.close()
+    until = time.monotonic() + PATIENCE
+    for helper in helpers:
+        try:
+            helper.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            helper.kill()
+            helper.wait()
 
 
 def main() -> int:

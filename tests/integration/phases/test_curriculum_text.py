@@ -23,7 +23,7 @@ from weights.training.objectives.answers import ends
 
 
 def test_a_window_is_an_item_that_predicts_all_but_its_first_token() -> None:
-    """What is left over at the end of the text is no window."""
+    """Leave out what is left over at the end of the text."""
     found = windows(np.arange(11, dtype=np.int32), 4)
     assert found.tolist() == [0, -2, -3, -4, 4, -6, -7, -8]
     assert ends(found).tolist() == [4, 8]
