@@ -31,6 +31,7 @@ def wait(condition: Callable[[], object]) -> None:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A home whose helpers know the toy kind."""
     monkeypatch.setenv("FORGE_KINDS", KNOWN)
+    monkeypatch.chdir(tmp_path)  # results are written into the folder where a run is started
     return Home(tmp_path / "home")
 
 
