@@ -31,7 +31,6 @@ def wait(condition: Callable[[], object]) -> None:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A home whose helpers know the toy kind."""
     monkeypatch.setenv("FORGE_KINDS", KNOWN)
-    monkeypatch.chdir(tmp_path)  # results are written into the folder where a run is started
     return Home(tmp_path / "home")
 
 
@@ -60,12 +59,27 @@ def test_helpers_end_when_the_terminal_stops_and_the_run_goes_on(home: Home) -> 
 def test_a_run_at_the_terminal_is_shared(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same result as alone, by any number of processes."""
     monkeypatch.setenv("FORGE_PROCESSES", "3")
-    done = call(home.folder, "start", "toy", "--set", "steps=3", "--set", "slow=0.1")
+    out = str(home.folder.with_name("out"))
+    done = call(
+        home.folder, "start", "toy", "--set", "steps=3", "--set", "slow=0.1", "--output-dir", out
+    )
     assert done.exit_code == 0, done.output
     alone = Home(home.folder.with_name("alone"))
     monkeypatch.delenv("FORGE_PROCESSES")
+    out = str(home.folder.with_name("out-alone"))
     assert (
-        call(alone.folder, "start", "toy", "--set", "steps=3", "--set", "slow=0.1").exit_code == 0
+        call(
+            alone.folder,
+            "start",
+            "toy",
+            "--set",
+            "steps=3",
+            "--set",
+            "slow=0.1",
+            "--output-dir",
+            out,
+        ).exit_code
+        == 0
     )
     ends = []
     for one in (home, alone):
