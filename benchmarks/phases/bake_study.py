@@ -2,14 +2,15 @@
 
     python -m benchmarks.phases.bake_study run --out FOLDER [--sizes tiny] [--seeds 0,1,2]
         [--arms guarded,bare,joint,row,pursuit] [--processes 1] [--steps 60] [--ranks 2,8,32]
-        [--rates 0.001,0.004,0.016] [--full-rates 0.0001,0.0003,0.001] [--set KEY=VALUE …]
+        [--rates 0.001,0.004,0.016] [--full-rates 0.0001,0.0003,0.001] [--device cpu]
+        [--set KEY=VALUE …]
     python -m benchmarks.phases.bake_study table FOLDER
 
 For each size a base of `forge cognate` is trained, and from it a model that follows prefixes
-(`bake_texts.py`); all seeds and arms bake that one. A seed draws contexts, replies and batches. The
-command goes on from what is in FOLDER: a bake whose report is there is not done again, one that was
-interrupted begins again. `--processes` bakes run at the same time, each with one thread; a bake that
-fails is named at the end. The table is printed then:
+(`bake_texts.py`), both on `--device`; all seeds and arms bake that one. A seed draws contexts, replies
+and batches. The command goes on from what is in FOLDER: a bake whose report is there is not done again,
+one that was interrupted begins again. `--processes` bakes run at the same time, each with one thread; a
+bake that fails is named at the end. The table is printed then:
 
     guarded   one prompt, both guards, with early stops
     bare      the same without guards: the paper's loss alone
@@ -85,12 +86,13 @@ def settings(given: dict[str, Any]) -> list[str]:
     return [word for k, v in given.items() for word in ("--set", f"{k}={json.dumps(v)}")]
 
 
-def prepared(out: Path, size: str, tokens: int | None) -> Path:
+def prepared(out: Path, size: str, tokens: int | None, device: str = "cpu") -> Path:
     """Return the folder of a size's model that follows prefixes; make it if it is not there."""
     place = out / size
     if (place / "styled" / "composed").is_dir():
         return place / "styled" / "composed"
-    base = {"specialist_tokens": 8_192} | ({"base_tokens": tokens} if tokens else {})
+    base = {"specialist_tokens": 65_536, "device": device}
+    base |= {"base_tokens": tokens} if tokens else {}
     named = ("cognate", "--preset", size, "--domains", "code,math,data")
     forge(place / "home", *named, *settings(base), "--out", place / "base")
     longer = Path(shutil.copytree(place / "base" / "base", place / "longer"))
@@ -98,7 +100,7 @@ def prepared(out: Path, size: str, tokens: int | None) -> Path:
     config["max_position_embeddings"] = POSITIONS
     (longer / "config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
     styled = {"specialist_tokens": tokens or 1_600_000, "specialist_rate": 1e-3}
-    styled |= {"context": POSITIONS, "batch": 4}
+    styled |= {"context": POSITIONS, "batch": 4, "device": device}
     data = f"composed={out / 'texts' / 'composed.jsonl'}"
     named = ("cognate", "--preset", size, "--base-model", longer, "--data", data)
     forge(place / "home", *named, *settings(styled), "--out", place / "styled")
@@ -165,7 +167,7 @@ def run(asked: argparse.Namespace) -> None:
         return baked(out, size, name, arms[name], seed, asked.steps, own)
 
     with ThreadPoolExecutor(asked.processes) as pool:
-        list(pool.map(lambda size: prepared(out, size, asked.tokens), sizes))
+        list(pool.map(lambda size: prepared(out, size, asked.tokens, asked.device), sizes))
         done = list(pool.map(bake, product(sizes, map(int, seeds), arms)))
     table(out)
     if failed := [name for name in done if name]:
@@ -262,6 +264,7 @@ def main() -> None:
     one.add_argument(
         "--tokens", type=int, help="tokens of both trainings; none: 1.6 million styled"
     )
+    one.add_argument("--device", default="cpu", help="of both trainings; of bakes: --set device=…")
     one.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     two = parts.add_parser("table")
     two.add_argument("out")

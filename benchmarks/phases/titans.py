@@ -4,6 +4,7 @@
     python -m benchmarks.phases.titans steps       T = 2 against T = 1 on chains of look-ups
     python -m benchmarks.phases.titans text        bits per byte against the plain decoder
 
+`text` also takes `--device cuda:0`; its seconds are the processor's there, too.
 Every training is repeated for each seed; a line of JSON a training, a table at the end.
 """
 
@@ -15,6 +16,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -283,7 +285,9 @@ def text_recipe(start: Transform, made: kept_text.Text, steps: int) -> Train:
     return complete(told)
 
 
-def run_text(seeds: Sequence[int], steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
+def run_text(
+    seeds: Sequence[int], steps: int, only: Sequence[str] = (), device: str = "cpu"
+) -> list[dict[str, Any]]:
     """Train every arm on the same tokens of text; measure bits per byte by domain."""
     found = []
     for seed in seeds:
@@ -299,7 +303,7 @@ def run_text(seeds: Sequence[int], steps: int, only: Sequence[str] = ()) -> list
                 start = text_start(arm, seed)
                 model = operations.apply(start, {})
                 recipe = text_recipe(start, made, steps)
-                training = Training(recipe, model, None, made.streams, {}, "cpu")
+                training = Training(recipe, model, None, made.streams, {}, device)
                 began = time.process_time()
                 weights = training.run(0, steps).weights
                 spent = time.process_time() - began
@@ -323,9 +327,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=(0, 1, 2))
     parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--arms", nargs="*", default=(), help="the arms to train; none: all")
+    parser.add_argument("--device", default="cpu", help="of `text`: cpu or cuda:N")
     given = parser.parse_args()
     torch.set_num_threads(1)
     run, steps = PARTS[given.part]
+    if given.part == "text":
+        run = partial(run_text, device=given.device)
     table(run(given.seeds, given.steps or steps, given.arms))
 
 
