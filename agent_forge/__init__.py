@@ -3,12 +3,17 @@
 from agent_forge import EvoMerge, EvoMergeConfig
 
 result = await EvoMerge(EvoMergeConfig(generations=8)).evolve(["a", "b", "c"], base="base")
+
+Importing it makes threads that wait for each other sleep instead of spin, as in `forge`, unless the
+environment says otherwise (docs/benchmarks.md, "Waiting threads") or torch was imported before.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from runs.system.thread_waiting import sleep_by_default
 
 if TYPE_CHECKING:
     from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
     from agent_forge.pipelines import Ended, PipelineOrchestrator, run
     from agent_forge.registry import ModelRegistry
     from evomerge.config import EvoMergeConfig
+
+sleep_by_default()
 
 #: Public name → the module that it is in.
 _HOMES = {

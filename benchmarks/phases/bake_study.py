@@ -91,7 +91,7 @@ def prepared(out: Path, size: str, tokens: int | None, device: str = "cpu") -> P
     place = out / size
     if (place / "styled" / "composed").is_dir():
         return place / "styled" / "composed"
-    base = {"specialist_tokens": 65_536, "device": device}
+    base = {"specialist_tokens": 262_144, "device": device}
     base |= {"base_tokens": tokens} if tokens else {}
     named = ("cognate", "--preset", size, "--domains", "code,math,data")
     forge(place / "home", *named, *settings(base), "--out", place / "base")

@@ -9,6 +9,8 @@ file is removed and counts as missing. torch is loaded by the first weights, not
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import logging
 import os
 import shutil
@@ -115,6 +117,16 @@ class Artifacts:
         self._memory.move_to_end(digest_)
         while len(self._memory) > 1 and sum(map(size, self._memory.values())) > self._memory_bytes:
             self._memory.popitem(last=False)
+
+    def release(self) -> None:
+        """Hold no weights in memory any more, and give the system back what is free.
+
+        glibc keeps freed memory in its heaps: trimmed, it is there for other programs.
+        """
+        self._memory.clear()
+        gc.collect()
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+            trim(0)
 
     def keep(self, digest_: str, weights: Weights, seconds: float = 0.0) -> None:
         """Write weights to disk too, and into the shared store.

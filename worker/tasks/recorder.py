@@ -132,6 +132,11 @@ class Hands:
         self._contexts[state.run] = context
         return context
 
+    def release(self, run: str) -> None:
+        """Drop what is kept of a run, and all weights in memory: the disk has those that are needed."""
+        self._contexts.pop(run, None)
+        self._artifacts.release()
+
     def _record(self, state: State, task: Task, event: Event) -> Appended | None:
         """Append the result; return None if the run does not wait for the result any more.
 

@@ -110,6 +110,8 @@ class Worker:
         except ConfigError:
             if not self._refresh(child).ended:
                 raise  # it can go on, another time or elsewhere
+        finally:
+            self._hands.release(child)  # what comes next needs the memory
 
     def _claim(self, state: State, task: Task) -> bool:
         return self._leases.claim(f"{state.run}/{task.key}") is not None
