@@ -107,20 +107,25 @@ def recall(rows: int, filler: int, draw: np.random.Generator) -> Batch:
     return ids, wanted
 
 
-def chain(rows: int, hops: int, draw: np.random.Generator) -> Batch:
-    """Return a random permutation of eight symbols as pairs, and the symbol `hops` steps after one."""
-    count = 8
+def chain(rows: int, hops: Sequence[int], draw: np.random.Generator) -> Batch:
+    """Return a random permutation of eight symbols as pairs, and what follows some after `hops` steps.
+
+    Each question has a symbol of its own and says how many steps.
+    """
+    count, asked = 8, len(hops)
     following = np.stack([draw.permutation(count) for _ in range(rows)])
     order = np.stack([draw.permutation(count) for _ in range(rows)])
     told = np.stack([KEYS + order, VALUES + np.take_along_axis(following, order, 1)], 2)
-    start = draw.integers(0, count, (rows, 1))
+    start = np.stack([draw.permutation(count)[:asked] for _ in range(rows)])
     at = start
-    for _ in range(hops):
-        at = np.take_along_axis(following, at, 1)
-    ends = [np.full((rows, 1), ASK + hops), KEYS + start, VALUES + at]
-    ids = torch.from_numpy(np.concatenate([told.reshape(rows, -1), *ends], 1))
+    for step in range(max(hops)):
+        moved = np.take_along_axis(following, at, 1)
+        at = np.where(np.asarray(hops) > step, moved, at)
+    how = np.broadcast_to(ASK + np.asarray(hops), (rows, asked))
+    questions = np.stack([how, KEYS + start, VALUES + at], 2).reshape(rows, -1)
+    ids = torch.from_numpy(np.concatenate([told.reshape(rows, -1), questions], 1))
     wanted = torch.zeros_like(ids, dtype=torch.bool)
-    wanted[:, -1] = True
+    wanted[:, 2 * count + 2 :: 3] = True
     return ids, wanted
 
 
@@ -197,11 +202,12 @@ def run_recall(seeds: Sequence[int], steps: int, only: Sequence[str] = ()) -> li
 HOPS = (1, 2, 3, 4)
 
 
-def chain_batches(seed: int, rows: int = 64) -> Iterator[Batch]:
-    """Yield batches of chains of one to four hops."""
+def chain_batches(seed: int, steps: int, rows: int = 32) -> Iterator[Batch]:
+    """Yield batches of four questions a row: of one hop first, of up to four after half of `steps`."""
     draw = np.random.default_rng([seed, 3])
-    while True:
-        yield chain(rows, int(draw.integers(1, len(HOPS) + 1)), draw)
+    for step in range(10**9):
+        most = min(len(HOPS), 1 + step * len(HOPS) * 2 // steps)
+        yield chain(rows, [int(one) for one in draw.integers(1, most + 1, len(HOPS))], draw)
 
 
 def run_steps(seeds: Sequence[int], steps: int, only: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -220,10 +226,10 @@ def run_steps(seeds: Sequence[int], steps: int, only: Sequence[str] = ()) -> lis
                 continue
             model = build(settings, seed)
             given = limit if name.endswith("time") else None
-            spent, done = train(model, chain_batches(seed), steps, 2e-3, given)
+            spent, done = train(model, chain_batches(seed, steps), steps, 3e-3, given)
             limit = limit or spent
             test = np.random.default_rng([seed, 4])
-            share = {str(h): right(model, chain(512, h, test)) for h in HOPS}
+            share = {str(h): right(model, chain(512, [h] * len(HOPS), test)) for h in HOPS}
             row = {"arm": name, "seed": seed, "steps": done, "seconds": round(spent, 1)}
             found.append({**row, "parameters": parameters(settings), **share})
             print(json.dumps(found[-1]), flush=True)
@@ -317,7 +323,7 @@ def run_text(
     return found
 
 
-PARTS = {"text": (run_text, 200), "recall": (run_recall, 600), "steps": (run_steps, 500)}
+PARTS = {"text": (run_text, 200), "recall": (run_recall, 600), "steps": (run_steps, 1500)}
 
 
 def main() -> None:
