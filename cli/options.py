@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -89,14 +90,36 @@ def split(value: str | None) -> list[str]:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Return name and value of KEY=VALUE; the value is JSON, or else text."""
+    """Return name and value of KEY=VALUE: JSON, or else text; @FILE is the content of a file.
+
+    A file is JSON, or JSONL if its name says so: a list of its lines.
+    """
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise click.UsageError(f"--set takes KEY=VALUE, not {text!r}.")
+    if value.startswith("@"):
+        return name.replace("-", "_"), _content(name, Path(value[1:]))
     try:
         return name.replace("-", "_"), json.loads(value)
     except ValueError:
         return name.replace("-", "_"), value
+
+
+def _content(name: str, file: Path) -> Any:
+    """Return the JSON or the JSONL of a file. Raises UsageError, which names file and line."""
+    try:
+        text = file.read_text("utf-8")
+        if file.suffix != ".jsonl":
+            return json.loads(text)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--set {name}=@{file}: {error}") from error
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            found += [json.loads(line)] if line.strip() else []
+        except ValueError as error:
+            raise click.UsageError(f"--set {name}=@{file}: line {number}: {error}") from error
+    return found
 
 
 #: Slices that something is measured on, the last first.

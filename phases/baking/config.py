@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from evaluation.given_model_runs.settings import LORA_RATE, AdaptedConfig, Positive
 from evaluation.tool_tasks.base import LEVELS
+from evaluation.tool_tasks.own import OwnRepair
 
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
 Cycle = Literal["tools", "personas"]
@@ -27,8 +28,12 @@ class BakingConfig(AdaptedConfig):
 
     families: tuple[str, ...] = Field(
         ("calculation", "execution", "memory", "repair", "retrieval", "table"),
-        min_length=1,
         description="Families of tool tasks; docs/baking.md lists them.",
+    )
+    repairs: tuple[OwnRepair, ...] = Field(
+        (),
+        max_length=2_000,
+        description="Repairs of your own, as the family `own`; `--set repairs=@FILE` reads a file.",
     )
     levels: int = Field(2, ge=1, le=LEVELS, description="Levels of difficulty: 1 to this one.")
     train_items: int = Field(
@@ -96,8 +101,18 @@ class BakingConfig(AdaptedConfig):
             raise ValueError("give each name once")
         return given
 
+    @field_validator("repairs")
+    @classmethod
+    def _once(cls, given: tuple[OwnRepair, ...]) -> tuple[OwnRepair, ...]:
+        ids = [one.id for one in given]
+        if twice := next((one for one in ids if ids.count(one) > 1), None):
+            raise ValueError(f"the repair {twice!r} is there twice")
+        return given
+
     @model_validator(mode="after")
     def _agrees(self) -> BakingConfig:
+        if not (self.families or self.repairs):
+            raise ValueError("there are no tasks: name families, or give repairs")
         if not (self.proposal.strip() and all(one.strip() for one in self.others)):
             raise ValueError("a prompt has no text")
         if self.tool_prompt is not None and not self.tool_prompt.strip():

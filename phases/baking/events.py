@@ -32,7 +32,7 @@ Reason = Literal["plateau", "reverted", "nothing", "limit"]
 class Submitted(GivenSubmitted):
     """A baking run was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: BakingConfig
 
@@ -40,7 +40,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """A baking run was branched from another."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: BakingConfig
 
@@ -173,7 +173,9 @@ REGISTRY: Registry = common.registry(
     ),
     {
         (Submitted.type, 1): all_weights,
+        (Submitted.type, 2): dict,
         (Forked.type, 1): all_weights,
+        (Forked.type, 2): dict,
         (Started.type, 1): _drawn_alike,
     },
 )

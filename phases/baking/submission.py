@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import tool_tasks
 from evaluation.data.slices import Slice
 from evaluation.given_model_runs import submission
+from evaluation.tool_tasks import own
 from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.item_sets import items
 from phases.baking.config import BakingConfig
@@ -42,7 +44,7 @@ def check(plan: Plan) -> Checked:
     tasks = all_tasks(config)
     speech = speech_of(config, given_tokenizer(Path(plan.fields["model"].path)), tasks)
     check_room(speech, config, tasks, given.positions)
-    check_sandbox(tasks)
+    check_sandbox(config, tasks)
     submission.trainable(config, given.config)
     return found
 
@@ -58,10 +60,16 @@ def all_tasks(config: BakingConfig) -> Tasks:
         on: {f: items(f, config.levels, config.seed, on, count) for f in sorted(config.families)}
         for on, count in wanted.items()
     }
+    if config.repairs:
+        for on, count in wanted.items():
+            found[on][own.NAME] = own.items(config.repairs, on, count)
     for on, families in found.items():
         for family, some in families.items():
             if len(some) < 4:
-                raise DataError(f"the family {family} has {len(some)} tasks in the slice {on}.")
+                more = " Give 40 repairs or more." if family == own.NAME else ""
+                raise DataError(
+                    f"the family {family} has {len(some)} tasks in the slice {on}, of 4 at least.{more}"
+                )
     return found
 
 
@@ -71,7 +79,7 @@ def speech_of(config: BakingConfig, tokenizer: Any, tasks: Tasks) -> Speech:
     from evaluation.tools.toolbox import usable
 
     every = [item for families in tasks.values() for some in families.values() for item in some]
-    names = {tool for family in config.families for tool in tool_tasks.find(family).tools}
+    names = {tool for item in every for tool in item.tools}
     return speech.chosen(tokenizer, config.form, config.chat, usable(names), every)
 
 
@@ -111,9 +119,13 @@ def check_room(speech: Speech, config: BakingConfig, tasks: Tasks, positions: in
         )
 
 
-def check_sandbox(tasks: Tasks) -> None:
-    """Raise SandboxUnavailableError if a task runs programs and this machine cannot lock them in."""
+def check_sandbox(config: BakingConfig, tasks: Tasks) -> None:
+    """Raise SandboxUnavailableError if a task runs programs and this machine cannot lock them in.
+
+    Raises DataError for a repair of the user's own whose tests do not say when it is mended.
+    """
     from evaluation.sandbox.sandbox import Sandbox
 
     if any(item.needs_sandbox for some in tasks["train"].values() for item in some):
-        Sandbox.open().close()
+        with closing(Sandbox.open()) as sandbox:
+            own.check(config.repairs, lambda: sandbox)

@@ -11,10 +11,27 @@ from runs.home import Home
 from testing.miniatures import baking_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
+#: Repairs that fit into the toy's 96 tokens.
+REPAIRS = [
+    {
+        "id": f"r{number}",
+        "issue": f"f {number}",
+        "files": [{"name": "a.py", "text": f"def f(x):\n  return x-{number}\n"}],
+        "tests": [f"assert f(1) == {1 + number}"],
+        "fix": [{"file": "a.py", "line": 2, "text": f"return x+{number}"}],
+    }
+    for number in range(1, 41)
+]
+RUNS: dict[str, dict[str, Any]] = {
+    "baking-1": {},
+    "baking-2": {"train": "lora", "lora_rank": 4},
+    "baking-3": {"repairs": REPAIRS},
+}
+
 
 def main() -> None:
-    """Write a run of both cycles, and one of both by adapters."""
-    for name, settings in (("baking-1", {}), ("baking-2", {"train": "lora", "lora_rank": 4})):
+    """Write a run of both cycles, one of both by adapters, and one with repairs of the user's own."""
+    for name, settings in RUNS.items():
         if not (FOLDER / f"{name}.jsonl").exists():
             _write(FOLDER / f"{name}.jsonl", settings)
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from matplotlib import rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from pydantic import BaseModel
 
@@ -26,6 +24,7 @@ from runs.panels.panels import (
     Shares,
     Timeline,
 )
+from runs.panels.picture import Picture, empty
 
 #: Rows of a table that a picture has, and letters of a cell.
 ROWS, LETTERS = 30, 40
@@ -55,10 +54,9 @@ def _printable(value: Any) -> Any:
     return value
 
 
-def figure(panel: Panel) -> Figure:
+def figure(panel: Panel) -> Picture:
     """Return the panel as a figure."""
-    drawn = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(drawn)
+    drawn = empty(8, 4.5)
     axes = drawn.subplots()
     _MAKERS.get(panel.kind, _table)(axes, panel)
     # A $ in a text of others begins no formula.

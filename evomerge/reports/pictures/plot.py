@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 from matplotlib import rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-
-class Picture(Figure):
-    """A figure made without pyplot that a notebook can still show."""
-
-    def _repr_png_(self) -> bytes:
-        """Return the figure as a PNG file; notebooks call this method."""
-        written = io.BytesIO()
-        self.savefig(written, format="png")
-        return written.getvalue()
+from runs.panels.picture import Picture, empty
 
 
 def draw(data: dict[str, Any], path: Path) -> None:
@@ -31,8 +20,7 @@ def draw(data: dict[str, Any], path: Path) -> None:
 
 def figure(generations: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> Picture:
     """Return fitness and diversity by generation and, if there are rivals, the champion's leads."""
-    drawn = Picture(figsize=(10 if rivals else 5.4, 4.2), layout="constrained")
-    FigureCanvasAgg(drawn)
+    drawn = empty(10 if rivals else 5.4, 4.2)
     panels = drawn.subplots(1, 2 if rivals else 1, squeeze=False)[0]
     _generations(panels[0], generations)
     if rivals:

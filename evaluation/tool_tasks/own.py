@@ -1,0 +1,119 @@
+"""Family `own`: repairs of the user's own: files, an issue, and tests that fail until it is mended.
+
+The parts are those of an item of SWE-bench (arXiv 2310.06770): problem statement, repository, tests
+that fail before and pass after, and the edits of a solution. An item has all that it needs in itself:
+the sandbox has no files, no network and no packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from evaluation.data.slices import Slice, slice_of
+from evaluation.sandbox.sandbox import Sandbox
+from evaluation.task_families.item_sets import SHARES
+from evaluation.tool_tasks.base import ToolItem
+from evaluation.tools.base import ToolError
+from evaluation.tools.calls import Call
+from evaluation.tools.repository import Repository
+from evaluation.tools.toolbox import World
+from evaluation.verifiers.program import parse
+from runs.errors import DataError
+
+NAME = "own"
+#: Tools of a repair.
+TOOLS = ("edit", "test")
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\.py$")]
+Text = Annotated[str, Field(min_length=1, max_length=65_536, pattern=r"\S")]
+
+
+class File(BaseModel):
+    """A file of a repair. Files are a list: an object of JSON has no order."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: FileName
+    text: Text
+
+
+class Fixed(BaseModel):
+    """A line of a solution, in the place of the line with this number, whose indentation stays."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: FileName
+    line: int = Field(ge=1)
+    text: Text
+
+
+class OwnRepair(BaseModel):
+    """A repair: the tests are evaluated in the last file, which may import from those before it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Text
+    issue: Text
+    files: tuple[File, ...] = Field(min_length=1, max_length=16)
+    tests: tuple[Text, ...] = Field(min_length=1, max_length=64)
+    fix: tuple[Fixed, ...] = Field(min_length=1, max_length=16)
+
+    @field_validator("tests")
+    @classmethod
+    def _are_tests(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for test in given:
+            parse(test)
+        return given
+
+    @model_validator(mode="after")
+    def _can_be_mended(self) -> OwnRepair:
+        names = [one.name for one in self.files]
+        if len(set(names)) < len(names):
+            raise ValueError(f"repair {self.id!r}: two files have one name")
+        for one in self.fix:
+            if one.file not in names:
+                raise ValueError(f"repair {self.id!r}: the fix changes {one.file!r}, no file of it")
+        return self
+
+    @property
+    def slice(self) -> Slice:
+        """The slice that the repair is in: it follows from the id."""
+        return slice_of(f"tool-tasks/{NAME}/{self.id}", SHARES)
+
+    @property
+    def contents(self) -> dict[str, str]:
+        """The files by name, in their order."""
+        return {one.name: one.text for one in self.files}
+
+    def item(self) -> ToolItem:
+        """Return the repair as a task: the issue, and every file with line numbers."""
+        shown = (
+            f"{name}\n" + "\n".join(f"{n} {line}" for n, line in enumerate(text.splitlines(), 1))
+            for name, text in self.contents.items()
+        )
+        question = "\n".join((f"issue: {self.issue.strip()}", *shown, "fix:"))
+        calls = tuple(Call("edit", f"{one.file} {one.line} {one.text}") for one in self.fix)
+        world = World(files=self.contents, tests=self.tests)
+        return ToolItem(NAME, 1, (question,), None, world, (calls,), TOOLS)
+
+
+def items(repairs: Sequence[OwnRepair], on: Slice, wanted: int) -> list[ToolItem]:
+    """Return up to `wanted` repairs of a slice as tasks, in the order in which they are given."""
+    return [one.item() for one in repairs if one.slice == on][:wanted]
+
+
+def check(repairs: Sequence[OwnRepair], sandbox: Callable[[], Sandbox]) -> None:
+    """Raise DataError for a repair whose tests all pass before the fix, or do not after it."""
+    for one in repairs:
+        repository = Repository(one.contents, sandbox)
+        if not repository.failing(one.tests):
+            raise DataError(f"repair {one.id!r}: all its tests pass before it is mended.")
+        try:
+            for edit in one.fix:
+                repository.replace(edit.file, edit.line, edit.text)
+        except ToolError as error:
+            raise DataError(f"repair {one.id!r}: its fix cannot be made: {error}.") from error
+        if failing := repository.failing(one.tests):
+            raise DataError(f"repair {one.id!r}: after its fix the test {failing[0]!r} fails.")
