@@ -83,6 +83,11 @@ class OwnRepair(BaseModel):
         return slice_of(f"tool-tasks/{NAME}/{self.id}", SHARES)
 
     @property
+    def size(self) -> int:
+        """Characters of all files."""
+        return sum(len(one.text) for one in self.files)
+
+    @property
     def contents(self) -> dict[str, str]:
         """The files by name, in their order."""
         return {one.name: one.text for one in self.files}

@@ -104,6 +104,8 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     refused("is not `assert CALL == VALUE`", [repair(1, tests=["price(1)"])])
     refused("patch", [repair(1, patch="diff")])
     refused("files", [repair(1, files=[{"name": "../x.py", "text": "x"}])])
+    large = [repair(n, files=[{"name": "shop.py", "text": "#" * 60_000}]) for n in range(70)]
+    refused("have 4,200,000 characters; 4,000,000 at most", large)
     refused("two files have one name", [repair(1, files=[repair(1)["files"][0]] * 2)])
     refused("the family own has 0 tasks in the slice train, of 4 .* Give 40 repairs", MANY[:4])
 
