@@ -21,8 +21,10 @@ from runs.record import user_events
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from testing.toy.toy_state import digest_of
+from weights.storage.weight_cache import Artifacts
 from worker.commands import validate
 from worker.commands.control import control
+from worker.tasks import runner
 
 
 def ask(home: Home, event: Any, run: str = "p") -> None:
@@ -46,6 +48,23 @@ def state(home: Home) -> PipelineState:
 
 
 # ---- the end ---------------------------------------------------------------------------------
+
+
+def test_a_phase_leaves_nothing_in_memory_for_the_next(home: Home) -> None:
+    """Weights that a phase has in memory are gone when the next one begins."""
+    toy_pipelines.submit(home)
+    artifacts, kept = Artifacts.of(home), list[bool]()
+
+    def watch(state: Any, rows: list[Any]) -> None:
+        if state.run == "p.1-first":
+            artifacts.put("a" * 64, {})
+        elif state.run == "p.2-second":
+            kept.append(artifacts.in_memory("a" * 64) is not None)
+
+    with closing(home.open_store()) as store:
+        runner.finish(runner.Worker(store, artifacts, watch), "p")
+    assert kept
+    assert not any(kept)
 
 
 def test_a_pipeline_runs_its_phases_in_order_and_gives_what_the_last_gave(

@@ -210,6 +210,19 @@ def test_memory_holds_the_newest_within_its_budget(tmp_path: Path) -> None:
     assert weight_cache.size(_weights(1.0)) == 4_000
 
 
+def test_memory_that_is_given_back_is_read_from_disk_again(tmp_path: Path) -> None:
+    weights = _weights(1.0)
+    cache, name = Artifacts(tmp_path), digest(weights)
+    cache.keep(name, weights)
+    for one in (name, "b" * 64):
+        cache.put(one, weights)
+    cache.release()
+    assert cache.in_memory(name) is cache.get("b" * 64) is None
+    found = cache.get(name)
+    assert found is not None
+    assert torch.equal(found["w"], weights["w"])
+
+
 def test_disk_holds_the_newest_within_its_budget(tmp_path: Path) -> None:
     """The longest unused goes; what was just written stays, whatever the budget."""
     kept = [_weights(v) for v in (1.0, 2.0, 3.0)]
