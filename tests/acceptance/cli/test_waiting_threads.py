@@ -37,6 +37,22 @@ def test_openmp_itself_says_that_waiting_threads_sleep(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="asks libgomp, which torch has on Linux")
+def test_threads_of_a_script_sleep_too() -> None:
+    env = {name: value for name, value in os.environ.items() if name not in DECIDES}
+    done = subprocess.run(
+        [sys.executable, "-c", "import agent_forge, torch"],
+        cwd=REPOSITORY,
+        env={**env, "OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
+    assert "GOMP_SPINCOUNT = '0'" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="asks libgomp, which torch has on Linux")
 def test_a_user_decides_otherwise_and_is_told_what_it_means(tmp_path: Path) -> None:
     told, openmp = doctor(tmp_path, OMP_WAIT_POLICY="ACTIVE")
     assert "OMP_WAIT_POLICY = 'ACTIVE'" in openmp
