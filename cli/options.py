@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from runs.errors import ConfigError
+from runs.system.bounded_files import read_json, read_text
 from runs.system.plain_text import escaped, visible
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
@@ -106,19 +108,15 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def _content(name: str, file: Path) -> Any:
-    """Return the JSON or the JSONL of a file. Raises UsageError, which names file and line."""
-    try:
-        text = file.read_text("utf-8")
-        if file.suffix != ".jsonl":
-            return json.loads(text)
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"--set {name}=@{file}: {error}") from error
+    """Return the JSON or the JSONL of a file. Raises ConfigError, which names file and line."""
+    if file.suffix != ".jsonl":
+        return read_json(file, error=ConfigError)
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_text(file, error=ConfigError).split("\n"), 1):
         try:
             found += [json.loads(line)] if line.strip() else []
-        except ValueError as error:
-            raise click.UsageError(f"--set {name}=@{file}: line {number}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"--set {name}=@{file}: line {number}: {error}") from error
     return found
 
 

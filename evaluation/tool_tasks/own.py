@@ -7,6 +7,7 @@ the sandbox has no files, no network and no packages.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from evaluation.sandbox.sandbox import Sandbox
 from evaluation.task_families.item_sets import SHARES
 from evaluation.tool_tasks.base import ToolItem
 from evaluation.tools.base import ToolError
-from evaluation.tools.calls import Call
+from evaluation.tools.calls import Call, Form
 from evaluation.tools.repository import Repository
 from evaluation.tools.toolbox import World
 from evaluation.verifiers.program import parse
@@ -28,6 +29,10 @@ NAME = "own"
 TOOLS = ("edit", "test")
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\.py$")]
 Text = Annotated[str, Field(min_length=1, max_length=65_536, pattern=r"\S")]
+Line = Annotated[str, Field(min_length=1, max_length=2_000, pattern=r"^[^\r\n]*[^\s][^\r\n]*$")]
+Id = Annotated[str, Field(max_length=128, pattern=r"^\S[^\r\n]*$")]
+#: Seconds that the tests of all repairs may take to try.
+TRIED_SECONDS = 240
 
 
 class File(BaseModel):
@@ -46,7 +51,7 @@ class Fixed(BaseModel):
 
     file: FileName
     line: int = Field(ge=1)
-    text: Text
+    text: Line
 
 
 class OwnRepair(BaseModel):
@@ -54,10 +59,10 @@ class OwnRepair(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: Text
+    id: Id
     issue: Text
     files: tuple[File, ...] = Field(min_length=1, max_length=16)
-    tests: tuple[Text, ...] = Field(min_length=1, max_length=64)
+    tests: tuple[Line, ...] = Field(min_length=1, max_length=64)
     fix: tuple[Fixed, ...] = Field(min_length=1, max_length=16)
 
     @field_validator("tests")
@@ -84,36 +89,70 @@ class OwnRepair(BaseModel):
 
     @property
     def size(self) -> int:
-        """Characters of all files."""
-        return sum(len(one.text) for one in self.files)
+        """Characters of all its parts."""
+        texts = [self.id, self.issue, *self.tests]
+        texts += [one.name + one.text for one in self.files]
+        texts += [one.file + one.text for one in self.fix]
+        return sum(map(len, texts))
 
     @property
     def contents(self) -> dict[str, str]:
         """The files by name, in their order."""
         return {one.name: one.text for one in self.files}
 
-    def item(self) -> ToolItem:
-        """Return the repair as a task: the issue, and every file with line numbers."""
+    @property
+    def question(self) -> str:
+        """The issue, and every file with line numbers."""
         shown = (
             f"{name}\n" + "\n".join(f"{n} {line}" for n, line in enumerate(text.splitlines(), 1))
             for name, text in self.contents.items()
         )
-        question = "\n".join((f"issue: {self.issue.strip()}", *shown, "fix:"))
-        calls = tuple(Call("edit", f"{one.file} {one.line} {one.text}") for one in self.fix)
+        return "\n".join((f"issue: {self.issue.strip()}", *shown, "fix:"))
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The edits of the solution."""
+        return tuple(Call("edit", f"{one.file} {one.line} {one.text}") for one in self.fix)
+
+    def item(self) -> ToolItem:
+        """Return the repair as a task."""
         world = World(files=self.contents, tests=self.tests)
-        return ToolItem(NAME, 1, (question,), None, world, (calls,), TOOLS)
+        return ToolItem(NAME, 1, (self.question,), None, world, (self.calls,), TOOLS)
 
 
-def items(repairs: Sequence[OwnRepair], on: Slice, wanted: int) -> list[ToolItem]:
-    """Return up to `wanted` repairs of a slice as tasks, in the order in which they are given."""
-    return [one.item() for one in repairs if one.slice == on][:wanted]
+def taken(repairs: Sequence[OwnRepair], on: Slice, wanted: int) -> list[OwnRepair]:
+    """Return up to `wanted` repairs of a slice, in the order in which they are given."""
+    return [one for one in repairs if one.slice == on][:wanted]
 
 
-def check(repairs: Sequence[OwnRepair], sandbox: Callable[[], Sandbox]) -> None:
+def check_written(repairs: Sequence[OwnRepair], form: Form, calls: int) -> None:
+    """Raise DataError for a repair whose fix a model cannot write: too many calls, or a mark in one."""
+    for one in repairs:
+        if len(one.fix) > calls:
+            raise DataError(
+                f"repair {one.id!r}: its fix has {len(one.fix)} edits, and a session has {calls} "
+                "calls at most: set `calls`."
+            )
+        for call in one.calls:
+            said = form.written(call)
+            end = said.find(form.close.strip()) + len(form.close.strip())  # a turn ends there
+            try:
+                read = form.parse(said[:end])
+            except ToolError:
+                read = None
+            if read != Call(call.tool, call.arguments.strip()):
+                raise DataError(
+                    f"repair {one.id!r}: the call {call.arguments[:80]!r} of its fix cannot be written "
+                    f"in the form {form.name!r}: it has a mark of that form. Set another `form`."
+                )
+
+
+def check_tests(repairs: Sequence[OwnRepair], sandbox: Callable[[], Sandbox]) -> None:
     """Raise DataError for a repair whose tests all pass before the fix, or do not after it."""
+    began = time.monotonic()
     for one in repairs:
         repository = Repository(one.contents, sandbox)
-        if not repository.failing(one.tests):
+        if not any(repository.failing([test]) for test in one.tests):
             raise DataError(f"repair {one.id!r}: all its tests pass before it is mended.")
         try:
             for edit in one.fix:
@@ -122,3 +161,8 @@ def check(repairs: Sequence[OwnRepair], sandbox: Callable[[], Sandbox]) -> None:
             raise DataError(f"repair {one.id!r}: its fix cannot be made: {error}.") from error
         if failing := repository.failing(one.tests):
             raise DataError(f"repair {one.id!r}: after its fix the test {failing[0]!r} fails.")
+        if time.monotonic() - began > TRIED_SECONDS:
+            raise DataError(
+                f"repair {one.id!r}: to try the tests of all repairs up to this one took more than "
+                f"{TRIED_SECONDS} s. Give quicker tests, or fewer."
+            )

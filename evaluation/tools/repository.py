@@ -13,16 +13,20 @@ from evaluation.tools.base import ToolError
 from evaluation.verifiers import program
 from evaluation.verifiers.program import Program
 
-#: Program that makes modules of files: `FILES` is a list of (name, source).
+#: Program that makes modules of files, a list of (name, source), and leaves the last one's names.
 _LOAD = """
-import sys
-from types import ModuleType
+def _load(files):
+    import sys
+    from types import ModuleType
 
-for name, source in {files!r}:
-    module = ModuleType(name)
-    sys.modules[name] = module
-    exec(compile(source, name + ".py", "exec"), module.__dict__)
-    globals().update(module.__dict__)
+    for name, source in files:
+        module = ModuleType(name)
+        sys.modules[name] = module
+        exec(compile(source, name + ".py", "exec"), module.__dict__)
+    return module.__dict__
+
+
+globals().update(_load({files!r}))
 """
 
 
@@ -53,9 +57,7 @@ class Repository:
         return [
             test
             for test in tests
-            if not program.verify(
-                Program(kind="program", tests=(test,), completes=False), "", source, sandbox
-            ).score
+            if not program.verify(Program(kind="program", tests=(test,)), source, "", sandbox).score
         ]
 
 

@@ -39,22 +39,23 @@ class Program(Check):
 
 def parse(test: str) -> tuple[str, Any]:
     """Return (expression, its expected value). Raises ValueError, which says what a test is."""
-    problem = f"test {test!r} is not `assert CALL == VALUE` with a literal VALUE"
+    problem = f"test {test[:200]!r} is not `assert CALL == VALUE` with a literal VALUE"
     try:
         body = ast.parse(test.strip()).body
-    except (SyntaxError, ValueError, RecursionError) as error:
+        if len(body) != 1 or not isinstance(body[0], ast.Assert):
+            raise ValueError("it is no single assertion")
+        return _asked(body[0].test)
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise ValueError(f"{problem}: {error}") from error
-    if len(body) != 1 or not isinstance(body[0], ast.Assert):
-        raise ValueError(problem)
-    asked = body[0].test
-    if isinstance(asked, ast.Compare) and len(asked.ops) == 1 and isinstance(asked.ops[0], ast.Eq):
-        try:
-            return ast.unparse(asked.left), ast.literal_eval(asked.comparators[0])
-        except (ValueError, TypeError) as error:
-            raise ValueError(problem) from error
-    if isinstance(asked, ast.UnaryOp) and isinstance(asked.op, ast.Not):
-        return f"not not ({ast.unparse(asked.operand)})", False
-    return f"not not ({ast.unparse(asked)})", True
+
+
+def _asked(test: ast.expr) -> tuple[str, Any]:
+    """Return (expression, its expected value) of what is asserted. Raises ValueError, TypeError."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        return ast.unparse(test.left), ast.literal_eval(test.comparators[0])
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return f"not not ({ast.unparse(test.operand)})", False
+    return f"not not ({ast.unparse(test)})", True
 
 
 def verify(check: Program, prompt: str, reply: str, sandbox: Sandbox) -> Verdict:

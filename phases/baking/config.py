@@ -15,7 +15,7 @@ Cycle = Literal["tools", "personas"]
 CYCLES: tuple[Cycle, ...] = get_args(Cycle)
 #: Fewest trajectories that are trained on.
 LEAST = 4
-#: Characters of all files of repairs, at most: they are part of an event.
+#: Characters of all repairs, at most: they are part of an event.
 MOST = 4_000_000
 #: Prompts under which a model is to answer as before.
 OTHERS = (
@@ -109,8 +109,12 @@ class BakingConfig(AdaptedConfig):
         ids = [one.id for one in given]
         if twice := next((one for one in ids if ids.count(one) > 1), None):
             raise ValueError(f"the repair {twice!r} is there twice")
+        first: dict[str, str] = {}
+        for one in given:
+            if (other := first.setdefault(one.question, one.id)) != one.id:
+                raise ValueError(f"the repairs {other!r} and {one.id!r} are the same")
         if (size := sum(one.size for one in given)) > MOST:
-            raise ValueError(f"the files of all repairs have {size:,} characters; {MOST:,} at most")
+            raise ValueError(f"all repairs together have {size:,} characters; {MOST:,} at most")
         return given
 
     @model_validator(mode="after")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,29 +45,42 @@ def check(plan: Plan) -> Checked:
     tasks = all_tasks(config)
     speech = speech_of(config, given_tokenizer(Path(plan.fields["model"].path)), tasks)
     check_room(speech, config, tasks, given.positions)
-    check_sandbox(config, tasks)
+    check_programs(speech, config, tasks)
     submission.trainable(config, given.config)
-    return found
+    left = len(config.repairs) - len(_repairs(config))
+    more = (f"{left} repairs are left out: set train_items, selection_items, test_items.",)
+    return replace(found, warnings=(*found.warnings, *more)) if left else found
 
 
-def all_tasks(config: BakingConfig) -> Tasks:
-    """Return slice → family → tasks. Raises DataError for a family with too few."""
-    wanted: dict[Slice, int] = {
+def _wanted(config: BakingConfig) -> dict[Slice, int]:
+    """Return slice → tasks of a family, at most."""
+    return {
         "train": config.train_items,
         "selection": config.selection_items,
         "test": config.test_items,
     }
+
+
+def _repairs(config: BakingConfig) -> list[own.OwnRepair]:
+    """Return the repairs of the user's own that are tasks of the run."""
+    wanted = _wanted(config)
+    return [one for on, count in wanted.items() for one in own.taken(config.repairs, on, count)]
+
+
+def all_tasks(config: BakingConfig) -> Tasks:
+    """Return slice → family → tasks. Raises DataError for a family with too few."""
+    wanted = _wanted(config)
     found: dict[str, dict[str, list[ToolItem]]] = {
         on: {f: items(f, config.levels, config.seed, on, count) for f in sorted(config.families)}
         for on, count in wanted.items()
     }
     if config.repairs:
         for on, count in wanted.items():
-            found[on][own.NAME] = own.items(config.repairs, on, count)
+            found[on][own.NAME] = [one.item() for one in own.taken(config.repairs, on, count)]
     for on, families in found.items():
         for family, some in families.items():
             if len(some) < 4:
-                more = " Give 40 repairs or more." if family == own.NAME else ""
+                more = " Give more repairs, or some other ids." if family == own.NAME else ""
                 raise DataError(
                     f"the family {family} has {len(some)} tasks in the slice {on}, of 4 at least.{more}"
                 )
@@ -119,13 +133,16 @@ def check_room(speech: Speech, config: BakingConfig, tasks: Tasks, positions: in
         )
 
 
-def check_sandbox(config: BakingConfig, tasks: Tasks) -> None:
+def check_programs(speech: Speech, config: BakingConfig, tasks: Tasks) -> None:
     """Raise SandboxUnavailableError if a task runs programs and this machine cannot lock them in.
 
-    Raises DataError for a repair of the user's own whose tests do not say when it is mended.
+    Raises DataError for a repair of the user's own that cannot be solved, or whose tests do not say
+    when it is mended.
     """
     from evaluation.sandbox.sandbox import Sandbox
 
+    repairs = _repairs(config)
+    own.check_written(repairs, speech.form, config.calls)
     if any(item.needs_sandbox for some in tasks["train"].values() for item in some):
         with closing(Sandbox.open()) as sandbox:
-            own.check(config.repairs, lambda: sandbox)
+            own.check_tests(repairs, lambda: sandbox)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from runs.home import Home
 
 S = TypeVar("S", bound=State)
+#: Wrong settings that one error names.
+FAULTS = 8
 
 #: An audit's statement about a run: level ("error", "unchecked", "note"), check, message.
 Statement = tuple[str, str, str]
@@ -187,7 +189,9 @@ class Kind(View[S], Outcome[S]):
         try:
             return self.config.model_validate(given)
         except ValidationError as error:
-            said = "; ".join(": ".join(filter(None, self.fault(e))) for e in error.errors())
+            found = [": ".join(filter(None, self.fault(e))) for e in error.errors()]
+            more = f"; and {len(found) - FAULTS} more" if len(found) > FAULTS else ""
+            said = "; ".join(found[:FAULTS]) + more
             raise ConfigError(f"settings of {self.title}: {said}.") from error
 
     def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:

@@ -133,7 +133,7 @@ class Hands:
         return context
 
     def release(self, run: str) -> None:
-        """Drop what is kept of a run, and all weights in memory: the disk has those that are needed."""
+        """Drop what is kept of a run, and all weights in memory: they are read or built again."""
         self._contexts.pop(run, None)
         self._artifacts.release()
 

@@ -219,7 +219,7 @@ class Context(GivenContext[BakingState]):
         """Return `started` with what the tasks are. Raises ConfigError, DataError."""
         positions = open_checkpoint(self.donor).positions
         submission.check_room(self.speech, self.config, self.tasks, positions)
-        submission.check_sandbox(self.config, self.tasks)
+        submission.check_programs(self.speech, self.config, self.tasks)
         return Started(
             **common,
             tasks=digest(_by_cell(self.tasks)),

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 
 from cli.options import setting
@@ -14,6 +13,7 @@ from evaluation.sandbox.sandbox import Sandbox
 from evaluation.tool_tasks import own
 from evaluation.tool_tasks.episodes import Toolbox
 from evaluation.tool_tasks.own import OwnRepair
+from evaluation.tools.calls import BRACKETS, CHAT, TAGS, WORDS, Form
 from phases.baking.config import BakingConfig
 from phases.baking.kind import Baking
 from phases.baking.submission import all_tasks
@@ -56,13 +56,28 @@ def test_a_repair_is_a_task_that_its_fix_solves(tmp_path: Path) -> None:
     )
     assert item.questions[0].endswith("4     return x - RATE - 3\nfix:")
     with Sandbox.open() as sandbox:
-        own.check([one], lambda: sandbox)
+        own.check_tests([one], lambda: sandbox)
         box = Toolbox(item.world, tmp_path, lambda: sandbox)
         assert len(box.repository.failing(one.tests)) == 2
         assert [box.answer(call).output for call in item.calls[0]] == ["changed"]
         assert box.repository.failing(one.tests) == []
     other = OwnRepair.model_validate(repair(3, issue="another text"))
     assert other.slice == one.slice
+
+
+def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
+    """Fences of Markdown in it are text, names of other files are not its own."""
+    text = f'"""\n```\nprice(1)\n```\n"""\nsys = None\n{HEAD}    return x - RATE\n'
+    files = [repair(0)["files"][0], {"name": "shop.py", "text": text}]
+    fix = [{"file": "shop.py", "line": 10, "text": "return x + RATE"}]
+    one = OwnRepair.model_validate(repair(0, files=files, fix=fix, tests=["assert price(1) == 3"]))
+    with Sandbox.open() as sandbox:
+        own.check_tests([one], lambda: sandbox)
+        other = OwnRepair.model_validate(
+            {**one.model_dump(), "tests": ["assert price(1) == 3", "assert RATES == 1"]}
+        )
+        with pytest.raises(DataError, match="after its fix the test 'assert RATES == 1' fails"):
+            own.check_tests([other], lambda: sandbox)
 
 
 def test_slices_share_out_all_repairs() -> None:
@@ -86,7 +101,25 @@ def test_slices_share_out_all_repairs() -> None:
 def test_a_repair_whose_tests_say_nothing_is_named(changes: dict[str, Any], match: str) -> None:
     broken = OwnRepair.model_validate(repair(1, **changes))
     with Sandbox.open() as sandbox, pytest.raises(DataError, match=f"repair 'shop-1'.*{match}"):
-        own.check([broken], lambda: sandbox)
+        own.check_tests([broken], lambda: sandbox)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "calls", "match"),
+    [
+        ("return x + RATE", TAGS, 2, "its fix has 3 edits, and a session has 2 calls.*set `calls`"),
+        ("return '</call>'", TAGS, 3, "cannot be written in the form 'tags'"),
+        ("return x[a[0]]", BRACKETS, 3, "cannot be written in the form 'brackets'"),
+        ("return x.append(1)", WORDS, 3, "cannot be written in the form 'words'"),
+    ],
+)
+def test_a_fix_that_no_model_can_write_is_named(
+    text: str, form: Form, calls: int, match: str
+) -> None:
+    one = OwnRepair.model_validate(repair(1, fix=[{**_fix(), "text": text}] * 3))
+    with pytest.raises(DataError, match=f"repair 'shop-1': .*{match}"):
+        own.check_written([one], form, calls)
+    own.check_written([one], CHAT, 3)
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
@@ -103,9 +136,13 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     refused("the fix changes 'x.py', no file of it", [repair(1, fix=[{**_fix(), "file": "x.py"}])])
     refused("is not `assert CALL == VALUE`", [repair(1, tests=["price(1)"])])
     refused("patch", [repair(1, patch="diff")])
+    refused("repairs.7.patch: [^;]*; and 2 more", [repair(n, patch="diff") for n in range(10)])
     refused("files", [repair(1, files=[{"name": "../x.py", "text": "x"}])])
-    large = [repair(n, files=[{"name": "shop.py", "text": "#" * 60_000}]) for n in range(70)]
-    refused("have 4,200,000 characters; 4,000,000 at most", large)
+    large = [repair(n, files=[{"name": "shop.py", "text": f"{n:02}#" * 20_000}]) for n in range(70)]
+    refused("all repairs together have 4,2.* characters; 4,000,000 at most", large)
+    refused("'shop-1' and 'again' are the same", [repair(1), repair(1, id="again")])
+    refused("fix.0.text", [repair(1, fix=[{**_fix(), "text": "a\nb"}])])
+    refused("is not `assert CALL == VALUE`", [repair(1, tests=["assert " + "-" * 900 + "1 == 1"])])
     refused("two files have one name", [repair(1, files=[repair(1)["files"][0]] * 2)])
     refused("the family own has 0 tasks in the slice train, of 4 .* Give 40 repairs", MANY[:4])
 
@@ -121,10 +158,12 @@ def test_a_setting_is_read_from_a_file(tmp_path: Path) -> None:
     assert setting(f"repairs=@{lines}") == setting(f"repairs=@{whole}") == ("repairs", MANY[:2])
     assert setting('prompt="@home"') == ("prompt", "@home")
     lines.write_text('{"id": 1}\n{"id"\n')
-    with pytest.raises(click.UsageError, match=r"repairs=@.*own.jsonl: line 2: "):
+    with pytest.raises(ConfigError, match=r"repairs=@.*own.jsonl: line 2: "):
         setting(f"repairs=@{lines}")
-    with pytest.raises(click.UsageError, match=r"--set x=@none.json: .*No such file"):
+    with pytest.raises(ConfigError, match=r"none.json does not exist"):
         setting("x=@none.json")
+    lines.write_text('{"id": "a\u2028b"}\n', "utf-8")
+    assert setting(f"repairs=@{lines}") == ("repairs", [{"id": "a\u2028b"}])
 
 
 @pytest.mark.slow
