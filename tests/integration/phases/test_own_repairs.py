@@ -144,7 +144,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     refused("fix.0.text", [repair(1, fix=[{**_fix(), "text": "a\nb"}])])
     refused("is not `assert CALL == VALUE`", [repair(1, tests=["assert " + "-" * 900 + "1 == 1"])])
     refused("two files have one name", [repair(1, files=[repair(1)["files"][0]] * 2)])
-    refused("the family own has 0 tasks in the slice train, of 4 .* Give 40 repairs", MANY[:4])
+    refused("the family own has 0 tasks in the slice train, of 4 at least. Give more", MANY[:4])
 
 
 def _fix() -> dict[str, Any]:
