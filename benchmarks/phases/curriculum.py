@@ -96,7 +96,9 @@ def _automata(size: str, seed: int, name: str, settings: dict[str, Any], model: 
     if not AUTOMATA[name]:
         return Job(size, seed, name, then, model=model or None)
     families = [f"automaton-{rule}" for rule in AUTOMATA[name]]
-    return Job(size, seed, name, then, {**then, "families": families}, model or None)
+    # Chaotic rules are learned in jumps, which the watch over the loss takes for a divergence.
+    first = {**then, "families": families, "divergence": None}
+    return Job(size, seed, name, then, first, model or None)
 
 
 def run(asked: argparse.Namespace) -> None:
