@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
-	@echo "make test   run the quick tests: about seven minutes on two cores"
+	@echo "make test   run the quick tests: about five minutes on two quiet cores"
 	@echo "make soak   run all tests: before a release, and every night"
 	@echo "make oracle compare merges with mergekit's, which it installs apart"
 	@echo "make lint   ruff and pyright"

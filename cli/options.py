@@ -14,6 +14,13 @@ from runs.errors import ConfigError
 from runs.system.bounded_files import read_json, read_text
 from runs.system.plain_text import escaped, visible
 
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a setting; KEY=@FILE reads it from JSON, or a list from JSONL.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
 
 
@@ -108,7 +115,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def _content(name: str, file: Path) -> Any:
-    """Return the JSON or the JSONL of a file. Raises ConfigError, which names file and line."""
+    """Return what a file of JSON or JSONL holds. Raises ConfigError, which names file and line."""
     if file.suffix != ".jsonl":
         return read_json(file, error=ConfigError)
     found = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli.options import json_option, queue_options, setting
+from cli.options import json_option, queue_options, set_option, setting
 
 
 @click.command("bake")
@@ -48,7 +48,7 @@ from cli.options import json_option, queue_options, setting
 )
 @click.option("--out", type=click.Path(), help="The folder for the model and its card.")
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of text.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@set_option
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @queue_options
 @json_option

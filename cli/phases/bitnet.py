@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.options import json_option, queue_options, setting
+from cli.options import json_option, queue_options, set_option, setting
 
 
 @click.command("bitnet")
@@ -23,7 +23,7 @@ from cli.options import json_option, queue_options, setting
     metavar="[DOMAIN=]PATH",
     help="Text of your own: a file a domain, or DOMAIN=FOLDER; again for several.",
 )
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@set_option
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @queue_options
 @json_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import json_option, queue_options, setting, split
+from cli.options import json_option, queue_options, set_option, setting, split
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     help="Text of your own: a file a domain, or DOMAIN=FOLDER; again for several. hub:OWNER/NAME is a "
     "data set of the Hub.",
 )
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@set_option
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @queue_options
 @json_option

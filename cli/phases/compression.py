@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.options import json_option, queue_options, setting
+from cli.options import json_option, queue_options, set_option, setting
 
 
 @click.command("compress")
@@ -32,7 +32,7 @@ from cli.options import json_option, queue_options, setting
     help="A smaller model with the same tokenizer: its points stand on the same front.",
 )
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of items.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@set_option
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
 @queue_options
 @json_option

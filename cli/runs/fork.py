@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import emit, json_option, setting
+from cli.options import emit, json_option, set_option, setting
 
 
 @click.command("fork")
@@ -18,7 +18,7 @@ from cli.options import emit, json_option, setting
     metavar="G",
     help="When this generation is measured, before it is closed.",
 )
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@set_option
 @click.option("--output-dir", type=click.Path(), help="Folder for the champion and the report.")
 @click.option("--reason", help="Why; it is recorded.")
 @click.option("--record-only", is_flag=True, help="Record the fork; carry it on another time.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import config_file as files
-from cli.options import json_option, queue_options, setting
+from cli.options import json_option, queue_options, set_option, setting
 from cli.runs.carry_on import begin, carry_on, resumed
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command("start")
 @click.argument("kind", required=False)
 @click.option("--config", "config_file", type=click.Path(), help="Settings, TOML, JSON or YAML.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a setting.")
+@set_option
 @click.option(
     "--model",
     "models",

@@ -45,14 +45,17 @@ def parse(test: str) -> tuple[str, Any]:
         if len(body) != 1 or not isinstance(body[0], ast.Assert):
             raise ValueError("it is no single assertion")
         return _asked(body[0].test)
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{problem}: {error}") from error
 
 
 def _asked(test: ast.expr) -> tuple[str, Any]:
-    """Return (expression, its expected value) of what is asserted. Raises ValueError, TypeError."""
+    """Return (expression, its expected value) of what is asserted. Raises ValueError."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-        return ast.unparse(test.left), ast.literal_eval(test.comparators[0])
+        try:
+            return ast.unparse(test.left), ast.literal_eval(test.comparators[0])
+        except (ValueError, TypeError) as error:  # which names a place in memory
+            raise ValueError("its VALUE is no literal") from error
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return f"not not ({ast.unparse(test.operand)})", False
     return f"not not ({ast.unparse(test)})", True
