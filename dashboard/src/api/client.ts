@@ -5,10 +5,13 @@ import { expire, token } from "./session";
 
 export class ApiError extends Error {
   readonly problem: Problem;
+  /** The seconds after which the server wants to be asked again; null where it says none. */
+  readonly again: number | null;
 
-  constructor(problem: Problem) {
+  constructor(problem: Problem, again: number | null = null) {
     super(problem.detail);
     this.problem = problem;
+    this.again = again;
   }
 
   get status(): number {
@@ -71,11 +74,12 @@ async function failure(response: Response): Promise<ApiError> {
     // A proxy's error page says nothing more than its status.
   }
   const title = told.title ?? (response.statusText || `Error ${response.status}`);
-  return problem(title, response.status, told.detail ?? title, told.errors);
+  const again = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
+  return problem(title, response.status, told.detail ?? title, told.errors, Number.isNaN(again) ? null : again);
 }
 
-function problem(title: string, status: number, detail = title, errors: Problem["errors"] = null): ApiError {
-  return new ApiError({ type: "about:blank", title, status, detail, errors });
+function problem(title: string, status: number, detail = title, errors: Problem["errors"] = null, again: number | null = null): ApiError {
+  return new ApiError({ type: "about:blank", title, status, detail, errors }, again);
 }
 
 /** A request whose answer is always wanted. */

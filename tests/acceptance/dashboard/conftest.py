@@ -77,7 +77,7 @@ def visit(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
             timezone_id="Europe/Berlin",
             locale="en-GB",
         )
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(90_000)  # a first check imports torch: 10 s and more if busy
         contexts.append(context)
         page = context.new_page()
 

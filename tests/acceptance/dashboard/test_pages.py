@@ -5,6 +5,7 @@ With FORGE_SCREENSHOTS=1 the pages are written to docs/screenshots/.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def accept(page: Any, where: str, only: str | None = None) -> None:
 def see(page: Any, site: Site, name: str) -> None:
     where, text = PAGES[name]
     page.goto(f"{site.url}/#{where}")
-    page.get_by_text(text).first.wait_for(timeout=90_000)
+    page.get_by_text(text).first.wait_for()
     page.get_by_text("Loading …").first.wait_for(state="detached")
 
 
@@ -181,7 +182,7 @@ def test_a_new_run_is_checked_as_one_types(
     said.locator(".wrong").get_by_text("should be a valid dictionary").wait_for()
     page.get_by_label("fitness weights", exact=True).fill("")
     page.get_by_label("Labels").fill("demo, nightly")
-    page.get_by_text("This can be submitted").wait_for(timeout=60_000)
+    page.get_by_text("This can be submitted").wait_for()
     page.get_by_text("The run would wait for a worker").wait_for()
     page.get_by_role("region", name="Items").wait_for()
     page.wait_for_timeout(800)
@@ -192,6 +193,29 @@ def test_a_new_run_is_checked_as_one_types(
     made = site.get(f"runs/{run}")
     assert made["labels"] == ["demo", "nightly"]
     assert (made["config"]["mutation"], made["config"]["generations"]) == ("genes", 12)
+
+
+def test_a_form_asks_again_when_the_server_is_busy(visit: Callable[..., Any], toys: Toys) -> None:
+    """A check that has to wait too long for an older one is answered 503; nobody has to type again."""
+    asked: list[str] = []
+    checked = json.dumps({"ok": True, "warnings": [], "config": {}, "items": {}, "parameters": 5})
+
+    def answer(route: Any) -> None:
+        asked.append(route.request.post_data)
+        problem = {"title": "Service Unavailable", "status": 503, "detail": "Ask again later."}
+        if len(asked) == 1:
+            head = {"Retry-After": "1"}
+            route.fulfill(status=503, headers=head, body=json.dumps(problem))
+        else:
+            route.fulfill(status=200, content_type="application/json", body=checked)
+
+    page = visit("/new", expected=("503",), before=lambda p: p.route("**/runs/check", answer))
+    page.get_by_label("Model 1").fill(toys.sources[0].name)
+    page.get_by_label("Model 2").fill(toys.sources[1].name)
+    page.get_by_label("Items 1", exact=True).fill(str(toys.data))
+    page.get_by_text("This can be submitted").wait_for()
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
 
 
 @pytest.mark.slow
@@ -214,7 +238,7 @@ def test_a_form_offers_the_settings_of_the_chosen_strategy_and_a_budget(
     said = page.locator(".field", has=budget).locator(".wrong")
     said.get_by_text("give a time such as 30m, 1h").wait_for()
     budget.fill("2h30m")
-    page.get_by_text("This can be submitted").wait_for(timeout=60_000)
+    page.get_by_text("This can be submitted").wait_for()
     facts = page.locator(".said .facts")
     facts.get_by_text("budget hours").wait_for()
     facts.get_by_text("2.5", exact=True).wait_for()

@@ -102,7 +102,7 @@ def fill(page: Any, toys: Toys, generations: int) -> None:
 @pytest.mark.slow
 def test_from_the_form_to_a_fork_beside_its_parent(browser: Any, up: Up, toys: Toys) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(90_000)  # forty generations on a busy machine
+    context.set_default_timeout(300_000)  # forty generations on a busy machine
     page, wrong = context.new_page(), []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(up.address)

@@ -1,6 +1,6 @@
 /** Asks the server, a moment after the last key, whether a run could be submitted so. */
 import { useEffect, useState } from "react";
-import { request } from "../../api/client";
+import { ApiError, request } from "../../api/client";
 import type { Checked } from "../../api/types";
 import { useDebounced, useTold } from "../../lib/hooks";
 import type { Body } from "./draft";
@@ -26,13 +26,24 @@ export function useCheck(body: Body, ready: boolean): CheckState {
     }
     if (settled !== text) return; // it was made ready just now: what is settled is older
     const stop = new AbortController();
-    setChecked((old) => ({ ...old, busy: true }));
-    request<Checked>("runs/check", { method: "POST", body: JSON.parse(settled) as Body, signal: stop.signal })
-      .then((answer) => setChecked({ answer: answer?.data ?? null, error: null, busy: false }))
-      .catch((error: unknown) => {
-        if (!stop.signal.aborted) setChecked({ answer: null, error, busy: false });
-      });
-    return () => stop.abort();
+    let waiting: number | undefined;
+    const ask = () => {
+      setChecked((old) => ({ ...old, busy: true }));
+      request<Checked>("runs/check", { method: "POST", body: JSON.parse(settled) as Body, signal: stop.signal })
+        .then((answer) => setChecked({ answer: answer?.data ?? null, error: null, busy: false }))
+        .catch((error: unknown) => {
+          if (stop.signal.aborted) return;
+          // The server still reads for an older check, and says when to ask again.
+          const again = error instanceof ApiError && error.status === 503 ? error.again : null;
+          if (again !== null) waiting = window.setTimeout(ask, 1000 * again);
+          else setChecked({ answer: null, error, busy: false });
+        });
+    };
+    ask();
+    return () => {
+      stop.abort();
+      window.clearTimeout(waiting);
+    };
   }, [settled, ready, again]);
   return { ...checked, busy: checked.busy || settled !== text };
 }
