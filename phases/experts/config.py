@@ -98,6 +98,12 @@ class ExpertsConfig(TrainingConfig, Watched):
         5_000, ge=0, description="Mixtures that each arm of the search measures; 0: no search."
     )
     population: int = Field(50, ge=4, le=1_000, description="Mixtures of a generation.")
+    elite: int = Field(
+        5,
+        ge=0,
+        description="Mixtures of a generation that survive as the best by what the result is chosen "
+        "by, whatever is more or less crowded; 0: NSGA-II as it was published.",
+    )
     scale: float = Field(
         0.1,
         gt=0,

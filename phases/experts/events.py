@@ -37,7 +37,7 @@ class Adapters(Part):
 class Submitted(GivenSubmitted):
     """An experts run was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: ExpertsConfig
     #: Further models of the given one's architecture that mixtures may contain.
@@ -47,7 +47,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """An experts run was branched from another."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: ExpertsConfig
 
@@ -210,6 +210,11 @@ def _without_adapters(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "lora": False}}
 
 
+def _without_elite(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the setting `elite`: earlier searches kept none."""
+    return {**data, "config": {**data["config"], "elite": 0}}
+
+
 def _no_adapters(data: dict[str, Any]) -> dict[str, Any]:
     """Return `started` with `adapters` and `longest`: earlier runs had neither these nor families."""
     return {**data, "adapters": None, "longest": {}}
@@ -222,7 +227,9 @@ REGISTRY: Registry = common.registry(
     ),
     {
         (Submitted.type, 1): _without_adapters,
+        (Submitted.type, 2): _without_elite,
         (Forked.type, 1): _without_adapters,
+        (Forked.type, 2): _without_elite,
         (Started.type, 1): _no_adapters,
     },
 )

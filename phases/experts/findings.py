@@ -22,6 +22,7 @@ from evaluation.observing import Observe, Observed
 from phases.experts import answers, beside, plan, solving, stages
 from phases.experts.events import ExpertsState, Route, Routed
 from phases.experts.search.generations import ARMS, MIXTURES, MODELS, RANDOM
+from phases.experts.search.objectives import mean, preferred
 from phases.experts.solving import SOLVED
 from phases.experts.stages import BITS, SEARCH
 from runs.event_types import Figure
@@ -145,7 +146,8 @@ def _allowed(state: ExpertsState, shares: Mapping[str, float]) -> bool:
 
 def _best(state: ExpertsState, shares: Mapping[str, Mapping[str, float]]) -> str | None:
     """Return the name of the best model within the limit of drift; None if there is none."""
-    told = {n: stages.mean(state, one) for n, one in shares.items() if _allowed(state, one)}
+    config = state.submitted.config
+    told = {n: mean(config, one) for n, one in shares.items() if _allowed(state, one)}
     return min(told, key=lambda name: (told[name], name)) if told else None
 
 
@@ -155,7 +157,7 @@ def best_of(state: ExpertsState, arm: str) -> str | None:
     It is within the limit of drift, if any of the arm's is.
     """
     own = {n: one for n, one in _shares(state).items() if stages.arm_of(n) == arm}
-    return next(iter(stages.preferred(state, own)), None)
+    return next(iter(preferred(state.submitted.config, own)), None)
 
 
 def chosen(state: ExpertsState) -> str | None:

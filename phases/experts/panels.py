@@ -13,7 +13,7 @@ from phases.experts import findings, plan, solving, stages
 from phases.experts.events import ExpertsState
 from phases.experts.report import words
 from phases.experts.search.generations import MIXTURES
-from phases.experts.search.objectives import ratios, whole
+from phases.experts.search.objectives import mean, ratios, whole
 from runs.event_types import Figure
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arms, Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
@@ -152,7 +152,7 @@ def _front(state: ExpertsState) -> Front | None:
             items = search.items(id_)
             if whole(items, search.given):
                 own = ratios(items, search.given)
-                values = (stages.mean(state, own), own.get(neutral, 1.0))
+                values = (mean(state.submitted.config, own), own.get(neutral, 1.0))
                 label = _label(search.space.names, search.factors(id_))
                 points.append(
                     Point(

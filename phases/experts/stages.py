@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 from evaluation.given_model_runs.comparison import CHOOSING
@@ -12,7 +10,7 @@ from evaluation.observing import Observe, Observed
 from phases.experts import plan
 from phases.experts.events import ExpertsState, Fit, Fitted
 from phases.experts.search.generations import ARMS, Search, spaces
-from phases.experts.search.objectives import ratios, whole
+from phases.experts.search.objectives import preferred, ratios, whole
 from phases.experts.solving import SOLVED
 from weights.making.events import Making
 from weights.recipes import Train, Transform
@@ -38,12 +36,6 @@ def given(state: ExpertsState, on: str) -> Observed | None:
 def parted(event: Observed, given: Observed) -> dict[str, float]:
     """Return domain → bits per byte over the given model's."""
     return {domain: event.values[domain] / given.values[domain] for domain in sorted(given.values)}
-
-
-def mean(state: ExpertsState, shares: Mapping[str, float]) -> float:
-    """Return the mean over the domains of experts: all but the neutral one."""
-    own = [value for d, value in shares.items() if d != state.submitted.config.neutral]
-    return math.fsum(own) / len(own)
 
 
 # ---- experts ---------------------------------------------------------------------------------
@@ -163,21 +155,7 @@ def _best(state: ExpertsState, search: Search) -> list[str]:
         for id_, items in every.items()
         if whole(items, search.given)
     }
-    return preferred(state, told)[:FINALISTS]
-
-
-def preferred(state: ExpertsState, told: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Return the names of models in the order in which they stand for an arm; `told`: their ratios.
-
-    Those within the limit of drift by the mean over domains; if there are none, all by their loss on
-    neutral text.
-    """
-    config = state.submitted.config
-    lost = {name: shares.get(config.neutral, 1.0) for name, shares in told.items()}
-    within = [name for name in told if lost[name] <= 1 + config.drift]
-    if not within:
-        return sorted(told, key=lambda name: (lost[name], name))
-    return sorted(within, key=lambda name: (mean(state, told[name]), name))
+    return preferred(state.submitted.config, told)[:FINALISTS]
 
 
 def uniform(state: ExpertsState) -> dict[str, Transform]:

@@ -7,6 +7,7 @@ as many are kept by the same selection. All measure as many mixtures, on the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +27,16 @@ from phases.experts.events import (
     Scored,
 )
 from phases.experts.search import techniques
-from phases.experts.search.objectives import Bar, Items, hopeful, objectives, ratios, volume, whole
+from phases.experts.search.objectives import (
+    Bar,
+    Items,
+    hopeful,
+    objectives,
+    preferred,
+    ratios,
+    volume,
+    whole,
+)
 from phases.experts.search.space import Space
 
 #: Mixtures of a task.
@@ -96,7 +106,7 @@ class Search:
 
     def parents(self) -> list[Survivor]:
         """Return the survivors of the last generation that has ended."""
-        return ranked(self.points(iter(self.ended[-1].survivors)))
+        return self._kept(self.points(iter(self.ended[-1].survivors)))
 
     def bar(self, number: int) -> Bar:
         """Return what the mixtures of a generation are given up by: the given model and survivors."""
@@ -149,12 +159,29 @@ class Search:
         )
         return self.space.factors(operators.polynomial(operators.binary(a, b, draws), draws))
 
+    def _kept(self, points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:
+        """Return the mixtures that survive, in order of selection.
+
+        Where no mixture beats another in every objective, crowding alone decides, and the best by what
+        the result is chosen by would be lost in the end: `elite` of them stay, at the heads of their
+        fronts.
+        """
+        told = {id_: ratios(self.items(id_), self.given) for id_ in points}
+        elite = set(preferred(self.config, told)[: self.config.elite])
+        every = [
+            one._replace(crowding=math.inf) if one.id in elite else one for one in ranked(points)
+        ]
+        room = max(0, self.config.population - len(elite))
+        rest = [one for one in every if one.id not in elite][:room]
+        kept = [*(one for one in every if one.id in elite), *rest][: self.config.population]
+        return sorted(kept, key=lambda one: (one.front, -one.crowding, one.id))
+
     def end(self, number: int) -> GenerationEnded:
         """Return how a generation ends whose mixtures are all measured."""
         own = [f"{number}/{slot}" for slot in range(self.size(number))]
         before = self.ended[-1].survivors if number else ()
         points = self.points(iter((*before, *own)))
-        kept = ranked(points)[: self.config.population]
+        kept = self._kept(points)
         best = [points[one.id] for one in kept if one.front == 0 and hopeful(points[one.id])]
         return GenerationEnded(
             arm=self.arm,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from evaluation.observing import Observed
 from evaluation.search.hypervolume import hypervolume
+from phases.experts.config import ExpertsConfig
 from phases.experts.events import Factors
 
 #: Domain → Σ −log p of its windows.
@@ -41,6 +42,25 @@ def objectives(items: Items, factors: Factors, given: Observed) -> tuple[float, 
     """Return the objectives of a mixture that was measured on all windows."""
     used = sum(factor != 0.0 for factor in factors) / len(factors)
     return (*(-ratio for ratio in ratios(items, given).values()), -used)
+
+
+def mean(config: ExpertsConfig, shares: Mapping[str, float]) -> float:
+    """Return the mean of ratios over the domains of experts: all but the neutral one."""
+    own = [value for domain, value in shares.items() if domain != config.neutral]
+    return math.fsum(own) / len(own)
+
+
+def preferred(config: ExpertsConfig, told: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the names of models in the order in which they stand for an arm; `told`: their ratios.
+
+    Those within the limit of drift by the mean over domains; if there are none, all by their loss on
+    neutral text.
+    """
+    lost = {name: shares.get(config.neutral, 1.0) for name, shares in told.items()}
+    within = [name for name in told if lost[name] <= 1 + config.drift]
+    if not within:
+        return sorted(told, key=lambda name: (lost[name], name))
+    return sorted(within, key=lambda name: (mean(config, told[name]), name))
 
 
 def hopeful(point: Sequence[float]) -> bool:
