@@ -15,7 +15,14 @@ from phases.experts.config import ExpertsConfig
 from phases.experts.events import Factors, Score, Scored
 from phases.experts.search import techniques
 from phases.experts.search.generations import Search, ranked, spaces
-from phases.experts.search.objectives import Bar, objectives, ratios, volume, whole
+from phases.experts.search.objectives import (
+    Bar,
+    objectives,
+    preferred,
+    ratios,
+    volume,
+    whole,
+)
 from phases.experts.search.space import BOUNDS, SMALL, Space
 
 GIVEN = Observed(
@@ -154,6 +161,40 @@ def test_the_front_grows_and_no_child_is_a_copy() -> None:
         kept = {world.search.factors(id_) for id_ in world.search.ended[before.number].survivors}
         assert len(set(bred.mixtures)) == len(bred.mixtures)
         assert not kept & set(bred.mixtures)
+
+
+def lost(elite: int, seed: int) -> int:
+    """Return after how many generations of a search the best so far are not among the survivors."""
+    asked = {"population": 8, "evaluations": 160, "elite": elite, "seed": seed}
+    world, told, count = World(config=CONFIG.model_copy(update=asked)), {}, 0
+    for number in range(20):
+        world.advance()
+        own = [f"{number}/{slot}" for slot in range(8)]
+        told |= {id_: ratios(world.search.items(id_), GIVEN) for id_ in own}
+        kept = world.search.ended[-1].survivors
+        assert len(kept) == len(set(kept)) == 8
+        best = preferred(world.search.config, told)[: max(1, elite)]
+        count += not set(best) <= set(kept)
+    return count
+
+
+def test_a_longer_search_does_not_lose_the_best() -> None:
+    """Crowding alone does: hardly a mixture beats another in every objective."""
+    assert sum(lost(0, seed) for seed in range(4)) > 0
+    assert [lost(elite, seed) for elite in (1, 3) for seed in range(4)] == [0] * 8
+
+
+def test_the_elite_stays_in_its_front() -> None:
+    """Survivors begin with the front that is counted, and an elite as large as all is no more."""
+    for elite in (3, 50):
+        world = World(config=CONFIG.model_copy(update={"elite": elite}))
+        for _ in range(3):
+            world.advance()
+            ended = world.search.ended[-1]
+            assert len(ended.survivors) == 20
+            points = world.search.points(iter(ended.survivors))
+            front = [ranked(points)[n].id for n in range(ended.front)]
+            assert set(ended.survivors[: ended.front]) == set(front)
 
 
 def test_mixtures_that_are_hopeless_in_a_domain_come_last() -> None:
