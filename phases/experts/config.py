@@ -101,8 +101,8 @@ class ExpertsConfig(TrainingConfig, Watched):
     elite: int = Field(
         5,
         ge=0,
-        description="Mixtures that always survive, as the best by what the result is chosen by; 0: fronts "
-        "and crowding alone decide, as in NSGA-II.",
+        description="Mixtures that always survive, as the best by what the result is chosen by; 0: "
+        "fronts and crowding alone decide, as in NSGA-II.",
     )
     scale: float = Field(
         0.1,

@@ -2,7 +2,8 @@
 
 The arm `mixtures` is NSGA-II (Deb et al. 2002) over models and experts, `models` over models alone.
 `random` begins with the same mixtures as `mixtures`, then draws points uniformly; of all its mixtures
-as many are kept by the same selection. `elite` mixtures always survive. All measure as many mixtures, on the same windows.
+as many are kept by the same selection. The `elite` best always survive. All measure as many mixtures,
+on the same windows.
 """
 
 from __future__ import annotations
