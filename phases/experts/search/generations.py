@@ -172,9 +172,7 @@ class Search:
         every = [
             one._replace(crowding=math.inf) if one.id in elite else one for one in ranked(points)
         ]
-        room = max(0, self.config.population - len(elite))
-        rest = [one for one in every if one.id not in elite][:room]
-        kept = [*(one for one in every if one.id in elite), *rest][: self.config.population]
+        kept = sorted(every, key=lambda one: one.id not in elite)[: self.config.population]
         return sorted(kept, key=lambda one: (one.front, -one.crowding, one.id))
 
     def end(self, number: int) -> GenerationEnded:

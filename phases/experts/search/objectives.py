@@ -1,4 +1,4 @@
-"""Objectives of a mixture, from what was recorded of it; and when one is given up. Pure.
+"""Objectives of a mixture, from what was recorded of it; which are preferred, and given up. Pure.
 
 All are told relative to the given model on the same windows, to be maximised: for every domain −(bits
 per byte over the given model's), the neutral one among them (drift), and −(share of the parts that it
