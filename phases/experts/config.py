@@ -104,6 +104,18 @@ class ExpertsConfig(TrainingConfig, Watched):
         description="Mixtures that always survive, as the best by what the result is chosen by; 0: "
         "fronts and crowding alone decide, as in NSGA-II.",
     )
+    finalists: int = Field(
+        8,
+        ge=1,
+        le=100,
+        description="Mixtures of each arm that are made and measured again, on the selection slice.",
+    )
+    apart: float = Field(
+        0.05,
+        ge=0,
+        description="Finalists differ by more than this in a factor: a long search ends with many "
+        "mixtures that are all but one.",
+    )
     scale: float = Field(
         0.1,
         gt=0,

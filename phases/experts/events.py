@@ -37,7 +37,7 @@ class Adapters(Part):
 class Submitted(GivenSubmitted):
     """An experts run was asked for."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: ExpertsConfig
     #: Further models of the given one's architecture that mixtures may contain.
@@ -47,7 +47,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """An experts run was branched from another."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: ExpertsConfig
 
@@ -220,6 +220,11 @@ def _no_adapters(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "adapters": None, "longest": {}}
 
 
+def _with_three(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with `finalists` and `apart`: earlier runs had the three best, alike."""
+    return {**data, "config": {**data["config"], "finalists": 3, "apart": 0.0}}
+
+
 REGISTRY: Registry = common.registry(
     (
         *(Submitted, Forked, Started, *making.EVENTS, Observed),
@@ -228,8 +233,10 @@ REGISTRY: Registry = common.registry(
     {
         (Submitted.type, 1): _without_adapters,
         (Submitted.type, 2): _without_elite,
+        (Submitted.type, 3): _with_three,
         (Forked.type, 1): _without_adapters,
         (Forked.type, 2): _without_elite,
+        (Forked.type, 3): _with_three,
         (Started.type, 1): _no_adapters,
     },
 )

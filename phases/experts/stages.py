@@ -8,7 +8,7 @@ from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.observing import Observe, Observed
 from phases.experts import plan
-from phases.experts.events import ExpertsState, Fit, Fitted
+from phases.experts.events import ExpertsState, Factors, Fit, Fitted
 from phases.experts.search.generations import ARMS, Search, spaces
 from phases.experts.search.objectives import preferred, ratios, whole
 from phases.experts.solving import SOLVED
@@ -18,8 +18,6 @@ from weights.recipes import Train, Transform
 BITS = "bits-per-byte@1"
 #: The slice that mixtures are searched on.
 SEARCH = "search"
-#: Mixtures of each arm that are made and measured again on the selection slice.
-FINALISTS = 3
 
 
 def seen(state: ExpertsState, recipe_id: str, on: str) -> Observed | None:
@@ -148,14 +146,24 @@ def _finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
 
 
 def _best(state: ExpertsState, search: Search) -> list[str]:
-    """Return the ids of the best survivors of a search that has ended."""
+    """Return the ids of the best survivors of a search that has ended, each apart from the others."""
     every = {id_: search.items(id_) for id_ in search.ended[-1].survivors}
     told = {
         id_: ratios(items, search.given)
         for id_, items in every.items()
         if whole(items, search.given)
     }
-    return preferred(state.submitted.config, told)[:FINALISTS]
+    config = state.submitted.config
+    found: list[str] = []
+    for id_ in preferred(config, told):
+        if all(_differ(search.factors(id_), search.factors(one), config.apart) for one in found):
+            found.append(id_)
+    return found[: config.finalists]
+
+
+def _differ(one: Factors, other: Factors, apart: float) -> bool:
+    """Return True if two mixtures differ by more than `apart` in a factor, or if that is 0."""
+    return not apart or max(abs(a - b) for a, b in zip(one, other, strict=True)) > apart
 
 
 def uniform(state: ExpertsState) -> dict[str, Transform]:
