@@ -111,10 +111,10 @@ class ExpertsConfig(TrainingConfig, Watched):
         description="Mixtures of each arm that are made and measured again, on the selection slice.",
     )
     apart: float = Field(
-        0.05,
+        0.2,
         ge=0,
-        description="Finalists differ by more than this in a factor: a long search ends with many "
-        "mixtures that are all but one.",
+        description="Finalists of an arm differ by more than this in a factor; 0: those that survive "
+        "best, also if they are all but one mixture.",
     )
     scale: float = Field(
         0.1,

@@ -8,9 +8,8 @@ from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.observing import Observe, Observed
 from phases.experts import plan
-from phases.experts.events import ExpertsState, Factors, Fit, Fitted
+from phases.experts.events import ExpertsState, Fit, Fitted
 from phases.experts.search.generations import ARMS, Search, spaces
-from phases.experts.search.objectives import preferred, ratios, whole
 from phases.experts.solving import SOLVED
 from weights.making.events import Making
 from weights.recipes import Train, Transform
@@ -126,8 +125,7 @@ def searches(state: ExpertsState) -> dict[str, Search]:
 def finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
     """Return name → (arm, recipe) of the best mixtures of every arm, once its search has ended.
 
-    They are those with the best mean over domains of all whose loss on neutral text is within `drift`;
-    if there are none, those with the least loss there.
+    They are as `Search.finalists` says.
     """
     done = tuple(sorted((arm, len(events)) for arm, events in state.generations.items()))
     return state.remembered(("finalists", done), lambda: _finalists(state))
@@ -139,31 +137,10 @@ def _finalists(state: ExpertsState) -> dict[str, tuple[str, Transform]]:
         ended = search.ended
         if not ended or search.size(len(ended)):
             continue
-        for number, id_ in enumerate(_best(state, search)):
+        for number, id_ in enumerate(search.finalists()):
             recipe = plan.mixture(state, search.space.experts, search.factors(id_))
             found[f"{arm}-{number + 1}"] = arm, recipe
     return found
-
-
-def _best(state: ExpertsState, search: Search) -> list[str]:
-    """Return the ids of the best survivors of a search that has ended, each apart from the others."""
-    every = {id_: search.items(id_) for id_ in search.ended[-1].survivors}
-    told = {
-        id_: ratios(items, search.given)
-        for id_, items in every.items()
-        if whole(items, search.given)
-    }
-    config = state.submitted.config
-    found: list[str] = []
-    for id_ in preferred(config, told):
-        if all(_differ(search.factors(id_), search.factors(one), config.apart) for one in found):
-            found.append(id_)
-    return found[: config.finalists]
-
-
-def _differ(one: Factors, other: Factors, apart: float) -> bool:
-    """Return True if two mixtures differ by more than `apart` in a factor, or if that is 0."""
-    return not apart or max(abs(a - b) for a, b in zip(one, other, strict=True)) > apart
 
 
 def uniform(state: ExpertsState) -> dict[str, Transform]:

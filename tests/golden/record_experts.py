@@ -15,12 +15,12 @@ from tests.golden.test_golden_kinds import FOLDER, told
 def main() -> None:
     """Write a run with two further models and a family of tasks; logs that are there stay.
 
-    In experts-1 are neither adapters nor families, in experts-2 no elite.
+    In experts-1 are neither adapters nor families, in experts-2 no elite, in experts-3 three finalists.
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model, merges = toy_models.family(folder, 2)
-        path = FOLDER / "experts-3.jsonl"
+        path = FOLDER / "experts-4.jsonl"
         if path.exists():
             return
         home = Home(folder / path.stem)

@@ -175,6 +175,20 @@ class Search:
         kept = sorted(every, key=lambda one: one.id not in elite)[: self.config.population]
         return sorted(kept, key=lambda one: (one.front, -one.crowding, one.id))
 
+    def finalists(self) -> list[str]:
+        """Return the survivors that stand for a search that has ended, the best first.
+
+        Each differs from those before it by more than `apart` in a factor: the best of a long search
+        are all but one mixture, and what one of them loses on other windows, all of them lose.
+        """
+        config = self.config
+        points = self.points(iter(self.ended[-1].survivors))
+        found: list[str] = []
+        for id_ in preferred(config, {one: ratios(self.items(one), self.given) for one in points}):
+            if all(_differ(self.factors(id_), self.factors(one), config.apart) for one in found):
+                found.append(id_)
+        return found[: config.finalists]
+
     def end(self, number: int) -> GenerationEnded:
         """Return how a generation ends whose mixtures are all measured."""
         own = [f"{number}/{slot}" for slot in range(self.size(number))]
@@ -191,6 +205,11 @@ class Search:
             stopped=sum(id_ not in points for id_ in own),
             evaluations=sum(self.size(n) for n in range(number + 1)),
         )
+
+
+def _differ(one: Factors, other: Factors, apart: float) -> bool:
+    """Return True if two mixtures differ by more than `apart` in a factor, or if that is 0."""
+    return not apart or max(abs(a - b) for a, b in zip(one, other, strict=True)) > apart
 
 
 def ranked(points: Mapping[str, tuple[float, ...]]) -> list[Survivor]:

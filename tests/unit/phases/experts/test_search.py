@@ -197,6 +197,30 @@ def test_the_elite_stays_in_its_front() -> None:
             assert set(ended.survivors[: ended.front]) == set(front)
 
 
+def test_finalists_are_the_best_that_differ() -> None:
+    """Who is left out though better than the last of them is near to a better finalist."""
+    asked = {"population": 8, "evaluations": 160, "finalists": 3}
+    for apart in (0.0, 0.2):
+        world = World(config=CONFIG.model_copy(update={**asked, "apart": apart}))
+        for _ in range(20):
+            world.advance()
+        search, survivors = world.search, world.search.ended[-1].survivors
+        told = {id_: ratios(search.items(id_), GIVEN) for id_ in survivors}
+        found, order = search.finalists(), preferred(search.config, told)
+        assert len(found) == 3
+        for place, id_ in enumerate(order[: order.index(found[-1]) + 1]):
+            better = [one for one in found if order.index(one) < place]
+            alike = [one for one in better if distance(search, one, id_) <= apart]
+            assert (id_ in found) == (not alike or apart == 0)
+        assert (found == order[:3]) == (apart == 0)
+
+
+def distance(search: Search, one: str, other: str) -> float:
+    """Return the largest difference of two mixtures in a factor."""
+    pairs = zip(search.factors(one), search.factors(other), strict=True)
+    return max(abs(a - b) for a, b in pairs)
+
+
 def test_mixtures_that_are_hopeless_in_a_domain_come_last() -> None:
     """Although no other one beats (−0.5, −1.06, −0.1): it is 6 % worse in the second domain."""
     points = {"a": (-0.99, -1.0, -0.5), "b": (-1.0, -1.01, -0.5), "c": (-0.5, -1.06, -0.1)}
