@@ -35,6 +35,10 @@ from weights.making import making
 from weights.making.events import Making
 
 
+#: Settings that only say which mixtures are measured again, and which of them may be the result.
+FREE = ("finalists", "apart", "drift")
+
+
 class Experts(ExpertsView, OneResult[ExpertsState]):
     """Experts that scale a model's singular values, and mixtures of them (phase 7)."""
 
@@ -103,6 +107,16 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
         if isinstance(task, Route) and isinstance(event, Routed):
             return own_answers.wrong_routes(state, event)
         return super().unasked(state, task, event)
+
+    def check_fork(self, state: ExpertsState, changes: Mapping[str, Any]) -> None:
+        """Raise ConfigError if a change is of more than which mixtures are measured again.
+
+        That may change until the first of them is made: a search of an hour need not be repeated.
+        """
+        if all(name in FREE for name in changes) and state.started is not None:
+            if all(one.id not in state.made for _, one in stages.finalists(state).values()):
+                return
+        super().check_fork(state, changes)
 
     # ---- asking for a run --------------------------------------------------------------------
 

@@ -21,7 +21,8 @@ from phases.experts.kind import Experts
 from phases.experts.tasks.execute import Context
 from runs import kinds
 from runs.errors import ConfigError, NotFoundError, SourceError
-from runs.history import audit
+from runs.history import audit, repository
+from runs.history.repository import history
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
@@ -38,6 +39,8 @@ from weights.recipes import Train
 from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
+from worker.commands import fork
+from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +126,27 @@ def test_a_folded_mixture_is_what_the_search_measured(made) -> None:
             )
             in_memory = context._mixer.weights(search.factors(id_))
             assert digest(in_memory) == state.made[recipe.id].digest, name
+
+
+def test_a_fork_after_the_search_may_measure_others_again(made) -> None:
+    """Which are finalists may change until the first of them is made, how they were searched not."""
+    home, state, _ = made
+    with closing(home.open_store()) as store:
+        rows = list(history(store, state.run))
+        last = max(n for n, row in enumerate(rows, 1) if row.type == "generation_ended")
+        with pytest.raises(ConfigError, match="elite cannot change in a fork"):
+            fork.plan(store, state.run, last, None, {"elite": 1})
+        with pytest.raises(ConfigError, match="finalists cannot change in a fork"):
+            fork.plan(store, state.run, len(rows) - 1, None, {"finalists": 1})
+        branch = fork.plan(store, state.run, last, None, {"finalists": 1, "apart": 0.3})
+        run = fork.fork(store, branch)
+        runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+        other = repository.load(store, run)
+        assert audit.audit(list(history(store, run))) == []
+    arms = ("mixtures", "models", "random")
+    assert sorted(stages.finalists(other)) == [f"{arm}-1" for arm in arms]
+    assert len(stages.finalists(state)) > len(arms)
+    assert other.generations == state.generations
 
 
 def test_a_mixture_that_two_arms_have_is_measured_once(
