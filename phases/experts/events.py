@@ -221,7 +221,7 @@ def _no_adapters(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_three(data: dict[str, Any]) -> dict[str, Any]:
-    """Return what was asked for with `finalists` and `apart`: earlier runs had the three best, alike."""
+    """Return what was asked for with `finalists` and `apart`: earlier runs took the three best."""
     return {**data, "config": {**data["config"], "finalists": 3, "apart": 0.0}}
 
 

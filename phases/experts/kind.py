@@ -34,7 +34,6 @@ from runs.kinds.tasks import Decision, Task
 from weights.making import making
 from weights.making.events import Making
 
-
 #: Settings that only say which mixtures are measured again, and which of them may be the result.
 FREE = ("finalists", "apart", "drift")
 
@@ -113,10 +112,9 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
 
         That may change until the first of them is made: a search of an hour need not be repeated.
         """
-        if all(name in FREE for name in changes) and state.started is not None:
-            if all(one.id not in state.made for _, one in stages.finalists(state).values()):
-                return
-        super().check_fork(state, changes)
+        free = all(name in FREE for name in changes)
+        if state.started is None or not free or _measured_again(state):
+            super().check_fork(state, changes)
 
     # ---- asking for a run --------------------------------------------------------------------
 
@@ -148,6 +146,11 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
     def named(self, state: ExpertsState) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes; `model` is there once it is known."""
         return findings.named(state)
+
+
+def _measured_again(state: ExpertsState) -> bool:
+    """Return True once a finalist is made."""
+    return any(recipe.id in state.made for _, recipe in stages.finalists(state).values())
 
 
 def _searched(state: ExpertsState) -> Decision:
