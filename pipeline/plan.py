@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from pipeline.config import ITEMS, GateConfig, PhaseConfig, PipelineConfig
 from pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, PipelineState, Work
@@ -260,16 +262,29 @@ def asked_otherwise(state: PipelineState, task: Delegate, child: State) -> str |
     """Return why a run's kind or settings are not those that a phase asks for; None if they are.
 
     The device that is asked for is left out: a fork may change it, and the pinned profile says what it
-    was.
+    was. So are settings that the program did not have yet when the run was submitted.
     """
     wanted, settings = _wanted(state, task), child.submitted.config
     kind = kinds.of(wanted.kind)
     if child.kind != kind.name:
         return f"phase {_phase_name(state, task)} asks for {kind.title}"
     device = {"device": settings.device} if hasattr(settings, "device") else {}
-    if not kind.asked_for({**wanted.config, **device}, settings):
+    if not kind.asked_for({**_unrecorded(child), **wanted.config, **device}, settings):
         return f"phase {_phase_name(state, task)} asks for other settings"
     return None
+
+
+def _unrecorded(child: State) -> dict[str, Any]:
+    """Return the settings of a run that its submission does not have, as they are read today.
+
+    They are younger than the run, whose rules were others than today's defaults.
+    """
+    settings = child.submitted.config.model_dump(mode="json")
+    for _, type_, data in child.lineage:
+        if type_ == child.submitted.type:
+            own = json.loads(data)["config"]
+            return {name: value for name, value in settings.items() if name not in own}
+    return {}
 
 
 def _wanted(state: PipelineState, task: Delegate) -> Asked:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +37,9 @@ from runs.record.events import Failed
 from runs.record.user_events import Retried
 from tests.golden.test_golden import rows_of
 from tests.golden.test_golden_kinds import FOLDER as GOLDEN
+from tests.golden.test_golden_kinds import LOGS
+
+PHASE_LOGS = [path for path in LOGS if not path.stem.startswith("pipeline")]
 
 GATE = {"metric": "lead", "at_least": 0.0, "otherwise": "pass unchanged"}
 PHASES = [
@@ -373,6 +378,34 @@ def test_another_setting_or_kind_is_another_run() -> None:
     assert plan.unlike(other, replace(task, key="phase/2"), measurement(model="5")) == (
         "phase b asks for a merging run"
     )
+
+
+@pytest.mark.parametrize("path", PHASE_LOGS, ids=lambda path: path.stem)
+def test_a_run_of_an_earlier_version_is_what_its_phase_asked_for(path: Path) -> None:
+    """Settings that it did not have yet are as its version had them, whatever the defaults are today."""
+    rows = rows_of(path)
+    child, own = fold(rows), json.loads(rows[0].data)["config"]
+    state, task = _asking(child.kind, own)
+    assert plan.asked_otherwise(state, task, child) is None
+    state, task = _asking(child.kind, {**own, "seed": own["seed"] + 1})
+    assert plan.asked_otherwise(state, task, child) == "phase a asks for other settings"
+
+
+def test_a_setting_that_a_run_did_not_have_is_another_if_the_phase_names_it() -> None:
+    rows = rows_of(GOLDEN / "experts-2.jsonl")
+    child, own = fold(rows), json.loads(rows[0].data)["config"]
+    assert "elite" not in own
+    for elite, said in ((0, None), (5, "phase a asks for other settings")):
+        state, task = _asking("experts", {**own, "elite": elite})
+        assert plan.asked_otherwise(state, task, child) == said
+
+
+def _asking(kind: str, settings: dict[str, Any]) -> tuple[PipelineState, Delegate]:
+    """Return a pipeline with a phase of these settings, and its task."""
+    phases = [{"name": "a", "kind": kind, "settings": settings, "models": {"model": "G"}}]
+    state = world(phases, {"G": ModelReference(name="G", path="/models/g")})
+    [task] = due(state).tasks
+    return state, task
 
 
 def test_equal_runs_have_one_identity_whatever_their_models_are_called() -> None:
