@@ -4,7 +4,8 @@
 
 The home's log (SQLite) is copied, and in each copy one value of one event of the pipeline or of a
 phase's run is changed: a digest, a number, a choice. The forger computes every hash of the chain again,
-also where events name one, in the run, in the pipeline that has recorded its head, and in the run list:
+also where events name one, in the run, in the pipeline that has recorded its head, and in the tables
+made from the log:
 no chain tells anything. Events and values are drawn by the seed, from all but those under `UNPROVEN`,
 which say how long something took, where, and in what words. Exit code 1 if one is not found.
 """
@@ -89,10 +90,12 @@ class Log:
                 "UPDATE events SET data = ?, prev_hash = ?, hash = ? WHERE stream = ? AND version = ?",
                 (data, row["prev_hash"], head, stream, row["version"]),
             )
-        for (listed,) in self._all("SELECT head FROM runs"):
-            self._file.execute(
-                "UPDATE runs SET head = ? WHERE head = ?", (hashes.get(listed, listed), listed)
-            )
+        for table, column in (("runs", "head"), ("projections", "hash")):
+            for (listed,) in self._all(f"SELECT {column} FROM {table}"):
+                self._file.execute(
+                    f"UPDATE {table} SET {column} = ? WHERE {column} = ?",
+                    (hashes.get(listed, listed), listed),
+                )
         return hashes
 
     def close(self) -> None:

@@ -382,7 +382,7 @@ def test_another_setting_or_kind_is_another_run() -> None:
 
 @pytest.mark.parametrize("path", PHASE_LOGS, ids=lambda path: path.stem)
 def test_a_run_of_an_earlier_version_is_what_its_phase_asked_for(path: Path) -> None:
-    """Settings that it did not have yet are as its version had them, whatever the defaults are today."""
+    """Settings that it did not have yet are as its version had them, not as today's defaults."""
     rows = rows_of(path)
     child, own = fold(rows), json.loads(rows[0].data)["config"]
     state, task = _asking(child.kind, own)
