@@ -58,7 +58,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     write_companions(context, stand_in)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     parameters, parts = started.model.parameters, experts + len(started.merges)
-    models = 2 + experts + trained + 3 * arms
+    models = 2 + experts + trained + config.finalists * arms
     return Forecast(
         Amount(
             opening

@@ -481,6 +481,14 @@ def test_a_forecast_tries_the_start_some_steps_and_a_mixture(made, tmp_path: Pat
     for amount in (told.seconds, told.disk, told.memory):
         assert amount.value is not None
         assert amount.value > 0
+    config = state.submitted.config
+    fewer = config.model_copy(update={"finalists": config.finalists - 3})
+    asked = state.submitted.model_copy(update={"config": fewer})
+    less = Experts().forecast(asked, Artifacts.of(copied), tmp_path / "fewer")
+    assert less.disk.value is not None
+    assert told.disk.value is not None
+    numbers = 3 * 3 * state.started.model.parameters  # of three arms, in float32
+    assert told.disk.value - less.disk.value == 4 * numbers
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
