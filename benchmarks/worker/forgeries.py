@@ -5,9 +5,9 @@
 The home's log (SQLite) is copied, and in each copy one value of one event of the pipeline or of a
 phase's run is changed: a digest, a number, a choice. The forger computes every hash of the chain again,
 also where events name one, in the run, in the pipeline that has recorded its head, and in the tables
-made from the log:
-no chain tells anything. Events and values are drawn by the seed, from all but those under `UNPROVEN`,
-which say how long something took, where, and in what words. Exit code 1 if one is not found.
+made from the log: no chain tells anything. Events and values are drawn by the seed, from all but those
+under `UNPROVEN`, which say how long something took, where, and in what words. Exit code 1 if one is not
+found.
 """
 
 from __future__ import annotations

@@ -30,12 +30,13 @@ from phases.experts.events import (
     Submitted,
 )
 from phases.experts.view import ExpertsView
+from runs.errors import ConfigError
 from runs.kinds.tasks import Decision, Task
 from weights.making import making
 from weights.making.events import Making
 
-#: Settings that only say which mixtures are measured again, and which of them may be the result.
-FREE = ("finalists", "apart", "drift")
+#: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
+CHOOSING_MIXTURES = ("finalists", "apart", "drift")
 
 
 class Experts(ExpertsView, OneResult[ExpertsState]):
@@ -108,13 +109,17 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
         return super().unasked(state, task, event)
 
     def check_fork(self, state: ExpertsState, changes: Mapping[str, Any]) -> None:
-        """Raise ConfigError if a change is of more than which mixtures are measured again.
+        """Raise ConfigError if a fork at this state may not change these settings.
 
-        That may change until the first of them is made: a search of an hour need not be repeated.
+        Which mixtures are chosen may change until the first finalist is made: a search of an hour need
+        not be repeated for that.
         """
-        free = all(name in FREE for name in changes)
-        if state.started is None or not free or _measured_again(state):
-            super().check_fork(state, changes)
+        super().check_fork(state, {n: v for n, v in changes.items() if n not in CHOOSING_MIXTURES})
+        if changes and _measured_again(state):
+            raise ConfigError(
+                f"setting {next(iter(changes))} cannot change once a finalist is made. Fork at an "
+                "earlier event: the last of the search."
+            )
 
     # ---- asking for a run --------------------------------------------------------------------
 
@@ -150,6 +155,8 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
 
 def _measured_again(state: ExpertsState) -> bool:
     """Return True once a finalist is made."""
+    if state.started is None:
+        return False
     return any(recipe.id in state.made for _, recipe in stages.finalists(state).values())
 
 

@@ -128,17 +128,20 @@ def test_a_folded_mixture_is_what_the_search_measured(made) -> None:
             assert digest(in_memory) == state.made[recipe.id].digest, name
 
 
-def test_a_fork_after_the_search_may_measure_others_again(made) -> None:
-    """Which are finalists may change until the first of them is made, how they were searched not."""
-    home, state, _ = made
+def test_a_fork_after_the_search_may_measure_others_again(made, tmp_path: Path) -> None:
+    """The choice of finalists may change until the first of them is made, the search may not."""
+    given, state, _ = made
+    home = Home(tmp_path / "home")
+    shutil.copytree(given.folder, home.folder)
     with closing(home.open_store()) as store:
         rows = list(history(store, state.run))
         last = max(n for n, row in enumerate(rows, 1) if row.type == "generation_ended")
         with pytest.raises(ConfigError, match="elite cannot change in a fork"):
-            fork.plan(store, state.run, last, None, {"elite": 1})
-        with pytest.raises(ConfigError, match="finalists cannot change in a fork"):
+            fork.plan(store, state.run, last, None, {"drift": 0.4, "elite": 1})
+        with pytest.raises(ConfigError, match="finalists cannot change once a finalist is made"):
             fork.plan(store, state.run, len(rows) - 1, None, {"finalists": 1})
-        branch = fork.plan(store, state.run, last, None, {"finalists": 1, "apart": 0.3})
+        changes = {"finalists": 1, "apart": 0.3, "drift": 0.4}
+        branch = fork.plan(store, state.run, last, None, changes)
         run = fork.fork(store, branch)
         runner.finish(runner.Worker(store, Artifacts.of(home)), run)
         other = repository.load(store, run)

@@ -198,7 +198,7 @@ def test_the_elite_stays_in_its_front() -> None:
 
 
 def test_finalists_are_the_best_that_differ() -> None:
-    """Who is left out though better than the last of them is near to a better finalist."""
+    """A survivor that is left out though better than the last finalist is near to a better one."""
     asked = {"population": 8, "evaluations": 160, "finalists": 3}
     for apart in (0.0, 0.2):
         world = World(config=CONFIG.model_copy(update={**asked, "apart": apart}))
