@@ -16,8 +16,6 @@ from typing import Protocol
 import torch
 
 from evomerge.merging import dataflow, method_registry
-from evomerge.merging.kernels import buffer_pool
-from evomerge.merging.kernels.buffer_pool import ALIGNED
 from evomerge.merging.kernels.chunks import (
     SHARE,
     Merge,
@@ -31,6 +29,8 @@ from evomerge.merging.kernels.fused_merge import Program
 from evomerge.merging.tensor_ops import Plan, Sources, TensorOp
 from evomerge.merging.weight_noise import add_noise
 from runs.errors import NotFiniteError
+from weights import buffer_pool
+from weights.buffer_pool import ALIGNED
 from weights.folders import checkpoint
 
 #: Tensors that sources are told of before they are needed.

@@ -121,10 +121,14 @@ class Artifacts:
     def release(self) -> None:
         """Hold no weights in memory any more, and give the system back what is free.
 
-        glibc keeps freed memory in its heaps: trimmed, it is there for other programs.
+        The buffer pool keeps the memory of weights for further ones, and glibc freed memory in its
+        heaps: dropped and trimmed, it is there for other programs.
         """
+        from weights import buffer_pool
+
         self._memory.clear()
         gc.collect()
+        buffer_pool.drop()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
             trim(0)
 

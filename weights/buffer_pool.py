@@ -41,6 +41,11 @@ def take(size: int) -> Bytes:
     return handed[start : start + size]
 
 
+def drop() -> None:
+    """Give all unused memory back."""
+    _waiting.clear()
+
+
 def _waited_for(size: int) -> Bytes | None:
     fitting = [
         (memory.size, key)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from evomerge.merging.kernels import buffer_pool
+from weights import buffer_pool
+from weights.storage.weight_cache import Artifacts
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +57,18 @@ def test_so_much_is_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < held() <= 50_000
     buffer_pool.take(60_000)
     assert held() <= 50_000
+
+
+def test_a_cache_that_gives_its_memory_back_leaves_none_here(tmp_path: Path) -> None:
+    cache = Artifacts(tmp_path)
+    for name in "abc":
+        memory = torch.from_numpy(buffer_pool.take(10_000)).view(torch.float32)
+        cache.put(name * 64, {"w": memory})
+    del memory
+    buffer_pool.take(20_000)
+    assert buffer_pool._waiting
+    cache.release()
+    assert not buffer_pool._waiting
 
 
 def test_threads_never_hold_the_same_piece() -> None:

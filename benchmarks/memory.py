@@ -1,0 +1,82 @@
+"""Most memory that a command and the processes that it starts have together, at any time.
+
+    python -m benchmarks.memory forge pipeline run examples/speedrun.toml --output-dir speedrun
+
+Twice a second the memory of all of them is added up (PSS: what several share is divided among them).
+Beside the most is printed what a process has that has only imported torch and transformers.
+The exit code is the command's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+#: Seconds between two looks.
+PERIOD = 0.5
+IMPORTS = """
+import torch, torch._dynamo, transformers
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
+print("ready", flush=True)
+input()
+"""
+
+
+def _family(first: int) -> list[int]:
+    """Return the process and all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(place.name))
+    found = [first]
+    for process in found:  # grows while it is read
+        found.extend(children.get(process, ()))
+    return found
+
+
+def _held(first: int) -> float:
+    """Return the MiB of a process and all that descend from it."""
+    total = 0
+    for process in _family(first):
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total / 1024
+
+
+def _imports() -> float:
+    """Return the MiB of a new process that has imported what every run imports."""
+    command = [sys.executable, "-c", IMPORTS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        try:
+            return _held(process.pid)
+        finally:
+            process.kill()
+
+
+def main() -> int:
+    """Run the command that is given, and print the most that it had."""
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    imports = _imports()
+    most, began = 0.0, time.monotonic()
+    with subprocess.Popen(sys.argv[1:]) as process:
+        while process.poll() is None:
+            most = max(most, _held(process.pid))
+            time.sleep(PERIOD)
+    minutes = (time.monotonic() - began) / 60
+    print(
+        f"at most {most:,.0f} MiB in {minutes:.1f} minutes; imports alone {imports:,.0f} MiB",
+        file=sys.stderr,
+    )
+    return process.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
