@@ -36,4 +36,4 @@ echo "== 2/2 evolving merges of them, $generations generations"
     --seed "$seed" \
     --output-dir "$here/champion"
 echo
-echo "All eight phases, in some 35 minutes: $forge pipeline run examples/speedrun.toml --output-dir speedrun"
+echo "All eight phases, in some 40 minutes: $forge pipeline run examples/speedrun.toml --output-dir speedrun"
