@@ -10,6 +10,7 @@ The exit code is the command's.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import sys
 import time
@@ -62,8 +63,10 @@ def _imports() -> float:
 
 def main() -> int:
     """Run the command that is given, and print the most that it had."""
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
+    if shutil.which(sys.argv[1]) is None:
+        sys.exit(f"no program {sys.argv[1]} is found")
     imports = _imports()
     most, began = 0.0, time.monotonic()
     with subprocess.Popen(sys.argv[1:]) as process:
