@@ -24,6 +24,8 @@ log = logging.getLogger("worker.devices.child_main")
 
 #: Runs whose sources and model are kept in memory.
 WARM = 2
+#: Seconds without a task after which the process gives the memory of models and weights back.
+REST = 60.0
 
 
 def _take_over_output() -> TextIO:
@@ -126,6 +128,20 @@ class Child:
 
         return self._hands.do(state, task, mine)
 
+    def next_task(self, tasks: queue.SimpleQueue[dict[str, Any]]) -> dict[str, Any]:
+        """Wait for a task; after `REST` seconds without one keep no models and weights meanwhile."""
+        try:
+            return tasks.get(timeout=REST)
+        except queue.Empty:
+            self._rest()
+            return tasks.get()
+
+    def _rest(self) -> None:
+        import torch
+
+        self._hands.release()
+        torch.cuda.empty_cache()
+
 
 def main() -> None:
     """Write what the device offers, then do the parent's tasks until the parent is gone."""
@@ -145,7 +161,7 @@ def main() -> None:
     child = Child()
     out.write(json.dumps({"offer": child.offer()}) + "\n")
     while True:
-        out.write(json.dumps(child.do(tasks.get())) + "\n")
+        out.write(json.dumps(child.do(child.next_task(tasks))) + "\n")
 
 
 if __name__ == "__main__":

@@ -132,9 +132,13 @@ class Hands:
         self._contexts[state.run] = context
         return context
 
-    def release(self, run: str) -> None:
-        """Drop what is kept of a run, and all weights in memory: they are read or built again."""
-        self._contexts.pop(run, None)
+    def release(self, run: str | None = None) -> None:
+        """Drop what is kept of a run (None: of all runs), and all weights in memory.
+
+        They are read or built again when a task needs them.
+        """
+        for one in [run] if run else list(self._contexts):
+            self._contexts.pop(one, None)
         self._artifacts.release()
 
     def _record(self, state: State, task: Task, event: Event) -> Appended | None:

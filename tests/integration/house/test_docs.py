@@ -6,9 +6,13 @@ import importlib.util
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+from markdown import Markdown
+from markdown.extensions.toc import TocExtension
+from pymdownx.slugs import slugify
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
@@ -16,6 +20,8 @@ assert SPEC is not None
 assert SPEC.loader is not None
 generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
 def test_the_generated_pages_are_current() -> None:
@@ -56,9 +62,21 @@ def test_every_setting_is_on_its_page() -> None:
         assert f"\n| `{name}` |" in page, name
 
 
-@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"])
-def test_links_lead_to_files(page: Path) -> None:
-    """A page that moved leaves no dead link behind."""
-    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-        if not link.startswith(("http:", "https:")):
-            assert (page.parent / link).exists(), link
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """What links into a page can name: its headings, as the site (mkdocs.yml) names them."""
+    slugs = slugify(case="lower")
+    toc = TocExtension(slugify=lambda text, separator: slugs(text, separator))
+    markdown = Markdown(extensions=[toc, "tables", "pymdownx.superfences"])
+    return frozenset(re.findall(r'\bid="([^"]+)"', markdown.convert(page.read_text("utf-8"))))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    """A page that moved, or a heading with other words, leaves no dead link behind."""
+    for link, anchor in LINK.findall(page.read_text("utf-8")):
+        if link.startswith(("http:", "https:")):
+            continue
+        target = (page.parent / link).resolve() if link else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), f"{link}#{anchor}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -21,6 +24,7 @@ from runs.kinds.decide import due
 from runs.streams import stream
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import World
+from weights.storage.weight_cache import Artifacts
 from worker.commands import user_limits
 from worker.commands.control import control
 from worker.devices.child_main import Child
@@ -386,6 +390,26 @@ def test_a_defect_of_ours_is_no_death_of_a_task(
     assert "ZeroDivisionError" in told["why"]
     assert told["stale"]
     assert store.version(stream("evomerge", "r")) == 1
+
+
+def test_a_process_without_a_task_gives_its_memory_back(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does so once, and still takes the next task."""
+    monkeypatch.setenv("FORGE_HOME", str(home.folder))
+    monkeypatch.setattr("worker.devices.child_main.REST", 0.05)
+    released: list[None] = []
+    monkeypatch.setattr(Artifacts, "release", lambda _: released.append(None))
+    tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    child = Child()
+    tasks.put({"task": "at once"})
+    assert child.next_task(tasks) == {"task": "at once"}
+    assert not released
+    later = threading.Timer(0.5, tasks.put, [{"task": "later"}])
+    later.start()
+    assert child.next_task(tasks) == {"task": "later"}
+    later.join()
+    assert len(released) == 1
 
 
 def test_devices_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
