@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from agent_forge.notebook import Run
     from agent_forge.pipelines import Ended, PipelineOrchestrator, run
     from agent_forge.registry import ModelRegistry
+    from agent_forge.specification import (
+        ADASOptimizer,
+        BitNetQuantizer,
+        CapabilityBaker,
+        FinalCompressor,
+        ForgeTrainer,
+        QuietSTaR,
+        create_cognate_models,
+    )
     from evomerge.config import EvoMergeConfig
 
 sleep_by_default()
@@ -33,17 +42,36 @@ _HOMES = {
     "EvoMergeConfig": "evomerge.config",
     **dict.fromkeys(("Ended", "PipelineOrchestrator", "run"), "agent_forge.pipelines"),
     "ModelRegistry": "agent_forge.registry",
+    **dict.fromkeys(
+        (
+            "ADASOptimizer",
+            "BitNetQuantizer",
+            "CapabilityBaker",
+            "FinalCompressor",
+            "ForgeTrainer",
+            "QuietSTaR",
+            "create_cognate_models",
+        ),
+        "agent_forge.specification",
+    ),
 }
 
 __all__ = [
+    "ADASOptimizer",
+    "BitNetQuantizer",
+    "CapabilityBaker",
     "Ended",
     "EvoMerge",
     "EvoMergeConfig",
     "EvoMergePipeline",
     "EvoMergeResult",
+    "FinalCompressor",
+    "ForgeTrainer",
     "ModelRegistry",
     "PipelineOrchestrator",
+    "QuietSTaR",
     "Run",
+    "create_cognate_models",
     "load_coded",
     "load_coded_tokenizer",
     "run",

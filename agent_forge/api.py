@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent_forge.modules import named
 from evomerge.config import EvoMergeConfig, parse
-from evomerge.reports import generation_rows, report
+from evomerge.reports import generation_rows
 from evomerge.reports.outputs.notebook import Run
 from evomerge.run.state import RunState
-from evomerge.tasks.results.champion import export
-from runs.errors import ConfigError, NotFoundError
-from runs.history.repository import history
+from evomerge.tasks.results import champion_folder
+from runs.errors import ConfigError
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
-from weights.folders.checkpoint import SHARD_BYTES, digest, publish, write_weights
 from weights.storage.model_origin import Finder
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit, validate
@@ -43,8 +42,9 @@ class EvoMergeResult:
     #: The champion, loaded: a transformers model.
     model: Any
     metrics: dict[str, Any]
-    #: The run's name, the model folder and the home folder.
-    artifacts: dict[str, str]
+    #: The run's name, the model folder and the home folder; and by the documents' names the report
+    #: with every generation, the model folder again, and the champion's generation.
+    artifacts: dict[str, Any]
     duration_seconds: float
     phase_name: str = "evomerge"
     report: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class EvoMerge:
         if "strategy" not in given.get("search", {}):
             given["strategy"] = "elite-loser"
         self.config = parse(given)
-        self.home = Home(Path(home).absolute()) if home else Home.default()
+        self.home = Home.at(home)
         self._callbacks: dict[str, list[Callable[..., None]]] = {name: [] for name in CALLBACKS}
         self._resume: str | None = None
 
@@ -139,20 +139,19 @@ class EvoMerge:
             worker = runner.Worker(store, artifacts, self._watch, cancelled.is_set)
             with wandb_follower.beside(self.home, run, log.warning) if follows else nullcontext():
                 state = runner.finish(worker, run)
-            rows = list(history(store, run))
         finally:
             store.close()
-        out = Path(output_dir).absolute() if output_dir else self.home.folder / "champions" / run
-        export(state, artifacts, out, rows[-1].hash)
-        return self._result(state, rows, out, time.monotonic() - began)
+        out = Path(output_dir) if output_dir else self.home.folder / "champions" / run
+        told = champion_folder.write(self.home, state, out)
+        return self._result(state, told, time.monotonic() - began)
 
     def _submit(
         self, store: Any, models: Sequence[Any], base: Any, data: Sequence[str | Path]
     ) -> str:
         """Check and record a run, as the terminal and the API do; return its name."""
-        roles = {"sources": [self._named(m) for m in models]}
+        roles = {"sources": [named(self.home, m) for m in models]}
         if base is not None:
-            roles["base"] = [self._named(base)]
+            roles["base"] = [named(self.home, base)]
         asked = Asked(
             "evomerge", self.config.model_dump(mode="json"), roles, [str(d) for d in data]
         )
@@ -161,19 +160,6 @@ class EvoMerge:
             log.warning("%s", warning)
         return submit.submit(store, made)
 
-    def _named(self, model: Any) -> str:
-        """Return a model as a text that names it; a loaded module is written into a folder."""
-        return str(model) if isinstance(model, str | Path) else self._stored(model)
-
-    def _stored(self, module: Any) -> str:
-        """Write a loaded module into a folder named by its digest; return the folder."""
-        weights = {name: p.detach().cpu() for name, p in module.named_parameters()}
-        name = digest(weights)
-        folder = self.home.folder / "models" / name
-        if not folder.exists():
-            publish(folder, lambda place: _save(module, weights, place))
-        return str(folder)
-
     def _watch(self, state: RunState, rows: list[Any]) -> None:
         for row in rows:
             if row.type == "generation_completed":
@@ -181,41 +167,33 @@ class EvoMerge:
                 for function in self._callbacks["generation"]:
                     function(done["generation"], done["champion"], done["diversity"])
 
-    def _result(
-        self, state: RunState, rows: list[Any], out: Path, seconds: float
-    ) -> EvoMergeResult:
+    def _result(self, state: RunState, data: dict[str, Any], seconds: float) -> EvoMergeResult:
+        """Return the result from the report that lies in the champion's folder."""
         from weights.architectures.auto import AutoModelForCausalLM
 
-        data = report.report(state, rows)
+        out = Path(data["folder"])
         return EvoMergeResult(
             success=state.completed is not None,
             model=AutoModelForCausalLM.from_pretrained(out, trust_remote_code=False),
             metrics=data["metrics"],
-            artifacts={"run": state.run, "model": str(out), "home": str(self.home.folder)},
+            artifacts={
+                "run": state.run,
+                "model": str(out),
+                "home": str(self.home.folder),
+                "evolution_log": str(out / "report.json"),
+                "final_checkpoint": str(out),
+                "best_generation": _first_seen(state, data["champion"]),
+            },
             duration_seconds=seconds,
             report=data,
         )
 
 
-def _save(module: Any, weights: dict[str, Any], folder: Path) -> None:
-    """Write weights, config and the tokenizer of the place that the module was loaded from.
-
-    Raises ConfigError if that place is not known, NotFoundError if it has no tokenizer.
-    """
-    from weights.architectures.auto_config import AutoTokenizer
-
-    write_weights(folder, weights, SHARD_BYTES)
-    module.config.save_pretrained(folder)
-    origin = getattr(module.config, "_name_or_path", "")
-    if not origin:
-        raise ConfigError(
-            "a loaded module must come from a folder or the Hub (from_pretrained), so that its "
-            "tokenizer is known: save it with its tokenizer and give the folder instead."
-        )
-    try:
-        AutoTokenizer.from_pretrained(origin, trust_remote_code=False).save_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise NotFoundError(f"no tokenizer beside the loaded module ({origin}): {error}") from error
+def _first_seen(state: RunState, recipe: str) -> int | None:
+    """Return the generation in which a candidate was first; None if it was in none."""
+    return min(
+        (g for (g, _), one in state.candidates.items() if one.recipe_id == recipe), default=None
+    )
 
 
 #: The second source document's name for `EvoMerge`.

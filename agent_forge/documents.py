@@ -18,6 +18,7 @@ from typing import Any
 from agent_forge import api
 from agent_forge.registry import ModelRegistry
 from evomerge import config as evomerge_config
+from evomerge import document_settings
 from evomerge.config import REFUSED, RENAMED
 from evomerge.run.views import checkpoints
 from evomerge.search_settings import MODELS, NAMES, having
@@ -25,14 +26,10 @@ from runs import kinds
 from runs.errors import ConfigError, NotFoundError
 from runs.history import repository
 from runs.home import Home
+from runs.lists import queries
 from weights.storage.model_origin import Finder
 
 log = logging.getLogger(__name__)
-
-#: Settings of the documents that say what is so in any case → the value that they ask for.
-_ALWAYS = {"enable_caching": True, "use_holdout_validation": True, "early_stopping": True}
-#: Settings of the documents that say how often what happens here at every event.
-_EXCEEDED = frozenset({"checkpoint_every", "checkpoint_dir"})
 
 
 class EvoMergeConfig:
@@ -57,37 +54,15 @@ class EvoMergeConfig:
 
     def settings(self) -> tuple[evomerge_config.EvoMergeConfig, dict[str, str]]:
         """Return the settings, and name → why of those that are left out. Raises ConfigError."""
-        own, left = _translated(self._given)
+        own, left = document_settings.translated(self._given)
         strategy = own.get("strategy") or _strategy(own)
         for name in [name for name in own if _own(name) in NAMES]:
             if (owners := having(_own(name))) and strategy not in owners:
                 left[name] = f"strategy {strategy} has no such setting; {' and '.join(owners)} have"
                 del own[name]
-        try:
-            return evomerge_config.parse({**own, "strategy": strategy}), left
-        except ConfigError:
-            return evomerge_config.parse(own), left  # a population that does not add up for it
-
-
-def _translated(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the documents' settings that can be taken, and name → why of those that are left out."""
-    own: dict[str, Any] = {}
-    left: dict[str, str] = {}
-    for name, value in given.items():
-        if name == "merge_operators":
-            inner, more = _translated(value)
-            own, left = own | inner, left | more
-        elif name == "mixed_precision":
-            own |= {"evaluation_dtype": "bfloat16"} if value else {}
-        elif name == "early_stopping" and not value:
-            own["convergence_patience"] = 0
-        elif name in _EXCEEDED or (name in _ALWAYS and value == _ALWAYS[name]):
-            continue
-        elif name in REFUSED:
-            left[name] = REFUSED[name]
-        else:
-            own[name] = value
-    return own, left
+        if strategy == "elite-loser":
+            own |= _adding_up({_own(name): value for name, value in own.items()})
+        return evomerge_config.parse({**own, "strategy": strategy}), left
 
 
 def _own(name: str) -> str:
@@ -98,6 +73,22 @@ def _strategy(own: Mapping[str, Any]) -> str:
     """Return the strategy that has most of the settings: `elite-loser` or `tournament`."""
     count = {one: sum(_own(n) in MODELS[one].model_fields for n in own) for one in MODELS}
     return "tournament" if count["tournament"] > count["elite-loser"] else "elite-loser"
+
+
+def _adding_up(own: dict[str, Any]) -> dict[str, Any]:
+    """Return the population that given elites ask for, or the other way round; else nothing.
+
+    Elites have `m` mutants each and the others merge in threes: (3m - 1) elites are for a population
+    of 2 (`evomerge.search_settings.EliteLoserSearch`).
+    """
+    share = 3 * own.get("mutants_per_elite", 3) - 1
+    for one, other, (up, down) in (
+        ("population_size", "elite_size", (2, share)),
+        ("elite_size", "population_size", (share, 2)),
+    ):
+        if one in own and other not in own and own[one] * up % down == 0:
+            return {other: own[one] * up // down}
+    return {}
 
 
 class EvoMerge(api.EvoMerge):
@@ -111,22 +102,24 @@ class EvoMerge(api.EvoMerge):
         self._documents = config if isinstance(config, EvoMergeConfig) else None
         super().__init__(None if isinstance(config, EvoMergeConfig) else config, home)
 
-    async def evolve(
+    async def evolve(  # pyright: ignore[reportIncompatibleMethodOverride]  a document's own order
         self,
-        models: Sequence[Any] = (),
+        models: Sequence[Any] | Mapping[str, Any] = (),
+        generations: int | None = None,
+        *,
         base: Any = None,
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
-        generations: int | None = None,
     ) -> api.EvoMergeResult:
-        """Evolve merges of `models`; with `generations`, that many."""
+        """Evolve merges of `models`, or of those that phase 1 hands over, with `generations` after the first."""
+        given: Sequence[Any] = models["models"] if isinstance(models, Mapping) else models
         if self._documents is not None:
             self.config, left = self._documents.settings()
-            for name, why in left.items():
-                log.warning("setting %s is left out: %s", name, why)
+            for told in document_settings.warnings(left):
+                log.warning("%s", told)
         if generations is not None:
             self.config = self.config.model_copy(update={"generations": generations})
-        return await super().evolve(models, base, data, output_dir)
+        return await super().evolve(given, base, data, output_dir)
 
     def load_checkpoint(self, file: str | Path) -> str:
         """Go on where a checkpoint of the documents would: `evolve()` then goes on with that run.
@@ -142,16 +135,35 @@ class EvoMerge(api.EvoMerge):
         return self.resume(run, generation)
 
 
-def load_phase1_models(session_id: str, home: str | Path | None = None) -> list[Any]:
+def load_phase1_models(session_id: str | None = None, home: str | Path | None = None) -> list[Any]:
     """Return the specialists of a phase 1 run, or of a session of the registry, as loaded modules.
 
-    `session_id` is a cognate run's name or its beginning, or a session's name. Raises NotFoundError.
+    `session_id` is a cognate run's name or its beginning, or a session's name; by default the newest
+    cognate run that has completed, else the newest session. Raises NotFoundError.
     """
     from weights.architectures.auto import AutoModelForCausalLM
 
-    at = Home(Path(home).absolute()) if home else Home.default()
-    folders = _of_session(at, session_id) or _of_run(at, session_id)
+    at = Home.at(home)
+    name = session_id or _newest(at)
+    folders = _of_session(at, name) or _of_run(at, name)
     return [AutoModelForCausalLM.from_pretrained(f, trust_remote_code=False) for f in folders]
+
+
+def _newest(home: Home) -> str:
+    """Return the newest cognate run that has completed, else the newest session with specialists.
+
+    Raises NotFoundError.
+    """
+    store = home.open_store()
+    try:
+        rows, _ = queries.page(store, 1, kind="cognate", status="completed")
+    finally:
+        store.close()
+    sessions = [one.name for one in ModelRegistry(home.folder).sessions()]
+    names = [*(row["run"] for row in rows), *(n for n in sessions if _of_session(home, n))]
+    if not names:
+        raise NotFoundError("no cognate run has completed here: `forge cognate` starts one.")
+    return names[0]
 
 
 def _of_session(home: Home, name: str) -> list[str]:

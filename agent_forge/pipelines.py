@@ -78,7 +78,7 @@ def run(
     The same call means the same run: one that has ended is not begun again, one that was interrupted
     goes on. `key` tells calls apart that are alike otherwise. Raises ForgeError.
     """
-    at = _home(home)
+    at = Home.at(home)
     given = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
     asked = Asked(kind, dict(config or {}), given, [_placed(kind, str(one)) for one in data])
     with closing(at.open_store()) as store:
@@ -109,7 +109,7 @@ class PipelineOrchestrator:
         if isinstance(config, str | Path):
             config = pipeline_file.read(Path(config))
         self._asked = Asked("pipeline", dict(config))
-        self._home, self._key = _home(home), f"{key or ''} reuse" if reuse else key
+        self._home, self._key = Home.at(home), f"{key or ''} reuse" if reuse else key
         self._fields = {"reuse": reuse}
         self._store: EventStore | None = None
         #: The run's name, once it is submitted.
@@ -182,10 +182,6 @@ class PipelineOrchestrator:
 def _placed(kind: str, data: str) -> str:
     """Return data with an absolute path, so that the call means it from any folder; RUN:items stays."""
     return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).placed(data)
-
-
-def _home(given: str | Path | None) -> Home:
-    return Home(Path(given).absolute()) if given else Home.default()
 
 
 def _submitted(

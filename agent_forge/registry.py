@@ -26,7 +26,7 @@ class ModelRegistry:
 
     def __init__(self, home: str | Path | None = None) -> None:
         """Use a home folder; none: the one that the environment names."""
-        self._home = Home.default() if home is None else Home(Path(home).absolute())
+        self._home = Home.at(home)
 
     @contextmanager
     def _store(self) -> Iterator[EventStore]:

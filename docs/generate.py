@@ -206,7 +206,12 @@ def settings() -> str:
     lines += ["Other names are taken too:", "", "| name | setting |", "|---|---|"]
     lines += [f"| `{old}` | `{new}` |" for old, new in RENAMED.items()]
     lines += ["", "`evaluation_weights` are weights of domains, and of nothing else.", ""]
-    lines += ["These are refused:", "", "| name | reason |", "|---|---|"]
+    lines += [
+        "These have no meaning here: they are left out with a warning, and refused with `strict`:",
+        "",
+        "| name | reason |",
+        "|---|---|",
+    ]
     lines += [f"| `{name}` | {why} |" for name, why in REFUSED.items()]
     return "\n".join(lines) + "\n"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event
 from evomerge import config as settings_of
+from evomerge import document_settings
 from evomerge.config import EvoMergeConfig, parse
 from evomerge.run import events, origins, tasks
 from evomerge.run.answers import ANSWERS, unasked
@@ -136,6 +137,11 @@ class EvoMerge(RunView, Kind[RunState]):
         return generations.after_close(rows, unit)
 
     # ---- asking for a run --------------------------------------------------------------------
+
+    def taken(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Leave out settings of the source documents that have no meaning here."""
+        own, left = document_settings.translated(given)
+        return own, document_settings.warnings(left)
 
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run over `sources` and a `base`. Raises ConfigError."""

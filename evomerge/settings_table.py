@@ -99,7 +99,7 @@ def flat_schema() -> dict[str, Any]:
 def options(name: str) -> list[dict[str, Any]]:
     """Return the settings with `name` in their names, now or in the source documents.
 
-    Raises ConfigError if there is none, with the reason for a name that is refused.
+    Raises ConfigError if there is none, with the reason for a name of the documents that is left out.
     """
     meant = {new for old, new in RENAMED.items() if name and name in old}
     rows = [
@@ -115,6 +115,6 @@ def options(name: str) -> list[dict[str, Any]]:
     ]
     if not rows:
         why = REFUSED.get(name)
-        told = f"is refused: {why}" if why else "is not known. `forge settings` lists them"
+        told = f"is left out: {why}" if why else "is not known. `forge settings` lists them"
         raise ConfigError(f"setting {name} {told}.")
     return rows

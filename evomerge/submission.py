@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from evomerge import config as settings
+from evomerge import document_settings
 from evomerge.config import EvoMergeConfig
 from runs.errors import ConfigError
 from runs.event_types import ModelReference
@@ -32,7 +34,10 @@ def plan(asked: Asked, lookup: Lookup) -> Plan:
     from evomerge.data_settings import given as given_data
     from weights.folders.sources import ALIASES, resolve
 
-    config = settings.parse(dict(asked.config))
+    own, left = document_settings.translated(asked.config)
+    config = settings.parse(own)
+    if left and config.strict:
+        raise ConfigError("\n".join(document_settings.warnings(left)))
     search.current(config)
     unknown = sorted(set(asked.models) - {"sources", "base"})
     if unknown:
@@ -42,13 +47,14 @@ def plan(asked: Asked, lookup: Lookup) -> Plan:
         raise ConfigError("a merging run has one base. Give one.")
     known = {**ALIASES, **lookup.aliases}
     sources = [resolve(m, known, lookup.named) for m in _named(asked.models.get("sources", ()))]
-    return planned(
+    made = planned(
         config,
         _told_apart(sources),
         resolve(str(base[0]), known, lookup.named) if base else None,
         given_data(asked.data, config.fitness_weights),
         asked.output_dir,
     )
+    return replace(made, warnings=document_settings.warnings(left))
 
 
 def _told_apart(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:
@@ -118,7 +124,7 @@ def check(plan: Plan) -> Checked:
         )
         row[item.slice] += 1
     return Checked(
-        (*family.warnings, *strange, *notes, *told),
+        (*plan.warnings, *family.warnings, *strange, *notes, *told),
         family.base.parameters,
         counts,
     )

@@ -78,6 +78,11 @@ class Home:
         store = os.environ.get("FORGE_ARTIFACT_STORE") or None
         return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None, store)
 
+    @classmethod
+    def at(cls, folder: str | Path | None) -> Home:
+        """Return the home in a folder; None: the one that the environment names."""
+        return cls(Path(folder).absolute()) if folder else cls.default()
+
     @property
     def database(self) -> Path:
         """The log's SQLite file."""

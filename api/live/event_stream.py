@@ -26,7 +26,8 @@ from runs import kinds
 from runs.errors import ForgeError
 from runs.history.repository import history, named_stream
 from runs.kinds import wording
-from runs.record.events import ENDED, TaskFailed
+from runs.record.events import ENDED, Completed
+from runs.record.user_events import Cancelled
 from runs.streams import run_of
 
 log = logging.getLogger(__name__)
@@ -148,12 +149,12 @@ class Hub:
         if row.type in ENDED:
             with self._desk.state(run) as state:
                 done = {"type": "complete", "phase": kind.name, **place, "status": row.type}
-                done |= {"task_id": run, **kind.ending(state)}
-                return [{**done, "reason": data.get("reason")}]
-        if row.type == TaskFailed.type:
+                done |= {"task_id": run, **kind.ending(state), "reason": data.get("reason")}
+            if row.type == Completed.type:
+                return [done]
             told = wording.gist(kind.name, row.type, data, self._names(run))
-            failed = {"type": "error", "phase": kind.name, **place, "status": 500}
-            return [{**failed, "title": "A task failed", "detail": told, "message": told}]
+            title = f"The run {'was ' if row.type == Cancelled.type else ''}{row.type}"
+            return [{**done, "type": "error", "title": title, "detail": told, "message": told}]
         return []
 
     def _names(self, run: str) -> wording.Names:

@@ -95,3 +95,4 @@ class Started(Answer):
 
     run: str
     fresh: bool
+    warnings: list[str]

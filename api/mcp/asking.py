@@ -27,8 +27,8 @@ async def start_run(call: Call, asked: inputs.Started) -> answers.Started:
     second call with the same input starts no second run.
     """
     wanted = schemas.Wanted(**asked.model_dump(exclude={"key"}))
-    run, fresh = await commands.recorded(call.state, wanted, asked.key, call.user)
-    return answers.Started(run=run, fresh=fresh)
+    run, fresh, warnings = await commands.recorded(call.state, wanted, asked.key, call.user)
+    return answers.Started(run=run, fresh=fresh, warnings=warnings)
 
 
 def pause_run(call: Call, asked: inputs.Asked) -> schemas.Asked:

@@ -55,7 +55,7 @@ async def plan_of(
         raise ConfigError(f"there is no kind of run {wanted.kind!r}: `GET /kinds` lists them.")
     kind, roles = kinds.of(wanted.kind), _roles(wanted)
     config, aliases = await asyncio.to_thread(_settings, kind, wanted)
-    _check_fields(wanted.kind, config)
+    _check_fields(wanted.kind, kind.taken(config)[0])
     named = await asyncio.to_thread(kind.inputs_in, config, state.options.there)
     if max(len(named.models), len(named.data)) > schemas.MOST_MODELS:
         raise ConfigError(f"the settings name more than {schemas.MOST_MODELS} models or data.")
@@ -170,8 +170,10 @@ def _waits(desk: Desk, plan: Plan, labels: list[str]) -> list[str]:
 @router.post(
     "/runs",
     status_code=201,
-    response_model=schemas.Made,
-    responses={200: {"model": schemas.Made, "description": "The key has started this run before."}},
+    response_model=schemas.Started,
+    responses={
+        200: {"model": schemas.Started, "description": "The key has started this run before."}
+    },
 )
 async def start(
     request: Request,
@@ -190,25 +192,25 @@ async def submitted(
 
     `state` is the application's.
     """
-    run, fresh = await recorded(state, wanted, key, user)
-    return JSONResponse({"run": run}, 201 if fresh else 200, {"Location": f"/runs/{run}"})
+    run, fresh, warnings = await recorded(state, wanted, key, user)
+    told = {"run": run, "warnings": warnings}
+    return JSONResponse(told, 201 if fresh else 200, {"Location": f"/runs/{run}"})
 
 
 async def recorded(
     state: State, wanted: schemas.Wanted, key: str | None, user: User
-) -> tuple[str, bool]:
-    """Submit a run; return its name, and False if this key has started it before.
+) -> tuple[str, bool, list[str]]:
+    """Submit a run; return its name, False if this key has started it before, and warnings.
 
     `state` is the application's. Raises ConfigError, ConflictError, Problem.
     """
     submit.check_queued(key=key)
     known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
     if known is not None and known.correlation == _digest(wanted):
-        run = run_of(known.stream)
-    else:
-        plan, _ = await plan_of(state, wanted, user, opened=known is None)
-        run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
-    return run, known is None
+        return run_of(known.stream), False, []
+    plan, told = await plan_of(state, wanted, user, opened=known is None)
+    run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
+    return run, known is None, told.get("warnings", [])
 
 
 def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:

@@ -33,6 +33,7 @@ PHASE = "evomerge"
 
 KIND = Path(max_length=64, description="A kind of run: see `GET /kinds`.")
 RUN = Query(None, max_length=200, description="Default: the newest.")
+COMPLETED = Query(None, max_length=200, description="Default: the newest that has completed.")
 
 
 @router.post("/{kind}/start", status_code=201, response_model=schemas.StartedPhase)
@@ -59,9 +60,10 @@ async def start_phase(
 async def started(state: State, wanted: schemas.Phase, key: str | None, user: User) -> JSONResponse:
     """Start it and answer with the documents' fields too. `state` is the application's."""
     made = await submitted(state, wanted.plain(), key, user)
-    run = json.loads(bytes(made.body))["run"]
-    status = await asyncio.to_thread(_status, state, run)
-    told = {"run": run, "task_id": run, "phase": wanted.kind, "status": status}
+    told = json.loads(bytes(made.body))
+    run = told["run"]
+    told |= {"task_id": run, "phase": wanted.kind}
+    told["status"] = await asyncio.to_thread(_status, state, run)
     return JSONResponse(told, made.status_code, {"Location": made.headers["Location"]})
 
 
@@ -150,9 +152,12 @@ def phases(request: Request) -> dict[str, Any]:
     dependencies=[Depends(VIEWER)],
     responses={409: {"model": schemas.Problem, "description": "The run has not completed."}},
 )
-def results(request: Request, kind: str = KIND, run: str | None = RUN) -> Response:
+def results(request: Request, kind: str = KIND, run: str | None = COMPLETED) -> Response:
     """Return the results of a completed run: the `metrics` of the source documents, and the report."""
     desk = desk_of(request)
+    if run is None:
+        rows, _ = queries.page(desk.store, 1, kind=_known(kind), status="completed")
+        run = rows[0]["run"] if rows else None
     with completed(desk, _named(request, kind, run)) as (state, rows):
         body = kinds.of(state.kind).report(state, rows)
     return JSONResponse({"success": True, **body})

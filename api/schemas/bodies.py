@@ -307,7 +307,13 @@ class Made(Answer):
     run: str
 
 
-class StartedPhase(Made):
+class Started(Made):
+    """A run that was submitted, and the warnings of its check."""
+
+    warnings: list[str]
+
+
+class StartedPhase(Started):
     """The same, with the source documents' fields."""
 
     task_id: str

@@ -14,6 +14,7 @@ from evomerge.config import RENAMED
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup, Plan
 from weights.devices import check_device
+from weights.folders.sources import ALIASES
 from weights.storage.model_origin import Finder
 from worker.commands import validate
 from worker.commands.validate import check
@@ -58,11 +59,15 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     if "strategy" in chosen and isinstance(file.get("search"), dict):
         file["search"] = {k: v for k, v in file["search"].items() if k != "strategy"}
     base = options.get("base_model") or about.get("base_model")
+    sources = split(options.get("base_models")) or about.get("base_models", [])
+    if not sources and not base:
+        sources = list(ALIASES)
+        click.echo(f"no models are given: {', '.join(sources)}, from the Hub", err=True)
     asked = Asked(
         "evomerge",
         {**file, **chosen},
         {
-            "sources": split(options.get("base_models")) or about.get("base_models", []),
+            "sources": sources,
             "base": [base] if base else [],
         },
         options.get("data") or about.get("data") or (),

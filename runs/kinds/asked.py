@@ -6,7 +6,7 @@ Terminal, API and Python ask in these terms, and the same checks serve all three
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,6 +94,8 @@ class Plan:
     #: Fields of the kind's `submitted` event beside those that every kind has.
     fields: Mapping[str, Any] = field(default_factory=dict)
     output_dir: str | None = None
+    #: What the user should know of how the request was understood; part of what a check says.
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,4 +158,4 @@ def renamed(plan: Plan, found: Mapping[str, ModelReference]) -> Plan:
         return tuple(map(called, value)) if isinstance(value, tuple) else value
 
     fields = {name: called(value) for name, value in plan.fields.items()}
-    return Plan(plan.kind, plan.config, fields, plan.output_dir)
+    return replace(plan, fields=fields)

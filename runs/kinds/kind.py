@@ -233,6 +233,13 @@ class Kind(View[S], Outcome[S]):
         """
         return Named()
 
+    def taken(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the settings that are taken of those that a user gives, and why others are not.
+
+        By default all are taken. Raises ConfigError.
+        """
+        return dict(given), ()
+
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""
         if asked.models or asked.data:

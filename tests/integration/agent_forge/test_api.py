@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,9 @@ def test_evolve_returns_the_result_of_the_source_documents(evolved) -> None:
     assert seen[-1][1] == result.metrics["best_fitness"]
     assert seen[-1][2] == result.metrics["final_diversity"]
     assert Path(result.artifacts["model"]).is_dir()
+    assert result.artifacts["final_checkpoint"] == result.artifacts["model"]
+    assert len(json.loads(Path(result.artifacts["evolution_log"]).read_text())["generations"]) == 2
+    assert result.artifacts["best_generation"] in (0, 1)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import itertools
 import json
 import logging
 import os
@@ -24,6 +25,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
 from agent_forge import ModelRegistry, api, documents
@@ -32,7 +34,7 @@ from api.app import create
 from api.live.event_stream import Hub
 from api.options import LOOPBACK, PORT, Options
 from api.state.run_cache import Desk
-from cli.evomerge import evo
+from cli.evomerge import evo, run_request
 from cli.main import forge
 from evomerge import config as evomerge_config
 from evomerge.recipes.recipe import PIPELINES
@@ -59,7 +61,7 @@ with (Path(__file__).parent / "documents.toml").open("rb") as _file:
 TYPES = {"string": str, "float": (int, float), "int": int, "object": dict}
 #: Examples that search: some seconds each, with models.
 SEARCHES = {"000 Basic usage", "000 Resume from checkpoint", "001 Python API", "002 Basic usage"}
-SEARCHES |= {"002 With progress monitoring"}
+SEARCHES |= {"002 With progress monitoring", "002 Resume from checkpoint"}
 
 
 def name_of(example: dict[str, Any]) -> str:
@@ -136,7 +138,7 @@ def given_to(example: dict[str, Any], toys: Toys, home: Home) -> dict[str, Any]:
 
         models = [AutoModelForCausalLM.from_pretrained(folder) for folder in toys.sources]
         loaded = {f"model{n}": model for n, model in enumerate(models, start=1)}
-    if 'session_id="my_run"' in example["text"]:
+    if "load_phase1_models(" in example["text"]:
         registry = ModelRegistry()
         registry.create_session("my_run")
         for source in toys.sources:
@@ -169,6 +171,7 @@ def test_an_example_in_python_runs(
     if isinstance(config, documents.EvoMergeConfig):
         _, left = config.settings()
         assert sorted(left) == example.get("left_out", [])
+        assert config.settings()[0].strategy == example.get("strategy", "elite-loser")
         if name_of(example) in SEARCHES:
             told = [record.getMessage() for record in caplog.records]
             assert all(any(name in line for line in told) for name in left)
@@ -183,24 +186,38 @@ def test_a_session_s_progress_is_that_of_the_example(home: Home, toys: Toys) -> 
 
 
 @of_form("settings")
-def test_settings_of_a_file_are_taken_or_refused_with_the_reason(example: dict[str, Any]) -> None:
-    """A file of `forge evo --config` is strict: what it cannot honour is an error, not a silence."""
+def test_settings_of_a_file_are_taken_or_left_out_with_the_reason(example: dict[str, Any]) -> None:
     given = json.loads(example["text"])
     models = given.pop("base_models", [])
-    if "refused" in example:
-        with pytest.raises(ConfigError, match=example["refused"]):
-            evomerge_config.parse(given)
-    else:
-        evomerge_config.parse(given)
-    _, left = documents.EvoMergeConfig(**given).settings()
-    assert sorted(left) == example.get("left_out", [])
+    own, warnings = kinds.of("evomerge").taken(given)
+    evomerge_config.parse(own)
+    left = example.get("left_out", [])
+    assert sorted(warning.split()[1] for warning in warnings) == left
+    _, named = documents.EvoMergeConfig(**given).settings()
+    assert sorted(named) == left
     assert [ALIASES[model["name"]] for model in models] == [model["path"] for model in models]
 
 
+def of_the_file() -> dict[str, Any]:
+    """All settings that document 001 shows as JSON, in one file."""
+    shown = [json.loads(one["text"]) for one in EXAMPLES if one["form"] == "settings"]
+    return {name: value for one in shown for name, value in one.items()}
+
+
+@pytest.fixture
+def aliases(monkeypatch: pytest.MonkeyPatch, toys: Toys) -> None:
+    """The documents' models stand for toys."""
+    for alias, source in zip(ALIASES, toys.sources, strict=True):
+        monkeypatch.setitem(ALIASES, alias, str(source))
+
+
 @of_form("cli")
-def test_a_command_line_is_understood(example: dict[str, Any], home: Home, tmp_path: Path) -> None:
-    """Command, options and their values; the searches themselves are the same as in Python."""
-    (tmp_path / "my_evolution_config.json").write_text("{}")
+def test_a_command_line_is_understood(
+    example: dict[str, Any], home: Home, tmp_path: Path, aliases: None, toys: Toys
+) -> None:
+    """Options and their values, up to the plan; the searches themselves are the same as in Python."""
+    given = {name: value for name, value in of_the_file().items() if name != "base_models"}
+    (tmp_path / "my_evolution_config.json").write_text(json.dumps(given))
     program, command, *words = shlex.split(example["text"])
     assert program == "forge"
     context = click.Context(forge, info_name="forge", **forge.context_settings)
@@ -210,13 +227,40 @@ def test_a_command_line_is_understood(example: dict[str, Any], home: Home, tmp_p
         assert "--base-models" in found.get_help(context)
         return
     parsed = found.make_context(command, [*words], parent=context).params
-    given = {w.removeprefix("--").replace("-", "_") for w in words if w.startswith("--")}
-    known = {"config": "config_file"}
-    assert all(parsed[known.get(name, name)] for name in given)
-    for name in (parsed["base_models"] or "").split(","):
-        assert not name or name in ALIASES
     if parsed["resume"]:
-        assert checkpoints.generation_of(parsed["resume"]) == 25
+        assert checkpoints.generation_of(parsed["resume"]) in (15, 25)
+        return
+    plan = run_request.make(parsed, elsewhere=True)
+    assert [one.path for one in plan.fields["sources"]] == list(map(str, toys.sources))
+    shown = dict(itertools.pairwise(words))
+    assert plan.config.generations == int(shown.get("--gens", 50))
+    assert plan.config.device == shown.get("--device", "cpu")
+    assert plan.output_dir == shown.get("--output-dir")
+
+
+def test_the_documents_file_is_checked_with_warnings_and_refused_if_strict(
+    home: Home, toys: Toys, tmp_path: Path
+) -> None:
+    """Every setting that is left out is told, at the terminal and to programs."""
+    given = of_the_file() | {
+        "base_models": [{"name": p.name, "path": str(p)} for p in toys.sources]
+    }
+    del given["evaluation_weights"]  # of domains that the toys' items lack
+    file = tmp_path / "my_evolution_config.json"
+    file.write_text(json.dumps({**given, "data": [str(toys.data)]}))
+    told = CliRunner().invoke(
+        forge, ["check", "--config", str(file), "--base-model", str(toys.base)]
+    )
+    assert told.exit_code == 0, told.output
+    left = {
+        name for one in EXAMPLES if one["form"] == "settings" for name in one.get("left_out", ())
+    }
+    assert left
+    for name in left:
+        assert f"warning: setting {name} is left out: " in told.stderr
+    strict = CliRunner().invoke(forge, ["check", "--config", str(file), "--strict"])
+    assert isinstance(strict.exception, ConfigError)
+    assert "setting selection_pressure is left out: " in str(strict.exception)
 
 
 def test_a_checkpoint_means_the_newest_run_that_came_so_far(home: Home) -> None:
@@ -304,8 +348,6 @@ def test_a_request_is_answered_in_the_documents_words(
     line, _, body = text_of(example, SOURCE=str(toys.base)).strip().partition("\n")
     method, path = line.split()
     sent = {"json": yaml.safe_load(body)} if body else {}
-    if path.endswith("/results"):
-        path += f"?run={RUN}"
     answer = server.client.request(method, path, **sent)
     assert answer.status_code == (201 if method == "POST" else 200), answer.text
     told = answer.json()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 from api.schemas import bodies as api_schemas
-from events import New
+from events import Event, New
 from evomerge.run import events as run_events
 from evomerge.run.state import RunState
 from evomerge.run.views import outlook, wording
 from runs.kinds import wording as common
+from runs.record import user_events
 from runs.streams import stream
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN, World, small
@@ -273,21 +275,38 @@ def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Serve
     assert named == judged & {c.recipe_id for c in state.candidates.values()}
 
 
-def test_a_live_message_of_a_failed_task_names_the_candidate(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("ended", "message"),
+    [
+        (run_events.Failed(reason="build/1/0 failed 3 times"), "build/1/0 failed 3 times"),
+        (user_events.Cancelled(reason="too dear"), "too dear"),
+    ],
+)
+def test_a_run_that_ends_without_a_result_is_told_as_an_error(
+    served: Served, ended: Event, message: str
+) -> None:
+    """Clients of the source documents take `complete` for success; a failed attempt is none of both."""
     from api.live.event_stream import Hub
     from api.state.run_cache import Desk
 
     desk = Desk(served.home)
     store = desk.store
-    version = store.version(stream("evomerge", "half"))
-    told = run_events.TaskFailed(task="build/1/0", attempt=1, error="ValueError: x")
-    store.append(stream("evomerge", "half"), version, [New(told, "half/build/1/0/failed/1")])
-    [row] = list(store.iterate(stream("evomerge", "half"), after=version))
-    message = Hub(desk).tell(row)
+    name = f"ends-{ended.type}"
+    fake_runs.submit(store, name)
+    tried = run_events.TaskFailed(task="start", attempt=1, error="ValueError: x")
+    at = stream("evomerge", name)
+    for number, event in enumerate((tried, ended)):
+        store.append(at, store.version(at), [New(event, f"{name}/{number}")])
+    hub = Hub(desk)
+    first, last = (hub.tell(row) for row in list(store.iterate(at))[-2:])
     desk.close()
-    assert message
-    assert '"phase": "evomerge"' in message.texts[0]
-    assert '"message": "building 1/0 (attempt 1): ValueError: x"' in message.texts[0]
+    assert first
+    assert [json.loads(text)["type"] for text in first.texts] == ["event"]
+    assert last
+    told, event = map(json.loads, last.texts)
+    assert (told["type"], told["phase"], told["task_id"]) == ("error", "evomerge", name)
+    assert (told["status"], event["type"]) == (ended.type, "event")
+    assert message in told["message"]
 
 
 def test_a_replay_works_out_a_runs_names_once(served: Served, monkeypatch) -> None:

@@ -304,7 +304,7 @@ def test_doctor_says_what_is_wrong(tmp_path) -> None:
 
 
 BAD = [
-    ((), "none was given"),
+    (("--base-model", "{0}"), "none was given"),
     (("--base-models", "{0}"), "only source0 was given"),
     (("--base-models", "{0},{0}"), "given twice"),
     (("--base-models", "{0},/no/such/folder"), "/no/such/folder does not exist"),
@@ -651,7 +651,7 @@ def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
 
 
 def test_settings_that_are_none_are_named(tmp_path: Path) -> None:
-    """A refused one with its reason."""
+    """One of the source documents with the reason why it has no effect."""
     assert "setting colour is not known" in fails(tmp_path, 2, "settings", "colour")
     told = fails(tmp_path, 2, "settings", "slerp_t")
-    assert told == "setting slerp_t is refused: t is a gene of the recipe and is searched."
+    assert told == "setting slerp_t is left out: t is a gene of the recipe and is searched."
