@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from runs.errors import DataError
+from runs.system.bounded_files import MOST_PARTS
 
 #: Endings of the names of files that are read; a `.gz` may follow.
 KINDS = (".jsonl", ".txt", ".json", ".csv", ".parquet")
 #: Bytes of the largest file; of a compressed file also the unpacked bytes.
 MOST_BYTES = 1 << 30
+#: Rows of a Parquet file that are unpacked together at most.
+MOST_ROWS = 1000
 #: Kinds that hold a table, which may have empty cells and columns that no item has.
 TABLES = (".json", ".csv", ".parquet")
 #: Columns that a text may have; other columns of a table are left out.
@@ -113,8 +116,14 @@ def _unpacked(path: Path) -> bytes:
     with gzip.open(_regular(path)) as packed:
         content = packed.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise DataError(f"data file {path} unpacks to more than {MOST_BYTES >> 30} GiB: split it.")
+        raise _unpacks_to_too_much(path)
     return content
+
+
+def _unpacks_to_too_much(path: Path) -> DataError:
+    return DataError(
+        f"data file {path} unpacks to more than the {MOST_BYTES:,} bytes that are read: split it."
+    )
 
 
 def rows(path: Path, note: Note) -> Iterator[Row]:
@@ -179,6 +188,15 @@ def _lines(path: Path) -> Iterator[Row]:
 
 
 def _json(content: str, where: str) -> Any:
+    """Parse a document or a line. Raises DataError, also for more than `MOST_PARTS` lists and objects.
+
+    `[],` takes 64 bytes of memory, and a file of a megabyte can unpack to a gigabyte of them.
+    """
+    if content.count("[") + content.count("{") > MOST_PARTS:
+        raise DataError(
+            f"{where}: more than {MOST_PARTS:,} lists and objects in one JSON document: write one "
+            "object a line, in a file that ends in .jsonl."
+        )
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -223,13 +241,40 @@ def _parquet(path: Path) -> Iterator[Row]:
         ) from error
     try:
         file = parquet.ParquetFile(_regular(path))
-        number = 0
-        for batch in file.iter_batches(1000):
+        number = unpacked = 0
+        # Threads cost more than they save when a batch has few rows.
+        for batch in file.iter_batches(_rows_at_a_time(path, file.metadata), use_threads=False):
             for row in batch.to_pylist():
                 number += 1
+                unpacked += _size(row)
+                if unpacked > MOST_BYTES:
+                    raise _unpacks_to_too_much(path)
                 yield f"{path}: row {number}", number, row
     except (OSError, pyarrow.ArrowException) as error:
         raise DataError(f"data file {path} cannot be read as Parquet: {error}.") from error
+
+
+def _rows_at_a_time(path: Path, metadata: Any) -> int:
+    """Return how many rows of a Parquet file are unpacked together, from the sizes that it states.
+
+    A value that repeats is stored once, so a row can be as large as its whole group of rows. The rows
+    of a batch have at most `MOST_BYTES` together even then. Raises DataError if all groups have more.
+    """
+    groups = [metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)]
+    if sum(groups) > MOST_BYTES:
+        raise _unpacks_to_too_much(path)
+    return max(1, min(MOST_ROWS, MOST_BYTES // max([1, *groups])))
+
+
+def _size(value: Any) -> int:
+    """Return the characters of the texts in a row, and 8 for each other value."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(_size, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    return 8
 
 
 def _shaped(row: dict[str, Any]) -> tuple[dict[str, Any], str | None]:

@@ -51,8 +51,13 @@ def completions(folder: Path, name: str) -> Answers:
 
 
 @contextmanager
-def serving(answers: Answers) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Serve on a free port; yield the URL and a list that grows by each request's headers and body."""
+def serving(
+    answers: Answers, location: str | None = None
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Serve on a free port; yield the URL and a list that grows by each request's headers and body.
+
+    `location`: where redirects lead, in every answer's header of that name.
+    """
     seen: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -63,6 +68,8 @@ def serving(answers: Answers) -> Iterator[tuple[str, list[dict[str, Any]]]]:
             sent = (said if isinstance(said, str) else json.dumps(said)).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(sent)))
+            if location:
+                self.send_header("Location", location)
             self.end_headers()
             self.wfile.write(sent)
 

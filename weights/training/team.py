@@ -10,6 +10,8 @@ with the process that started it; if one is killed, the segment fails and is don
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -42,6 +44,8 @@ from weights.training.windows import Ids
 
 #: Kind of device → what carries collectives: gloo between processors, NCCL between GPUs.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+#: Variables that name the network interface on which gloo and NCCL listen. Neither asks who connects.
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 #: How long processes wait for one another: importing torch takes seconds, on a busy machine more.
 WAIT = timedelta(minutes=10)
 #: Seconds in which a process whose connection is closed is seen to have ended.
@@ -176,6 +180,8 @@ def _members(folder: Path, processes: int) -> Any:
 def _group(folder: Path, device: str, rank: int, processes: int) -> Any:
     """Join the group of all processes for the block."""
     meeting = f"file://{folder / MEETING}"
+    # All members are on this machine. Otherwise gloo listens where the host's name points to.
+    os.environ.update(dict.fromkeys(INTERFACES, _loopback()))
     backend = BACKENDS[device.partition(":")[0]]
     if device.startswith("cuda"):
         torch.cuda.set_device(device)  # what shards weights takes the present device of the process
@@ -184,6 +190,11 @@ def _group(folder: Path, device: str, rank: int, processes: int) -> Any:
         yield distributed.group.WORLD
     finally:
         distributed.destroy_process_group()
+
+
+def _loopback() -> str:
+    """Return the name of the loopback interface: `lo` on Linux, `lo0` on macOS."""
+    return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
 
 
 def _await(folder: Path, members: list[subprocess.Popen[bytes]]) -> None:

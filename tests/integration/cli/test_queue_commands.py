@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
+import urllib.error
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from cli.operations.worker import worker_command
 from runs.home import Home
 from testing.worlds import fake_runs
 from tests.integration.cli.test_forge import call, fails
@@ -214,3 +218,25 @@ def test_metrics_count_what_they_are_told() -> None:
         'forge_append_seconds_bucket{le="0.03"} 1.0',
     ):
         assert line in text.splitlines(), line
+
+
+def test_metrics_name_no_run_user_or_model() -> None:
+    """Their port asks for no token: labels are of fixed lists, the rest are numbers."""
+    from prometheus_client import generate_latest
+
+    metrics = Metrics()
+    metrics.ended("evaluate/search/0/SECRET", {"ended": "done", "seconds": 2.0, "user": "SECRET"})
+    text = generate_latest(metrics.registry).decode()
+    assert set(re.findall(r'(\w+)="', text)) == {"kind", "ended", "result", "le"}
+    assert "SECRET" not in text
+
+
+def test_metrics_are_served_on_this_machine_unless_an_address_is_given() -> None:
+    """The port only tells: a request that would change something is refused."""
+    (option,) = (one for one in worker_command.params if one.name == "metrics_address")
+    port = Metrics().serve(0, str(option.default))
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", data=b"x=1")
+    assert option.default == "127.0.0.1"
+    assert refused.value.code == 405
+    refused.value.close()

@@ -175,6 +175,19 @@ def test_a_key_is_never_shown() -> None:
     assert seen[0]["headers"]["Authorization"] == "Bearer secret"
 
 
+@pytest.mark.parametrize("status", [301, 307])
+def test_a_key_goes_to_no_redirect(status: int) -> None:
+    """Neither do the items: a server could name any other as the place to ask."""
+    with (
+        serving(lambda asked: (200, {})) as (other, elsewhere),
+        serving(lambda asked: (status, ""), f"{other}/completions") as (url, seen),
+    ):
+        with pytest.raises(EndpointError, match=f"answered {status}"):
+            Endpoint(url, NAME, key="secret").losses([np.asarray([1, 2])])
+    assert seen[0]["headers"]["Authorization"] == "Bearer secret"
+    assert elsewhere == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("password", ["PASSWORD", "PASS%2FWORD", "PASS/WORD"])
 def test_a_password_in_the_address_is_sent_and_never_shown(

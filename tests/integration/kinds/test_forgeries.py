@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,17 @@ def test_a_changed_byte_and_a_lost_end_are_found(honest_home: Home) -> None:
     assert any(f.check == "chain" and f.place == 4 for f in audit(changed))
     lost = audit(rows[:-1], [Anchor(len(rows), rows[-1].hash, "a report")])
     assert [f.check for f in lost if f.level == "error"] == ["chain"]
+
+
+def test_times_that_run_backwards_are_a_note(honest_home: Home) -> None:
+    """Events that were exchanged, with hashes that fit, leave no other trace; a clock may do it."""
+    rows = toy_runs.rows(honest_home)[:-1]  # the last one names the hash of the one before
+    assert audit(rows) == []
+    earlier = datetime.fromisoformat(str(rows[0].recorded_at)) - timedelta(seconds=1)
+    rows[1] = rows[1]._replace(recorded_at=earlier.isoformat(timespec="microseconds"))
+    found = audit(relinked(rows))
+    assert [(one.level, one.check, one.place) for one in found] == [("note", "chain", 2)]
+    assert "was recorded at an earlier time than the event before it" in found[0].message
 
 
 def test_a_change_in_the_database_is_found(ended: Home) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +212,41 @@ def test_a_team_computes_what_a_group_does(
     assert told(made) == {**answers[0][place], "losses": made.losses, "norms": made.norms}
     assert seen == list(range(8))
     assert not distributed.is_initialized()
+
+
+def listeners(process: str) -> dict[str, str]:
+    """Sockets on which a process listens → address, as the kernel writes it: 0100007F is 127.0.0.1."""
+    own = set()
+    for entry in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            own.add(str(entry.readlink()))
+    found = {}
+    for kind in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{process}/net/{kind}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                found[fields[9]] = fields[1].partition(":")[0]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc says who listens")
+def test_a_team_listens_on_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gloo believes all who connect, and would listen where the host's name or a variable points."""
+    for name in team.INTERFACES:
+        monkeypatch.setenv(name, "no-such-interface")
+    seen: dict[str, str] = {}
+
+    def look(step: Any) -> None:
+        children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+        for process in ("self", *children):
+            seen.update(listeners(process))
+
+    before = listeners("self")
+    team.segment(recipe(), model(), None, streams(), 0, 1, look, team=Team(COUNT))
+    addresses = [address for socket, address in seen.items() if socket not in before]
+    assert len(addresses) >= COUNT
+    assert set(addresses) == {"0100007F"}
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,60 @@ def test_what_unpacks_to_too_much_is_refused(
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"x" * 2000))
     with pytest.raises(DataError, match="unpacks to more than"):
         load(tmp_path / "a.txt.gz")
+
+
+def test_a_parquet_file_that_unpacks_to_too_much_is_refused_before_a_row_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the sizes that it states: a small file stands for two megabytes of text."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    file = tmp_path / "bomb.parquet"
+    rows = [f"{n:04} " * 400 for n in range(1000)]
+    parquet.write_table(pa.table({"text": rows}), file, compression="zstd", use_dictionary=False)
+    monkeypatch.setattr(file_formats, "MOST_BYTES", 1 << 20)
+    assert file.stat().st_size < 1 << 20
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", None)
+    with pytest.raises(DataError, match=r"bomb\.parquet unpacks to more than the 1,048,576 bytes"):
+        load(file)
+
+
+def test_a_value_that_repeats_in_a_parquet_file_is_refused_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored once, so the file's own sizes are small: 0.1 MB there, 100 MB as rows."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    file = tmp_path / "bomb.parquet"
+    parquet.write_table(pa.table({"text": ["x" * 100_000] * 1000}), file)
+    metadata = parquet.ParquetFile(file).metadata
+    most = 4_000_000
+    assert metadata.row_group(0).total_byte_size < most
+    monkeypatch.setattr(file_formats, "MOST_BYTES", most)
+    tracemalloc.start()
+    with pytest.raises(DataError, match=r"bomb\.parquet unpacks to more than the 4,000,000 bytes"):
+        for _ in file_formats.rows(file, lambda words: None):
+            pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Two batches at most: the one that is read and the one before it.
+    assert peak < 3 * most
+
+
+@pytest.mark.parametrize(("name", "place"), [("a.json.gz", "a.json.gz"), ("a.jsonl", "a.jsonl:1")])
+def test_a_json_document_of_many_lists_is_refused_before_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, place: str
+) -> None:
+    """A megabyte can unpack to a gigabyte of `[],`, which is twenty gigabytes of memory."""
+    monkeypatch.setattr(file_formats, "MOST_PARTS", 1000)
+    for count, words in ((1000, f"{place}: more than 1,000 lists and objects"), (900, "must be")):
+        content = "[" + ",".join(["[]"] * count) + "]"
+        raw = gzip.compress(content.encode()) if name.endswith(".gz") else content.encode()
+        (tmp_path / name).write_bytes(raw)
+        with pytest.raises(DataError, match=words):
+            load(tmp_path / name)
 
 
 def test_a_folder_is_its_jsonl_and_text_files_or_else_the_others(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from runs.errors import (
     UnavailableError,
     UnknownAlgorithmError,
 )
+from runs.system import bounded_files
 from testing.models import coded_files
 from testing.models.toys import Toys
 from weights.folders import companions
@@ -270,6 +271,16 @@ def test_forged_headers_are_refused(file: Path, tmp_path: Path) -> None:
         bad.write_bytes(altered(file, **changes))
         with pytest.raises(ForgeError, match=said):
             read_all(bad)
+
+
+def test_a_companion_that_unpacks_to_too_much_is_refused(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is packed: 64 KiB of a file stand for 64 MiB of zeros."""
+    monkeypatch.setattr(bounded_files, "MOST_BYTES", 100)
+    with pytest.raises(SourceError, match=r"model\.forge: \S+\.json is cut, or too large"):
+        decompress(file, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
