@@ -1,4 +1,4 @@
-"""What docker-compose.yml, the Dockerfile and docs/systemd/ start, as processes of this machine.
+"""Services of docker-compose.yml, of the Dockerfile and of docs/systemd/ as processes of this machine.
 
 No Docker and no systemd is needed: a command keeps its words, and its programs are those that are here.
 """
