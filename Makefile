@@ -18,7 +18,7 @@ help:
 	@echo "make lint   ruff and pyright"
 	@echo "make docs   write the pages of docs/ that are made from the code"
 	@echo "make lock   requirements.lock: what the image installs, with hashes"
-	@echo "make sbom   dist/sbom.json: the same as a bill of materials (CycloneDX)"
+	@echo "make sbom   dist/sbom.json: the same and the dashboard's packages as a bill of materials (CycloneDX)"
 	@echo "make site   the docs as a site, into dist/site"
 	@echo "make dist   wheel and source distribution, into dist/"
 
@@ -70,7 +70,7 @@ lock:
 	  --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock' \
 	  $(APART:%=--no-emit-package %) $(UPGRADE) -o requirements.lock
 
-# The bill of materials of the image: what the lock pins.
+# The bill of materials of the image: what the lock pins, and the packages in the dashboard's scripts.
 sbom: $(READY)
 	$(BIN)/python docs/sbom.py dist/sbom.json
 

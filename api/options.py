@@ -13,8 +13,6 @@ from evaluation.data import hub_data, training_texts
 from runs.errors import ConfigError
 from runs.system.child_environment import may_ask_hub
 
-PORT = 8083
-
 #: Names of this machine that only this machine has.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

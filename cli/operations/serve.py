@@ -10,10 +10,13 @@ from typing import Any
 
 import click
 
+#: Default port of the dashboard and the API, as in the source documents.
+PORT = 8083
+
 
 @click.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8083, show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True)
 @click.option(
     "--models",
     "roots",

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from cli.operations.serve import PORT, listen
 from runs.system.linked_processes import tied
 
 
@@ -29,7 +30,7 @@ from runs.system.linked_processes import tied
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    default=8083,
+    default=PORT,
     show_default=True,
     help="Of the dashboard and the API, on 127.0.0.1.",
 )
@@ -56,7 +57,6 @@ def up_command(
       forge up --concurrency 2
       forge submit --base-models models/code,models/math --base-model models/base   # elsewhere
     """
-    from cli.operations.serve import listen
     from runs.home import Home
     from worker.queue.requirements import placements
 

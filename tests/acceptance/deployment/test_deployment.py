@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -14,23 +14,30 @@ import urllib.request
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 
 from cli.operations.doctor import OURS
-from testing import system_calls
-from testing.services.cluster import FORGE
+from cli.operations.serve import PORT
+from testing.services.deployments import (
+    COMPOSE,
+    DOCKERFILE,
+    PASSWORD,
+    ROOT,
+    SERVICES,
+    healthy,
+    here,
+    of_image,
+    of_unit,
+    redis_of,
+    running,
+    unescaped,
+)
 from testing.services.servers import Postgres
 from testing.waiting import wait_until
-from worker.devices.local_servers import free_port, redis_binary
-
-ROOT = Path(__file__).parents[3]
-COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-SERVICES: dict[str, Any] = COMPOSE["services"]
-PASSWORD = "secret-of-the-test"
+from worker.devices.local_servers import free_port
 
 
 def test_the_compose_file_refers_to_what_it_defines() -> None:
@@ -150,93 +157,135 @@ def test_every_variable_of_forge_is_documented() -> None:
     for folder in ("api", "cli", "events", "evomerge", "worker", "agent_forge"):
         for file in (ROOT / folder).rglob("*.py"):
             used |= set(re.findall(r'"(FORGE_[A-Z_]+)"', file.read_text()))
+    used |= set(re.findall(r"\$\{([A-Z_0-9]+)", (ROOT / "docker-compose.yml").read_text()))
+    used -= {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN"}  # other programs' own
     internal = {"FORGE_WORKER", "FORGE_DEVICE", "FORGE_FAILPOINTS", "FORGE_LOG"}
     assert {name for name in used - internal if f"`{name}`" not in text} == set()
 
 
-def environment(url: str, broker: str, home: Path) -> dict[str, str]:
-    """The environment of a worker of the compose file, with our addresses."""
-    given = SERVICES["worker"]["environment"]
+def environment(service: str, home: Path, **ours: str) -> dict[str, str]:
+    """The environment of a service of the compose file, with our addresses."""
+    given = SERVICES[service]["environment"]
     assert given["FORGE_DATABASE_URL"].startswith("postgresql://")
-    assert given["FORGE_BROKER_URL"].startswith("redis://:")
-    mine = {"FORGE_DATABASE_URL": url, "FORGE_BROKER_URL": broker, "FORGE_HOME": str(home)}
+    assert set(ours) == {"FORGE_DATABASE_URL", "FORGE_BROKER_URL"} & set(given)
     quiet = {"FORGE_THREADS": "1", "FORGE_ARTIFACT_STORE": "", "FORGE_ARTIFACT_KEY_FILE": ""}
-    return {**os.environ, **mine, **quiet, "OMP_WAIT_POLICY": given["OMP_WAIT_POLICY"]}
-
-
-def unescaped(words: list[str]) -> list[str]:
-    """`$$` is how a compose file writes `$`."""
-    return [word.replace("$$", "$") for word in words]
+    waits = {name: given[name] for name in ("OMP_WAIT_POLICY",) if name in given}
+    return {**os.environ, **ours, **quiet, **waits, "FORGE_HOME": str(home)}
 
 
 @pytest.fixture
 def redis(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """(its URL, its environment): the compose file's own command, on a port that is free."""
-    folder, port = tmp_path / "bin", free_port()
-    folder.mkdir()
-    (folder / "valkey-server").write_text(
-        f'#!/bin/sh\nexec {redis_binary()} "$@" --port {port} --dir {tmp_path}\n'
-    )
-    (folder / "valkey-cli").write_text(
-        f"#!{sys.executable}\nimport os, redis, sys\n"
-        f"client = redis.Redis(port={port}, password=os.environ['REDISCLI_AUTH'])\n"
-        "print('PONG' if sys.argv[1] == 'ping' and client.ping() else '')\n"
-    )
-    for file in folder.iterdir():
-        file.chmod(0o755)
-    env = {
-        **os.environ,
-        "PATH": f"{folder}:{os.environ['PATH']}",
-        "FORGE_REDIS_PASSWORD": PASSWORD,
-    }
-    command = unescaped(SERVICES["redis"]["command"])
-    process = subprocess.Popen(command, env=env, start_new_session=True, stdout=subprocess.DEVNULL)
-    yield f"redis://:{PASSWORD}@127.0.0.1:{port}/0", env
-    os.killpg(process.pid, signal.SIGTERM)
-    process.wait()
+    port, command = free_port(), unescaped(SERVICES["redis"]["command"])
+    with redis_of(command, tmp_path, port) as env:
+        yield f"redis://:{PASSWORD}@127.0.0.1:{port}/0", env
 
 
-def healthy(check: list[str], env: dict[str, str]) -> bool:
-    """Whether a service's own health check passes."""
-    if check[0] == "CMD-SHELL":
-        command = ["sh", "-c", *unescaped(check[1:])]
-    else:
-        assert check[:2] == ["CMD", "forge"]
-        command = [*FORGE, *check[2:]]
-    return subprocess.run(command, env=env, cwd=ROOT, capture_output=True).returncode == 0
+def migrated(postgres: Postgres, home: Path) -> str:
+    """The URL of a new database with the tables that the service `migrate` makes."""
+    url = postgres.new_database()
+    env = environment("migrate", home, FORGE_DATABASE_URL=url)
+    command = here([*of_image("ENTRYPOINT"), *SERVICES["migrate"]["command"]])
+    done = subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return url
+
+
+def test_the_health_check_of_postgresql_finds_one_that_answers(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """The migration waits for it; a check that always fails keeps everything from starting."""
+    check = SERVICES["postgres"]["healthcheck"]["test"]
+    folder = parse_qs(urlsplit(postgres.url).query)["host"][0]
+    assert healthy(check, {**os.environ, "PGHOST": folder})
+    assert not healthy(check, {**os.environ, "PGHOST": str(tmp_path)})
+
+
+#: Who starts a worker → its command: two services, the image's own CMD, and a unit.
+WORKERS = {
+    "worker": SERVICES["worker"]["command"],
+    "worker-gpu": SERVICES["worker-gpu"]["command"],
+    "CMD": of_image("CMD"),
+    "forge-worker.service": of_unit("forge-worker")[1:],
+}
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_compose_file_run(
-    redis: tuple[str, dict[str, str]], postgres: Postgres, tmp_path: Path
+@pytest.mark.parametrize(
+    "who",
+    [
+        *(who for who in WORKERS if who != "worker-gpu"),
+        pytest.param("worker-gpu", marks=pytest.mark.soak),
+    ],
+)
+def test_the_workers_of_the_deployments_start_and_are_healthy(
+    who: str, redis: tuple[str, dict[str, str]], postgres: Postgres, tmp_path: Path
 ) -> None:
     """Redis with its password, the migration, a worker with metrics, and their health checks."""
     broker, env_redis = redis
-    wait_until(lambda: healthy(SERVICES["redis"]["healthcheck"]["test"], env_redis), "Redis")
     wrong = {**env_redis, "FORGE_REDIS_PASSWORD": "wrong"}
     assert not healthy(SERVICES["redis"]["healthcheck"]["test"], wrong)
-
-    env = environment(postgres.new_database(), broker, tmp_path / "home")
-    migrate = [*FORGE, *SERVICES["migrate"]["command"]]
-    done = subprocess.run(migrate, env=env, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    home = tmp_path / "home"
+    url = migrated(postgres, home)
+    env = environment("worker", home, FORGE_DATABASE_URL=url, FORGE_BROKER_URL=broker)
 
     check = SERVICES["worker"]["healthcheck"]["test"]
     assert not healthy(check, env)
-    words, port = SERVICES["worker"]["command"], free_port()
-    words = [str(port) if word == "9100" else word for word in words]
-    log = (tmp_path / "log").open("w")
-    worker = subprocess.Popen([*FORGE, *words], env=env, cwd=ROOT, stderr=log)
-    try:
+    port = free_port()
+    words = [str(port) if word == "9100" else word for word in WORKERS[who]]
+    with running([*of_image("ENTRYPOINT"), *words], env, tmp_path / "log"):
         wait_until(lambda: healthy(check, env), "the worker is healthy")
-        text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
-        for name in re.findall(r"`(forge_\w+?)(?:\{|`)", (ROOT / "docs/operations.md").read_text()):
-            assert name in text, f"docs/operations.md names {name}"
-    finally:
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
-        log.close()
+        if "--metrics-port" in words:
+            text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+            told = (ROOT / "docs/operations.md").read_text()
+            for name in re.findall(r"`(forge_\w+?)(?:\{|`)", told):
+                assert name in text, f"docs/operations.md names {name}"
     assert not healthy(check, env)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["server", "forge-server.service"])
+def test_the_servers_of_the_deployments_start_and_are_healthy(
+    who: str, postgres: Postgres, tmp_path: Path
+) -> None:
+    """By the service's health check; nothing is changed but the port and the folder of models."""
+    home, models, port = tmp_path / "home", tmp_path / "models", free_port()
+    models.mkdir()
+    env = environment("server", home, FORGE_DATABASE_URL=migrated(postgres, home))
+    check = [
+        part.replace(f"127.0.0.1:{PORT}/", f"127.0.0.1:{port}/")
+        for part in SERVICES["server"]["healthcheck"]["test"]
+    ]
+    assert check != SERVICES["server"]["healthcheck"]["test"]
+    command = SERVICES["server"]["command"] if who == "server" else of_unit("forge-server")[1:]
+    assert "/models" in command
+    words = [str(models) if word == "/models" else word for word in command]
+    assert not healthy(check, env)
+    with running([*of_image("ENTRYPOINT"), *words, "--port", str(port)], env, tmp_path / "log"):
+        wait_until(lambda: healthy(check, env), "the server is healthy")
+    assert not healthy(check, env)
+
+
+def test_the_server_s_port_is_one_number() -> None:
+    """The compose file starts `serve` without `--port`, and maps and asks the port of its default."""
+    service = SERVICES["server"]
+    assert "--port" not in service["command"]
+    assert service["ports"] == [f"127.0.0.1:${{FORGE_PORT:-{PORT}}}:{PORT}"]
+    assert f"http://127.0.0.1:{PORT}/health" in service["healthcheck"]["test"][-1]
+
+
+def test_the_compose_file_passes_on_what_an_image_is_made_of() -> None:
+    """`.dockerignore` keeps the repository out: an image cannot say a commit that is not passed."""
+    named = set(re.findall(r"^ARG (\w+)", DOCKERFILE, re.MULTILINE))
+    for name, service in SERVICES.items():
+        if "build" not in service:
+            continue
+        args = service["build"]["args"]
+        # The Dockerfile's own index is the CPU's, which every service but that for GPUs is for.
+        left_out = set() if name == "worker-gpu" else {"TORCH_INDEX"}
+        assert set(args) == named - left_out, name
+        assert args["FORGE_COMMIT"] == "${FORGE_COMMIT:-}", name
+    assert ".git" in (ROOT / ".dockerignore").read_text().splitlines()
 
 
 @pytest.mark.slow
@@ -258,11 +307,14 @@ def test_the_image_has_what_the_program_needs(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path / "out"), "."],
         cwd=tmp_path / "context",
+        env={**os.environ, "FORGE_COMMIT": "0123456789ab"},  # as the ARG of the Dockerfile
         check=True,
         capture_output=True,
     )
     (wheel,) = (tmp_path / "out").glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
+    told = json.loads(zipfile.ZipFile(wheel).read("runs/system/build.json"))
+    assert told == {"commit": "0123456789ab"}
     for folder in OURS:
         wanted = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*.py")}
         assert wanted
@@ -274,82 +326,6 @@ def test_the_image_has_what_the_program_needs(tmp_path: Path) -> None:
         ["grep", "^torch==", "constraints.txt"], cwd=ROOT, capture_output=True, text=True
     )
     assert re.fullmatch(r"torch==[\d.]+\n", found.stdout)
-
-
-@pytest.mark.parametrize("name", ["forge-worker", "forge-server", "forge-redis"])
-def test_the_units_of_systemd_are_ones(name: str) -> None:
-    unit = (ROOT / "docs" / "systemd" / f"{name}.service").read_text()
-    assert {"[Unit]", "[Service]", "[Install]"} <= set(unit.splitlines())
-    command = next(line for line in unit.splitlines() if line.startswith("ExecStart="))
-    if name != "forge-redis":
-        words = command.partition("/forge ")[2].split()
-        done = subprocess.run([*FORGE, *words, "--help"], cwd=ROOT, capture_output=True)
-        assert done.returncode == 0
-
-
-#: Exposure that `systemd-analyze security` may find, in tenths: 0 is best, 100 worst.
-EXPOSURE = {"forge-redis": 20, "forge-server": 20, "forge-worker": 25}
-
-
-@pytest.mark.parametrize("name", EXPOSURE)
-def test_a_unit_may_do_little_beside_its_work(name: str) -> None:
-    """Who breaks into a service reads no home, writes nothing but its state, and gains nothing."""
-    lines = (ROOT / "docs" / "systemd" / f"{name}.service").read_text().splitlines()
-    needed = {
-        "NoNewPrivileges=yes",
-        "CapabilityBoundingSet=",
-        "ProtectSystem=strict",
-        "ProtectHome=yes",
-        "PrivateTmp=yes",
-        "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
-        "UMask=0077",
-        "SystemCallFilter=@system-service",
-        "SystemCallFilter=~@privileged",
-        "SystemCallArchitectures=native",
-        "RestrictNamespaces=yes",
-    }
-    assert needed <= set(lines)
-    assert ("PrivateDevices=yes" in lines) == (name != "forge-worker"), "GPUs are devices"
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("name", EXPOSURE)
-def test_systemd_finds_a_unit_little_exposed(name: str, tmp_path: Path) -> None:
-    """By its own measure; before there were any bounds it was 84 and 87."""
-    text = (ROOT / "docs" / "systemd" / f"{name}.service").read_text()
-    # A unit whose program is missing is not looked at.
-    text = text.replace("ExecStart=/opt/agent-forge/.venv/bin/forge", "ExecStart=/bin/true")
-    (tmp_path / f"{name}.service").write_text(text)
-    command = ["systemd-analyze", "security", "--offline=yes", "--no-pager"]
-    bound = f"--threshold={EXPOSURE[name]}"
-    file = str(tmp_path / f"{name}.service")
-    done = subprocess.run([*command, bound, file], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not system_calls.available(), reason="no systemd, or no numbers of calls")
-@pytest.mark.parametrize("name", ["forge-server", "forge-worker"])
-def test_a_unit_s_system_calls_are_enough_for_its_work(name: str, tmp_path: Path) -> None:
-    """A filter that is too narrow ends a service only where it is deployed."""
-    unit = ROOT / "docs" / "systemd" / f"{name}.service"
-    filtered = [sys.executable, "-m", "testing.system_calls", str(unit)]
-    env = {**os.environ, "FORGE_HOME": str(tmp_path), "OMP_NUM_THREADS": "2"}
-    work = (
-        "import os, sys, torch\n"
-        "from evaluation.sandbox.sandbox import Sandbox\n"
-        "from cli.main import main\n"
-        "Sandbox.open().close()\n"
-        "torch.ones(512, 512) @ torch.ones(512, 512)\n"
-        "try:\n    os.chroot('/')\n    print('not filtered')\nexcept PermissionError:\n    pass\n"
-        "sys.argv[1:] = ['db', 'upgrade']\nmain()\n"
-    )
-    done = subprocess.run(
-        [*filtered, sys.executable, "-c", work], env=env, cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert "not filtered" not in done.stdout
-    assert (tmp_path / "forge.db").is_file()
 
 
 def test_setting_up_says_a_line_a_step(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Nothing is downloaded: the fresh environment sees the packages of this one, and 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -15,12 +16,14 @@ import sys
 import sysconfig
 import tarfile
 import tomllib
+import urllib.request
 import venv
 import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 from packaging.requirements import Requirement
@@ -29,21 +32,31 @@ from runs.system import build
 
 ROOT = Path(__file__).resolve().parents[3]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+SITE = ROOT / "api" / "site"
 #: Bytes of the wheel, at most. Today: 3.5 million, of which the shipped text has most.
 WHEEL = 4_000_000
-#: Modules that a quick command may import, at most. Today: 114 and 58.
-IMPORTS = 140
-#: Packages that it may not import.
+#: What starts quickly → modules that it may import, at most. Today: 114, 58 and 9.
+QUICK = {
+    "from cli.main import forge; forge(['--version'], prog_name='forge')": 140,
+    "from cli.main import forge; forge(['--help'], prog_name='forge')": 80,
+    "import agent_forge": 20,
+}
+#: Packages that none of them may import.
 HEAVY = {"torch", "transformers", "numpy", "pydantic", "sqlmodel", "sqlalchemy", "matplotlib"}
 #: Requirements of an extra for users, at most.
 EXTRA = 2
 COMMIT = "0123456789ab"
 
 
-def run(*words: str, cwd: Path, **env: str) -> str:
-    """The output of a process that knows nothing of this checkout."""
+def elsewhere(**env: str) -> dict[str, str]:
+    """The environment of a process that knows nothing of this checkout."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "FORGE_HOME")}
-    done = subprocess.run(words, cwd=cwd, env={**kept, **env}, capture_output=True, text=True)
+    return {**kept, **env}
+
+
+def run(*words: str, cwd: Path, **env: str) -> str:
+    """The output of such a process."""
+    done = subprocess.run(words, cwd=cwd, env=elsewhere(**env), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 
@@ -90,26 +103,30 @@ def _packages() -> list[str]:
     return project["tool"]["setuptools"]["packages"]["find"]["include"]
 
 
-@pytest.mark.slow
-def test_a_fresh_environment_has_forge_with_the_page_and_the_settings_of_the_docs(
-    made: tuple[Path, Path], tmp_path: Path
-) -> None:
-    _, wheel = made
-    place = tmp_path / "env"
+@pytest.fixture(scope="module")
+def installed(made: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh environment with the wheel."""
+    place = tmp_path_factory.mktemp("installed") / "env"
     venv.create(place, with_pip=False)
     python = str(place / "bin" / "python")
     install = ["-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index"]
-    run(sys.executable, *install, str(wheel), cwd=tmp_path)
+    run(sys.executable, *install, str(made[1]), cwd=place)
     (site,) = place.glob("lib/python*/site-packages")
     shared = sysconfig.get_paths()["purelib"]
     (site / "zz-shared.pth").write_text(shared + "\n")  # after our own: paths, no editable hooks
-    forge, home = str(place / "bin" / "forge"), {"FORGE_HOME": str(tmp_path / "home")}
+    return place
 
+
+@pytest.mark.slow
+def test_a_fresh_environment_has_forge_and_the_settings_of_the_docs(
+    installed: Path, tmp_path: Path
+) -> None:
+    python, forge = str(installed / "bin" / "python"), str(installed / "bin" / "forge")
+    home = {"FORGE_HOME": str(tmp_path / "home")}
     told = run(forge, "--version", cwd=tmp_path, **home)
     assert told == f"forge, version {PROJECT['version']} (commit {COMMIT})\n"
     where = run(python, "-c", "import api, cli, phases; print(api.__file__)", cwd=tmp_path)
-    assert where.startswith(str(site))
-    assert (site / "api" / "site" / "index.html").exists()
+    assert where.startswith(str(installed))
     settings = json.loads(run(forge, "settings", "--json", cwd=tmp_path, **home))
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
     names = [one["name"] for one in settings]
@@ -119,23 +136,61 @@ def test_a_fresh_environment_has_forge_with_the_page_and_the_settings_of_the_doc
     assert "complete" in run(forge, "completion", "bash", cwd=tmp_path, **home)
 
 
-@pytest.mark.parametrize("words", [["--version"], ["--help"]])
-def test_a_quick_command_imports_little(words: list[str]) -> None:
+@pytest.mark.slow
+def test_the_installed_wheel_serves_the_page_and_its_scripts(
+    installed: Path, tmp_path: Path
+) -> None:
+    """Byte for byte those of the repository; a page without its scripts is empty."""
+    words = [str(installed / "bin" / "forge"), "serve", "--port", "0"]
+    env = elsewhere(FORGE_HOME=str(tmp_path / "home"))
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True
+    ) as served:
+        try:
+            assert served.stderr is not None
+            told = next((line for line in served.stderr if line.startswith("dashboard ")), "")
+            address = told.removeprefix("dashboard ").strip()
+            assert address, "it has ended"
+            page = urllib.request.urlopen(address).read().decode()
+            assert page == (SITE / "index.html").read_text("utf-8")
+            assets = re.findall(r'(?:src|href)="(?!data:)([^"]+)"', page)
+            assert {Path(name).suffix for name in assets} == {".js", ".css"}
+            for name in assets:
+                found = urllib.request.urlopen(urljoin(address, name)).read()
+                assert found == (SITE / name).read_bytes()
+        finally:
+            served.terminate()
+
+
+@pytest.mark.slow
+def test_the_documents_imports_work_in_the_installed_wheel(installed: Path, tmp_path: Path) -> None:
+    """Every `from … import` of ours in the examples, word for word."""
+    text = (ROOT / "tests/integration/agent_forge/documents.toml").read_text("utf-8")
+    ours = sorted(set(re.findall(r"^\s*(from (?:agent_forge|phases)\b.* import .*)$", text, re.M)))
+    for module in ("phases.phase2.evomerge", "agent_forge.evomerge_pipeline"):
+        assert any(line.startswith(f"from {module} import ") for line in ours)
+    code = "\n".join([*ours, "import phases.phase2.evomerge as asked; print(asked.__file__)"])
+    found = run(str(installed / "bin" / "python"), "-c", code, cwd=tmp_path)
+    assert found.startswith(str(installed))
+
+
+@pytest.mark.parametrize("code", QUICK)
+def test_what_starts_quickly_imports_little(code: str) -> None:
     """Counted, because a time says more of the machine: `forge --help` has 0.15 s beyond Python."""
-    code = (
+    bound = QUICK[code]
+    counted = (
         "import atexit, sys\n"
         "before = set(sys.modules)\n"
         "def say():\n"
         "    new = set(sys.modules) - before\n"
         "    print(len(new), *sorted({n.partition('.')[0] for n in new}), file=sys.stderr)\n"
         "atexit.register(say)\n"
-        "from cli.main import forge\n"
-        f"forge({words!r}, prog_name='forge')\n"
+        f"{code}\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    count, *names = done.stderr.split()
+    done = subprocess.run([sys.executable, "-c", counted], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(count) <= IMPORTS, names
+    count, *names = done.stderr.split()
+    assert int(count) <= bound, names
     assert not HEAVY & set(names)
 
 
@@ -153,6 +208,21 @@ def test_extras_are_small_and_bring_what_the_core_lacks() -> None:
     untested = {"s3fs", "gcsfs", "reasoning-gym", "titans-pytorch"}
     users = {Requirement(t).name for n in extras if n not in ("dev", "docs") for t in extras[n]}
     assert users - untested <= tested
+
+
+def test_every_extra_that_is_named_exists() -> None:
+    """With one that does not, pip only warns, and what was asked for is missing later."""
+    files = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")]
+    files += [*(ROOT / "examples").glob("*.ipynb"), ROOT / "docker-compose.yml"]
+    for package in _packages():
+        files += (ROOT / package.removesuffix("*")).rglob("*.py")
+    named = {"train", "gguf", "mcp"}  # as users guess them, too
+    for file in files:
+        text = file.read_text("utf-8")
+        for names in re.findall(r"(?:agent-forge|'\.)\[([\w,-]+)\]", text):
+            named |= set(names.split(","))
+    assert {"up", "s3", "tracking"} <= named, "the docs are read"
+    assert named - set(PROJECT["optional-dependencies"]) == set()
 
 
 def test_a_checkout_says_its_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
@@ -196,17 +266,42 @@ def test_the_bill_of_materials_lists_what_the_image_installs(bill: Callable[[], 
     lock = (ROOT / "requirements.lock").read_text("utf-8")
     pins = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", lock, re.MULTILINE))
     torch = re.findall(r"^torch==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-    found = {one["name"]: one["version"] for one in told["components"]}
+    parts = [one for one in told["components"] if one["purl"].startswith("pkg:pypi/")]
+    found = {one["name"]: one["version"] for one in parts}
     assert found == {**pins, "torch": torch[0]}
-    digests = {
+    assert hashes(parts) == set(re.findall(r"sha256:([0-9a-f]{64})", lock))
+    root = told["metadata"]["component"]
+    assert (root["name"], root["version"]) == (PROJECT["name"], PROJECT["version"])
+
+
+def hashes(components: list[dict[str, Any]]) -> set[str]:
+    """The hashes of components' files."""
+    return {
         item["content"]
-        for one in told["components"]
+        for one in components
         for reference in one["externalReferences"]
         for item in reference.get("hashes", ())
     }
-    assert digests == set(re.findall(r"sha256:([0-9a-f]{64})", lock))
-    root = told["metadata"]["component"]
-    assert (root["name"], root["version"]) == (PROJECT["name"], PROJECT["version"])
+
+
+def test_the_bill_of_materials_lists_the_packages_in_the_built_page(
+    bill: Callable[[], str],
+) -> None:
+    """Wheel and image bring them; the page's notice of licences has the same packages."""
+    parts = [one for one in json.loads(bill())["components"] if "pypi" not in one["purl"]]
+    notice = (SITE / "NOTICE.txt").read_text("utf-8")
+    noted = re.findall(r"^(@?[a-z][\w./-]*) ([\d.]+) \(([\w.-]+)\)$", notice, re.MULTILINE)
+    found = [(one["purl"], one["licenses"][0]["license"]["id"]) for one in parts]
+    assert found == [
+        (f"pkg:npm/{name.replace('@', '%40')}@{version}", licence)
+        for name, version, licence in noted
+    ]
+    locked = json.loads((ROOT / "dashboard" / "package-lock.json").read_text("utf-8"))["packages"]
+    used = set(locked[""]["dependencies"])
+    assert used <= {name for name, _, _ in noted}
+    integrity = {locked[f"node_modules/{name}"]["integrity"] for name, _, _ in noted}
+    told = {base64.b64encode(bytes.fromhex(one)).decode() for one in hashes(parts)}
+    assert {f"sha512-{one}" for one in told} == integrity
 
 
 def test_the_bill_of_materials_is_valid_by_its_schema(bill: Callable[[], str]) -> None:

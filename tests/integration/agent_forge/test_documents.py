@@ -13,7 +13,6 @@ import inspect
 import itertools
 import json
 import logging
-import os
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator
@@ -32,10 +31,12 @@ from agent_forge import ModelRegistry, api, documents
 from agent_forge.evomerge_pipeline import BaseModelConfig
 from api.app import create
 from api.live.event_stream import Hub
-from api.options import LOOPBACK, PORT, Options
+from api.options import LOOPBACK, Options
 from api.state.run_cache import Desk
 from cli.evomerge import evo, run_request
 from cli.main import forge
+from cli.operations.serve import PORT
+from cli.operations.up import up_command
 from evomerge import config as evomerge_config
 from evomerge.recipes.recipe import PIPELINES
 from evomerge.run.state import RunState
@@ -405,7 +406,11 @@ def _like(value: Any) -> Callable[[Any], bool]:
     return lambda found: isinstance(found, (int, float) if number else type(value))
 
 
-def test_the_socket_is_at_the_documents_port() -> None:
-    """`ws://localhost:8083/ws`; other ports by `--port`."""
-    assert PORT == 8083
-    assert os.environ.get("FORGE_PORT") is None
+@pytest.mark.parametrize("name", ["serve", "up"])
+def test_the_socket_is_at_the_documents_port(name: str) -> None:
+    """`ws://localhost:8083/ws` is where a command listens that is given no port."""
+    command = forge.get_command(click.Context(forge), name)
+    assert command is not None
+    with command.make_context(name, []) as asked:
+        assert asked.params["port"] == 8083
+    assert f"http://127.0.0.1:{PORT}/" in (up_command.help or "")

@@ -83,25 +83,41 @@ def test_every_command_stands_in_one_section() -> None:
         assert [line.split()[0] for line in part.splitlines() if line[2] != " "] == list(names)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+#: Shell → how a suggestion is printed for it, and whether it gives the word's number or the word.
+SHELLS = {
+    "bash": ("plain,{word}\n", "number"),
+    "zsh": ("plain\n{word}\n", "number"),
+    "fish": ("plain,{word}\t", "word"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_completion_is_printed_for_each_shell(shell: str) -> None:
+    """What a shell sources asks `forge` in the way that the next test asks it."""
     result = CliRunner().invoke(forge, ["completion", shell])
     assert result.exit_code == 0
-    assert "_FORGE_COMPLETE" in result.output
+    assert f"_FORGE_COMPLETE={shell}_complete" in result.output
+    assert {"COMP_WORDS", "COMP_CWORD"} <= set(re.findall(r"COMP_C?WORDS?", result.output))
 
 
-def test_a_shell_is_told_commands_and_options(tmp_path: Path) -> None:
-    """As bash asks for them."""
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("words", "expected"), [("forge pri", "priority"), ("forge submit --prio", "--priority")]
+)
+def test_a_shell_is_told_commands_and_options(
+    shell: str, words: str, expected: str, tmp_path: Path
+) -> None:
+    """As each shell asks for them; the shells themselves are not needed."""
     link = tmp_path / "forge"
     link.write_text(f"#!{sys.executable}\n{FORGE[-1].replace('; ', chr(10))}\n")
     link.chmod(0o755)
-    for words, expected in (("forge pri", "priority"), ("forge submit --prio", "--priority")):
-        env = {
-            **os.environ,
-            "_FORGE_COMPLETE": "bash_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(words.count(" ")),
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        done = subprocess.run([str(link)], env=env, capture_output=True, text=True, check=False)
-        assert f"plain,{expected}" in done.stdout.splitlines(), done.stderr
+    printed, current = SHELLS[shell]
+    env = {
+        **os.environ,
+        "_FORGE_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")) if current == "number" else words.split()[-1],
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    done = subprocess.run([str(link)], env=env, capture_output=True, text=True, check=False)
+    assert printed.format(word=expected) in done.stdout, done.stderr
