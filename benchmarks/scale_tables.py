@@ -173,7 +173,7 @@ def by_traffic(found: Sequence[Artifact]) -> str:
         for one in found
         if one.what.startswith("snapshot")
     )
-    return table(["", *(f"{n:,} devices" for n in DEVICES)], rows)
+    return table(["devices", *(f"{n:,}" for n in DEVICES)], rows)
 
 
 def by_champions(found: Sequence[Artifact]) -> str:
