@@ -5,7 +5,7 @@
 Prints the tables of docs/scale.md as Markdown: what an event, a task, a device and the dispatcher cost
 in the log, in connections and in Redis, what that makes of 1 to 1,000 devices, what runs, trainings
 and pipelines take, a million runs in a list, and the artifact store. With --quiet the devices are also
-simulated with appends of so many ms on SQLite and PostgreSQL, of a machine without other load.
+simulated with these ms an append on SQLite and PostgreSQL, of a machine without other load.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ SHORT, LONG, USERS, PAGE = 10_000, 1_000_000, 100, 10_000
 
 @dataclass(frozen=True)
 class Recorded:
-    """What merging runs of 20 generations take in the log, and how fast they are read."""
+    """Costs of merging runs of 20 generations in the log, and the speed of reading them."""
 
     run_events: int
     #: Bytes of the database for one event, indexes and tables included.
@@ -48,7 +48,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a run of another kind takes in the log."""
+    """Costs of a run of another kind in the log."""
 
     what: str
     events: int
@@ -96,7 +96,7 @@ def merged(home: Home) -> Recorded:
 
 
 def taken(what: str, rows: Sequence[Envelope], grown: int) -> Taken:
-    """Return what rows take that made the database grow by so many bytes."""
+    """Return the costs of rows that made the database grow by `grown` bytes."""
     segments = [len(row.data) for row in rows if row.type == "advanced"]
     return Taken(what, len(rows), grown, len(segments), statistics.mean(segments))
 
