@@ -111,7 +111,7 @@ class EvoMerge(api.EvoMerge):
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
     ) -> api.EvoMergeResult:
-        """Evolve merges of `models`, or of those that phase 1 hands over, with `generations` after the first."""
+        """Evolve merges of `models`, or of those that phase 1 hands over."""
         given: Sequence[Any] = models["models"] if isinstance(models, Mapping) else models
         if self._documents is not None:
             self.config, left = self._documents.settings()

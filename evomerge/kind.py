@@ -34,6 +34,7 @@ class EvoMerge(RunView, Kind[RunState]):
     """Evolution of merges (phase 2)."""
 
     name = "evomerge"
+    phase = 2
     title = "a merging run"
     line = "search for the best way to merge fine-tuned models"
     unit = "generation"

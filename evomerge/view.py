@@ -15,7 +15,7 @@ from evomerge.run.views import candidates, wording
 from runs.event_types import Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
-from runs.kinds.tracking import TrackedName
+from runs.kinds.tracking import Parts, TrackedName
 from runs.kinds.view import Outlook, View
 from runs.panels.head import Head
 from runs.panels.panels import Panel
@@ -203,6 +203,12 @@ class RunView(View[RunState]):
         from evomerge.reports.outputs import wandb_names
 
         return wandb_names.names()
+
+    def tracked_parts(self, state: RunState) -> Parts:
+        """Return the run's domains, pipelines, sources and its champion's recipe, for a tracker."""
+        from evomerge.reports.outputs import wandb_names
+
+        return wandb_names.parts(state)
 
     def tracked(self, state: RunState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (generation, row) for a tracker."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline import plan
 from pipeline.events import PipelineState
+from runs import kinds
 from runs.kinds.tracking import TEXT, TrackedName
 
 NAMES = (
@@ -21,6 +22,13 @@ NAMES = (
         "figure/{figure}", "that of the figure", "figure of the phase's run or of its measurement"
     ),
 )
+
+
+def figures(state: PipelineState) -> set[str]:
+    """Return the names of the figures that the kinds of its phases, or a measurement, declare."""
+    phases = state.submitted.config.phases if state.submitted else ()
+    names = {plan.MEASURE, *(phase.kind for phase in phases)}
+    return {figure for name in names for figure in kinds.of(name).figures_of}
 
 
 def rows(state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:

@@ -12,6 +12,7 @@ from pipeline.panels import along, lineage, stages
 from pipeline.reports import document
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
+from runs.kinds.tracking import Parts
 from runs.kinds.view import View
 from runs.panels.head import Fact, Head, Result
 from runs.panels.panels import Column, Gate, Gates, Metric, Panel, Units
@@ -128,6 +129,10 @@ class PipelineView(View[PipelineState]):
         found.append(self._table(state, strip, known is not None))
         family = lineage.lineage(state, children)
         return found if family is None else [*found, family]
+
+    def tracked_parts(self, state: PipelineState) -> Parts:
+        """Return the figures that its phases can have, for a tracker."""
+        return {"figure": tracked.figures(state)}
 
     def tracked(self, state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (phase, row) for a tracker."""

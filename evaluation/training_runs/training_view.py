@@ -10,6 +10,7 @@ from evaluation.observing import Observe, Observed
 from evaluation.training_runs import training_pace, training_rows
 from evaluation.training_runs.training_rows import Group
 from events import Envelope, Event
+from runs.kinds.tracking import Parts
 from runs.kinds.view import Outlook, View
 from runs.lists.tables import Kind, Table
 from weights.making.events import Advanced, Making
@@ -111,6 +112,11 @@ class TrainingView(View[S]):
         if state.started is None:
             return []
         return training_rows.rows(state, self.groups(state), after)
+
+    def tracked_parts(self, state: S) -> Parts:
+        """Return the models that the run trains, for a tracker."""
+        groups = self.groups(state) if state.started else ()
+        return {"model": {name for group in groups for name in group}}
 
     def part(self, state: S, name: str, **asked: Any) -> dict[str, Any]:
         """Return `lineage`: every recipe, by name. Raises NotFoundError for any other part."""

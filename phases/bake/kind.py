@@ -26,6 +26,7 @@ class Bake(BakeView, OneResult[BakeState]):
     """A prompt baked into a model (phase 6)."""
 
     name = "bake"
+    phase = 6
     package = "phases.bake"
     title = "a bake"
     line = "bake a prompt into a model's weights: it answers without the prompt as with it"

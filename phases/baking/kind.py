@@ -38,6 +38,7 @@ class Baking(BakingView, OneResult[BakingState]):
     """Tools and personas baked into a model, in cycles (phase 6)."""
 
     name = "baking"
+    phase = 6
     package = "phases.baking"
     title = "a baking run"
     line = "bake the use of tools, and personas, into a model, in cycles"

@@ -21,6 +21,7 @@ class Bitnet(BitnetView, GivenKind[BitnetState]):
     """A model with ternary weights (phase 4)."""
 
     name = "bitnet"
+    phase = 4
     package = "phases.bitnet"
     title = "a bitnet run"
     line = "train a model to have ternary weights, and compare it with the alternatives"

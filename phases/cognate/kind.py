@@ -30,6 +30,7 @@ class Cognate(CognateView, TrainingKind[CognateState]):
     """Specialists of one base (phase 1)."""
 
     name = "cognate"
+    phase = 1
     package = "phases.cognate"
     title = "a cognate run"
     line = "train a small base and specialists of it, to merge"

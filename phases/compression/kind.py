@@ -37,6 +37,7 @@ class Compression(CompressionView, MakingKind[CompressionState]):
     """Compression of a model at a rate chosen from a measured curve."""
 
     name = "compression"
+    phase = 8
     package = "phases.compression"
     title = "a compression"
     main_role = "model"

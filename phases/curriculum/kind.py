@@ -35,6 +35,7 @@ class Curriculum(CurriculumView, OneResult[CurriculumState]):
     """A model is trained on tasks at the edge of what it can do (phase 5)."""
 
     name = "curriculum"
+    phase = 5
     package = "phases.curriculum"
     title = "a curriculum run"
     line = "train a model on tasks at the edge of what it can do, and compare with fixed orders"

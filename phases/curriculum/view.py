@@ -11,6 +11,7 @@ from evaluation.given_model_runs.view import GivenView
 from evaluation.measures.paired_bits import mean
 from evaluation.observing import Observed
 from evaluation.training_runs import training_rows
+from evaluation.training_runs.training_rows import Group
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.curriculum import findings, panels, plan, report
@@ -112,14 +113,17 @@ class CurriculumView(GivenView[CurriculumState]):
             for arm in state.submitted.config.arms
         }
 
+    def groups(self, state: CurriculumState) -> Sequence[Group]:
+        """Return the arms side by side, each with its segments so far."""
+        return [{arm: plan.segments(state, arm) for arm in state.submitted.config.arms}]
+
     def tracked(self, state: CurriculumState, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (step, row) for a tracker: the points of the arms' trainings, side by side."""
         if state.started is None:
             return []
-        config = state.submitted.config
-        arms = {arm: plan.segments(state, arm) for arm in config.arms}
-        last = plan.bounds(config, state.started.context)[-1]
-        return training_rows.rows(state, [arms], after, dict.fromkeys(arms, last))
+        arms = state.submitted.config.arms
+        last = plan.bounds(state.submitted.config, state.started.context)[-1]
+        return training_rows.rows(state, self.groups(state), after, dict.fromkeys(arms, last))
 
     def head(self, state: CurriculumState) -> Head:
         """Return the head: accuracy of the result beside that of the given model."""

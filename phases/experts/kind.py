@@ -43,6 +43,7 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
     """Experts that scale a model's singular values, and mixtures of them (phase 7)."""
 
     name = "experts"
+    phase = 7
     package = "phases.experts"
     title = "an experts run"
     line = "train an expert for each domain that a model predicts badly, and search their mixtures"

@@ -40,7 +40,7 @@ FIGURES = {
     "genuine": "nats a hard token that exchanged thoughts need more than thoughts, beyond half of the "
     "gain",
     "exchanged": "nats a hard token that exchanged thoughts need more than thoughts",
-    "gain_on_selection": "the gain on the slice selection",
+    "gain_on_selection": "nats a hard token of the gain, on the slice selection",
     "hard_nats": "nats a hard token with thoughts",
     "moved": "nats a hard token that continued training took off the common base",
     "weight": "share of the thought in the mixture, the mean over all tokens",

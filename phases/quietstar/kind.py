@@ -32,6 +32,7 @@ class Quietstar(QuietstarView, OneResult[QuietstarState]):
     """A model that thinks before each token (phase 3)."""
 
     name = "quietstar"
+    phase = 3
     package = "phases.quietstar"
     title = "a quietstar run"
     line = "train a model to think before each token, and see if its thoughts help"
@@ -43,6 +44,10 @@ class Quietstar(QuietstarView, OneResult[QuietstarState]):
     result_title = "model"
     answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), HardTokensFrozen: Freeze}
     figures_of: ClassVar[Mapping[str, str]] = findings.FIGURES
+    figure_units: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("gain", "over_continued", "over_pause", "genuine"), "nats/token"),
+        **dict.fromkeys(("exchanged", "gain_on_selection", "hard_nats", "moved"), "nats/token"),
+    }
     as_given = (MODEL,)
 
     # ---- deciding ----------------------------------------------------------------------------

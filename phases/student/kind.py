@@ -23,6 +23,7 @@ class Student(StudentView, OneResult[StudentState]):
     """A smaller model, distilled from a given one (phase 8)."""
 
     name = "student"
+    phase = 8
     package = "phases.student"
     title = "a student run"
     line = "train a smaller model of a given one's family to predict as that one does"

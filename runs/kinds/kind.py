@@ -87,12 +87,12 @@ class Kind(View[S], Outcome[S]):
     def catalogue(self) -> Sequence[tracking.TrackedName]:
         """Return every name that a run of this kind sends to a tracker; it may send no other."""
         settings = (
-            tracking.TrackedName(name, "setting", field.description or "", "config")
+            tracking.TrackedName(name, tracking.SETTING, field.description or "", "config")
             for name, field in self.config.model_fields.items()
             if name not in self.naming
         )
         figures = tracking.of_figures(self.figures_of, self.figure_units)
-        return [*self.tracked_names, tracking.STATUS, *figures, *settings]
+        return [*self.tracked_names, tracking.STATUS, *figures, *settings, tracking.INSIDE]
 
     def tracked_config(self, state: S) -> dict[str, Any]:
         """Return the settings for a tracker, without those that name models or files."""

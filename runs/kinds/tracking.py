@@ -1,13 +1,15 @@
 """Names that a kind of run sends to a tracker such as W&B, as data. Pure.
 
-A kind lists every name with its unit and meaning (`Kind.catalogue`). The sender refuses a name that
-is not listed, so the list is complete. docs/metrics.md is made from it.
+A kind lists every name with its unit and meaning (`Kind.catalogue`); the phase is the kind's own
+(`Kind.phase`). The sender refuses a name that is not listed, so the list is complete. In a pattern
+such as `{model}/loss` the varying part is one of the run's own models (`Allowed`). docs/metrics.md is
+made from the lists.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -26,6 +28,11 @@ PARTS = {"low": "lower end of the 95 % interval", "high": "its upper end", "n": 
 PLAIN = "1"
 #: Unit of a text.
 TEXT = "text"
+#: Unit of a setting of the run, whose description is that of the setting.
+SETTING = "setting"
+#: Part of a pattern → the values that it may have in a run.
+Parts = Mapping[str, Collection[str]]
+_PART = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -39,18 +46,46 @@ class TrackedName:
     place: Place = "row"
 
     def fits(self, name: str) -> bool:
-        """Return True if the name is this one, or of this pattern."""
+        """Return True if the name is this one, or of this pattern in some run."""
         return _pattern(self.name).fullmatch(name) is not None
 
 
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     """Return the expression of a name; a part in braces is anything without a slash."""
-    parts = re.split(r"(\{\w+\})", name)
-    return re.compile("".join("[^/]+" if p.startswith("{") else re.escape(p) for p in parts))
+    return re.compile(_expression(name, None))
+
+
+def _expression(name: str, parts: Parts | None) -> str:
+    """Return the expression of a name whose parts in braces have these values; None: any."""
+    pieces = _PART.split(name)  # text, part, text, part, …, text
+    for at in range(1, len(pieces), 2):
+        values = None if parts is None else [re.escape(one) for one in parts.get(pieces[at], ())]
+        none = "[^/]+" if values is None else "(?!)"
+        pieces[at] = f"(?:{'|'.join(values)})" if values else none
+    pieces[::2] = map(re.escape, pieces[::2])
+    return "".join(pieces)
 
 
 STATUS = TrackedName("status", TEXT, "status of the run: running, completed, failed …", "summary")
+#: The values inside of settings; the part `setting` has their names.
+INSIDE = TrackedName("{setting}", SETTING, "value inside of a setting: `gates.metric`", "config")
+
+
+def names(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of values; of a value with names inside only those: `profile.device`."""
+    for name, value in values.items():
+        inner = [f"{name}.{one}" for one in _inside(value)]
+        yield from inner or [name]
+
+
+def _inside(value: Any) -> Iterator[str]:
+    """Yield the names inside of a value, through lists."""
+    if isinstance(value, Mapping):
+        yield from names(value)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _inside(one)
 
 
 def of_figures(
@@ -80,15 +115,38 @@ def figures(measured: Mapping[str, Figure]) -> dict[str, float | int]:
 
 
 def unlisted(listed: Sequence[TrackedName], place: Place, names: Iterable[str]) -> list[str]:
-    """Return the names that no entry for that place fits, in order."""
-    usable = [one for one in listed if one.place in (place, *_ALSO.get(place, ()))]
-    return [name for name in names if not any(one.fits(name) for one in usable)]
+    """Return the names that no entry for that place fits in any run, in order."""
+    found = _entries(listed, place)
+    return [name for name in names if not any(one.fits(name) for one in found)]
 
 
-def check(kind: Any, place: Place, names: Iterable[str]) -> None:
-    """Raise ConfigError if a name that is to be sent is not in the catalogue of the run's kind."""
-    if missing := unlisted(kind.catalogue(), place, names):
-        raise ConfigError(
-            f"runs of kind {kind.name} may not send {', '.join(missing)} to a tracker: the kind's "
-            f"catalogue has no such name for a {place} (`tracked_names` of its class)."
-        )
+def _entries(listed: Sequence[TrackedName], place: Place) -> list[TrackedName]:
+    """Return the entries that the names of a place may be of."""
+    return [one for one in listed if one.place in (place, *_ALSO.get(place, ()))]
+
+
+class Allowed:
+    """The names that one run may send to a place: the catalogue, with the run's parts in patterns."""
+
+    def __init__(self, kind: Any, state: Any, place: Place) -> None:
+        told = kind.shown(state.submitted.config) if state.submitted else {}
+        own = names({name: value for name, value in told.items() if name not in kind.naming})
+        # Every kind has figures and settings. The settings themselves are listed by name.
+        inside = [name for name in own if "." in name]
+        parts = {"figure": kind.figures_of, "setting": inside, **kind.tracked_parts(state)}
+        found = (_expression(one.name, parts) for one in _entries(kind.catalogue(), place))
+        self._kind, self._place = kind.name, place
+        self._fitting = re.compile("|".join(found))
+
+    def unlisted(self, values: Mapping[str, Any]) -> list[str]:
+        """Return the names of values, and inside of values, that the run may not send."""
+        return [name for name in names(values) if not self._fitting.fullmatch(name)]
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Raise ConfigError if the run may not send one of the names."""
+        if missing := self.unlisted(values):
+            raise ConfigError(
+                f"runs of kind {self._kind} may not send {', '.join(missing)} to a tracker: the "
+                f"kind's catalogue has no such name for a {self._place} (`tracked_names` and "
+                "`tracked_parts` of its class)."
+            )

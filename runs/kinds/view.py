@@ -18,7 +18,7 @@ from runs.kinds import default_panels
 from runs.kinds.decide import pending
 from runs.kinds.origin import Ancestor
 from runs.kinds.state import State
-from runs.kinds.tracking import TrackedName
+from runs.kinds.tracking import Parts, TrackedName
 from runs.panels import markdown
 from runs.panels.head import Head, Panels
 from runs.panels.panels import Panel
@@ -62,6 +62,8 @@ class View(Generic[S]):
     #: One line for lists of kinds, and the unit that its progress is counted in.
     line: ClassVar[str]
     unit: ClassVar[str] = "step"
+    #: Number of its phase in the source documents, 1 to 8; None: it is of no phase.
+    phase: ClassVar[int | None] = None
     #: The word for its result, in the name of the folder of a run that names none.
     result_name: ClassVar[str] = "result"
     #: Its settings, which have a field `device`.
@@ -262,6 +264,13 @@ class View(Generic[S]):
     def tracked(self, state: S, after: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (unit, row) for a tracker, of units after `after`."""
         return []
+
+    def tracked_parts(self, state: S) -> Parts:
+        """Return part → values that a run has for the patterns of `tracked_names`.
+
+        `figure` and `setting` are there in any case.
+        """
+        return {}
 
     def tracked_result(self, state: S) -> dict[str, Any] | None:
         """Return the result as a tracker's artifact: `metadata`, `file` and its JSON `content`.

@@ -146,8 +146,9 @@ class Sender:
             if state.started is not None and not self._configured:
                 self._configure(state)
             fresh = self._kind.tracked(state, self._newest)
+            allowed = tracking.Allowed(self._kind, state, "row")
             for generation, row in fresh:
-                tracking.check(self._kind, "row", row)
+                allowed.check(row)
                 self._run.log(row, step=generation, commit=True)
                 self._newest, self.new = generation, self.new + 1
             if fresh or state.ended:
@@ -166,7 +167,7 @@ class Sender:
             self._summarise(state)
             found = self._kind.tracked_result(state)
             if found is not None and state.completed is not None:
-                tracking.check(self._kind, "result", found["metadata"])
+                tracking.Allowed(self._kind, state, "result").check(found["metadata"])
                 self._run.log_artifact(_artifact(state, found, self._target.model))
             place = str(self._files.folder if self._files else self._run.url or "")
             self._run.finish(exit_code=1 if state.failed or state.cancelled else 0)
@@ -183,13 +184,13 @@ class Sender:
 
     def _configure(self, state: State) -> None:
         told = self._kind.tracked_config(state)
-        tracking.check(self._kind, "config", told)
+        tracking.Allowed(self._kind, state, "config").check(told)
         self._run.config.update(told, allow_val_change=True)
         self._configured = True
 
     def _summarise(self, state: State) -> None:
         told = self._kind.tracked_summary(state)
-        tracking.check(self._kind, "summary", told)
+        tracking.Allowed(self._kind, state, "summary").check(told)
         self._run.summary.update(told)
 
     def leave(self) -> None:

@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+from evomerge.recipes.recipe import PIPELINES
+from evomerge.run.state import RunState
 from evomerge.settings_table import settings
-from runs.kinds.tracking import STATUS, TEXT, TrackedName
+from runs.kinds import tracking
+from runs.kinds.tracking import INSIDE, SETTING, STATUS, TEXT, Parts, TrackedName
 
 #: A fitness: a weighted mean of components, 1 for the best source's.
 _FITNESS = "fitness"
 _ROWS = (
     ("generation", "count", "number of the generation; the step of every row"),
+    ("population_size", "count", "candidates of the generation"),
     ("best_fitness", _FITNESS, "the champion's, on the selection slice"),
     ("avg_fitness", _FITNESS, "mean of the generation, on its own draw of the search slice"),
     ("diversity", "1", "mean distance of the candidates' task vectors over that of the sources'"),
@@ -46,14 +50,24 @@ _SUMMARY = (
 _CONFIG = (
     ("run", TEXT, "name of the run"),
     ("owner", TEXT, "user who submitted it"),
-    ("forked_from", "setting", "run and generation of a fork"),
-    ("models", "setting", "sources, by name or Hub id"),
-    ("base_model", "setting", "base, by name or Hub id"),
+    ("forked_from", TEXT, "run and event that it was forked at: PARENT@VERSION"),
+    ("models", TEXT, "the sources, each by Hub id or name"),
+    ("base_model", TEXT, "the base, by Hub id or name"),
     ("strategy_version", TEXT, "strategy with its version"),
-    ("digests", "setting", "name of a model → BLAKE3 of its weights"),
+    ("digests.{model}", TEXT, "BLAKE3 of the weights of a source or the base"),
     ("data_digest", TEXT, "BLAKE3 of the items"),
     ("parameters", "count", "parameters of a model"),
-    ("profile", "setting", "what can change the last bit of a number: device, dtype, libraries"),
+    ("profile.device", TEXT, "device that the run is measured on"),
+    ("profile.dtype", TEXT, "dtype of the weights"),
+    ("profile.threads", "count", "threads of a process"),
+    ("profile.batch_tokens", "tokens", "tokens of a batch"),
+    ("profile.attention", TEXT, "implementation of attention"),
+    ("profile.machine", TEXT, "processor with its vector instructions, and the GPU if it is used"),
+    ("profile.torch", TEXT, "version of torch"),
+    ("profile.transformers", TEXT, "version of transformers"),
+    ("profile.numpy", TEXT, "version of numpy"),
+    ("profile.evaluation", TEXT, "dtype that evaluation computes in; empty: that of the weights"),
+    ("profile.compiled", TEXT, "compiler of batches of windows; empty: they are not compiled"),
 )
 _RESULT = (
     ("run", TEXT, "name of the run"),
@@ -63,7 +77,7 @@ _RESULT = (
     ("score", _FITNESS, "its fitness on the selection slice"),
     ("chain_head", TEXT, "hash of the event that the result stands on"),
     ("lineage", TEXT, "its recipe and those that it comes from, a line each"),
-    ("recipe", "setting", "its recipe"),
+    ("recipe.{field}", "that of the field", "its recipe: kind, inputs, technique, genes, seed"),
 )
 
 
@@ -72,5 +86,19 @@ def names() -> list[TrackedName]:
     rows = [TrackedName(*one) for one in _ROWS]
     summary = [TrackedName(*one, "summary") for one in _SUMMARY]
     config = [TrackedName(*one, "config") for one in _CONFIG]
-    config += [TrackedName(one.name, "setting", one.description, "config") for one in settings()]
-    return [*rows, STATUS, *summary, *config, *(TrackedName(*one, "result") for one in _RESULT)]
+    config += [TrackedName(one.name, SETTING, one.description, "config") for one in settings()]
+    result = [TrackedName(*one, "result") for one in _RESULT]
+    return [*rows, STATUS, *summary, *config, INSIDE, *result]
+
+
+def parts(state: RunState) -> Parts:
+    """Return the values that the parts in braces of `names` have in a run."""
+    started, champion = state.started, state.champion
+    pools = started.pools.values() if started else ()
+    recipe = state.recipes[champion].model_dump(mode="json") if champion else {}
+    return {
+        "domain": {domain for pool in pools for domain in pool},
+        "pipeline": [str(number) for number in range(len(PIPELINES))],
+        "model": [one.name for one in (started.base, *started.sources)] if started else (),
+        "field": list(tracking.names(recipe)),
+    }

@@ -54,6 +54,7 @@ def _row(state: RunState, generation: int) -> dict[str, Any]:
     )
     return {
         "generation": generation,
+        "population_size": len(done.ranking),
         "best_fitness": champions[-1] if champions else None,
         "avg_fitness": _mean([score for score in done.scores if score is not None]),
         "diversity": measured.diversity if measured else None,

@@ -1,30 +1,30 @@
-"""No name is sent to a tracker that its kind's catalogue lacks; rows follow from the log alone."""
+"""What a run sends and what its kind's catalogue lists are the same; rows follow from the log alone."""
 
 from __future__ import annotations
 
 import math
-import sys
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from runs import kinds
-from runs.errors import ConfigError
 from runs.kinds import tracking
 from runs.kinds.state import fold_into
 from runs.kinds.tracking import TrackedName
 from testing.worlds.fake_world import World, small
+from testing.worlds.runs import REPOSITORY
 from tests.golden import test_golden, test_golden_kinds
 from tests.golden.test_golden import rows_of
-from worker.exports import wandb as sending
 
 LOGS = [*test_golden_kinds.LOGS, *test_golden.LOGS]
 #: Names that no golden log leads to, and why.
 UNSEEN = {
     ("bake", "final/unheard"): "a bake with two other prompts, of which one is not rehearsed",
+    ("evomerge", "forked_from"): "no golden log is a fork's; test_tracked_sending.py sends one",
     ("cognate", "final/{figure}_n"): "the least of several leads, each of items of its own",
     (
         "curriculum",
@@ -40,28 +40,29 @@ def state_of(path: Path) -> Any:
     return fold_into(kinds.of(test_golden_kinds.kind_of(rows)).state(), rows)
 
 
-def sent(kind: Any, state: Any) -> dict[tracking.Place, set[str]]:
-    """Place → every name that is sent of a run."""
+def sent(kind: Any, state: Any) -> dict[tracking.Place, Mapping[str, Any]]:
+    """Place → all that is sent of a run; of rows that have a name in common the last one's value."""
     result = kind.tracked_result(state) or {"metadata": {}}
     return {
-        "row": {name for _, row in kind.tracked(state, -1) for name in row},
-        "summary": set(kind.tracked_summary(state)),
-        "config": set(kind.tracked_config(state)),
-        "result": set(result["metadata"]),
+        "row": {name: value for _, row in kind.tracked(state, -1) for name, value in row.items()},
+        "summary": kind.tracked_summary(state),
+        "config": kind.tracked_config(state),
+        "result": result["metadata"],
     }
 
 
 @pytest.mark.parametrize("path", LOGS, ids=lambda path: path.stem)
 def test_every_name_that_is_sent_is_in_the_catalogue(path: Path) -> None:
+    """Names inside of values, too; with the run's own models, domains and figures in patterns."""
     state = state_of(path)
     kind = kinds.of(state.kind)
-    for place, names in sent(kind, state).items():
-        assert tracking.unlisted(kind.catalogue(), place, names) == []
+    for place, values in sent(kind, state).items():
+        assert tracking.Allowed(kind, state, place).unlisted(values) == []
 
 
 @pytest.mark.parametrize("name", sorted(kinds.KINDS))
 def test_every_name_of_a_catalogue_is_sent_by_a_run(name: str) -> None:
-    """A catalogue that promises a name that nothing sends would mislead; settings are the config's."""
+    """A catalogue that promises a name that nothing sends would mislead; settings are the kind's."""
     kind = kinds.of(name)
     states = [state_of(path) for path in LOGS if state_of(path).kind == name]
     if name == "evomerge":
@@ -70,12 +71,12 @@ def test_every_name_of_a_catalogue_is_sent_by_a_run(name: str) -> None:
         states.append(world.state)
     seen: dict[str, set[str]] = {}
     for state in states:
-        for place, names in sent(kind, state).items():
-            seen.setdefault(place, set()).update(names)
+        for place, values in sent(kind, state).items():
+            seen.setdefault(place, set()).update(tracking.names(values))
     missing = {
         one.name
         for one in kind.catalogue()
-        if one.place != "config" and not any(map(one.fits, seen[one.place]))
+        if one.unit != tracking.SETTING and not any(map(one.fits, seen[one.place]))
     }
     assert missing == {unseen for whose, unseen in UNSEEN if whose == name}
 
@@ -83,11 +84,56 @@ def test_every_name_of_a_catalogue_is_sent_by_a_run(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(kinds.KINDS))
 def test_a_catalogue_has_a_unit_and_a_meaning_for_each_name_once(name: str) -> None:
     listed = kinds.of(name).catalogue()
-    assert all(one.unit and one.meaning for one in listed if one.unit != "setting")
+    assert all(one.unit and one.meaning for one in listed if one.unit != tracking.SETTING)
     places = [(one.place, one.name) for one in listed]
     assert len(places) == len(set(places))
     units = set(kinds.of(name).figure_units)
     assert units <= set(kinds.of(name).figures_of)
+
+
+#: First word of a meaning → beginning of the unit.
+UNITS = {
+    "nats": "nats/",
+    "bits": "bits/",
+    "bytes": "bytes",
+    "seconds": "s",
+    "tokens": "tokens",
+    "parameters": "count",
+}
+RATIO = re.compile(r"(?<!mean) over ")
+
+
+@pytest.mark.parametrize("name", sorted(kinds.KINDS))
+def test_the_unit_of_a_figure_is_the_one_that_its_meaning_begins_with(name: str) -> None:
+    """A loss in nats is no pure number, unless it is nats over nats."""
+    kind = kinds.of(name)
+    for figure, meaning in kind.figures_of.items():
+        unit = kind.figure_units.get(figure, tracking.PLAIN)
+        begins = UNITS.get(meaning.split()[0])
+        if RATIO.search(meaning):
+            assert unit == tracking.PLAIN, figure
+        elif begins:
+            assert unit.startswith(begins), figure
+
+
+def test_every_phase_of_the_documents_has_a_kind() -> None:
+    """A pipeline and a measurement are of no phase."""
+    phases = {name: kinds.of(name).phase for name in kinds.KINDS}
+    assert {phase for phase in phases.values() if phase} == set(range(1, 9))
+    assert phases["evomerge"] == 2
+    assert {name for name, phase in phases.items() if phase is None} == {"measure", "pipeline"}
+
+
+def test_the_page_says_phase_unit_and_meaning_of_every_name() -> None:
+    page = (REPOSITORY / "docs" / "metrics.md").read_text("utf-8")
+    sections = dict(part.split("\n", 1) for part in page.split("\n## ")[1:])
+    for name in kinds.KINDS:
+        kind, section = kinds.of(name), sections[name]
+        assert section.strip().startswith(f"Phase {kind.phase}. ") == (kind.phase is not None)
+        for one in kind.catalogue():
+            whole = one.unit != tracking.SETTING
+            told = f"| `{one.name}` | {one.unit} | " if whole else f"`{one.name}`"
+            assert told in section, one
 
 
 @pytest.mark.parametrize("path", test_golden_kinds.LOGS, ids=lambda path: path.stem)
@@ -124,67 +170,6 @@ def test_a_name_is_refused_at_a_place_that_it_is_not_listed_for() -> None:
     assert tracking.unlisted(listed, "config", ["a"]) == ["a"]
 
 
-class Tracker:
-    """A stand-in for W&B that notes what it is given."""
-
-    def __init__(self) -> None:
-        self.resumed, self.starting_step, self.url = False, 0, "a page"
-        self.rows: list[dict[str, Any]] = []
-        self.config, self.summary = SimpleNamespace(update=self._note), {}
-        self.noted: list[dict[str, Any]] = []
-
-    def _note(self, values: dict[str, Any], **_: Any) -> None:
-        self.noted.append(values)
-
-    def define_metric(self, *_: Any, **__: Any) -> None:
-        """Take it."""
-
-    def log(self, row: dict[str, Any], **_: Any) -> None:
-        """Take a row."""
-        self.rows.append(row)
-
-
-@pytest.fixture
-def tracker(monkeypatch: pytest.MonkeyPatch) -> Tracker:
-    """A W&B in this process."""
-    found = Tracker()
-
-    class Settings:
-        model_fields: dict[str, Any] = {}
-
-        def __init__(self, **_: Any) -> None:
-            self.mode = "online"
-
-    fake = SimpleNamespace(
-        Settings=Settings,
-        setup=lambda settings: SimpleNamespace(settings=settings),
-        init=lambda **_: found,
-    )
-    monkeypatch.setitem(sys.modules, "wandb", fake)
-    monkeypatch.setattr(sending, "client", lambda: None)
-    return found
-
-
-def test_the_sender_refuses_a_row_with_another_name(
-    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before the row goes anywhere; the rows before it are sent."""
-    path = next(path for path in LOGS if path.stem == "student-1")
-    state = state_of(path)
-    kind = kinds.of("student")
-    (first, row), *_ = kind.tracked(state, -1)
-    sender = sending.Sender(state, "r", sending.Target(tmp_path))
-    rows = [(first, row), (first + 1, {**row, "distilled/secret": 1.0})]
-    monkeypatch.setattr(type(kind), "tracked", lambda self, state, after: rows)
-    with pytest.raises(ConfigError, match=r"student may not send distilled/secret.*for a row"):
-        sender.send(state)
-    assert tracker.rows == [row]
-    assert tracker.noted == [kind.tracked_config(state)]
-
-
-def test_the_config_names_no_files(tracker: Tracker) -> None:
-    """A pipeline's phases name models and data of its machine."""
-    path = next(path for path in LOGS if path.stem == "pipeline-1")
-    kind, state = kinds.of("pipeline"), state_of(path)
-    assert not {"phases", "test"} & set(kind.tracked_config(state))
-    assert not {"phases", "test"} & {one.name for one in kind.catalogue()}
+def test_names_inside_of_a_value_have_its_name_before_them() -> None:
+    values = {"a": 1, "b": {"c": [{"d": 1}, {"e": {}}]}, "f": [1, 2], "g": []}
+    assert list(tracking.names(values)) == ["a", "b.c.d", "b.c.e", "f", "g"]
