@@ -133,13 +133,17 @@ class Vault:
         """Return the names of all artifacts in the store, sorted."""
         return [name for name in self._store.list("manifests") if re.fullmatch(NAME, name)]
 
+    def has(self, name: str) -> bool:
+        """Return True if the store has an artifact of this name, whole or damaged."""
+        _check(name)
+        return self._store.size(f"manifests/{name}") is not None
+
     def remove(self, name: str) -> bool:
         """Remove an artifact, also a damaged one; return True if it was there.
 
         Uploads of it that are under way fail.
         """
-        _check(name)
-        there = self._store.size(f"manifests/{name}") is not None
+        there = self.has(name)
         self._store.drop(f"manifests/{name}")
         self._store.drop(f"data/{name}")
         return there

@@ -212,7 +212,7 @@ def test_a_snapshot_on_disk_needs_no_store(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["put", "names"])
+@pytest.mark.parametrize("what", ["put", "has"])
 def test_a_store_that_fails_costs_a_note_and_no_training(
     first: Home,
     undisturbed: Any,
@@ -233,6 +233,22 @@ def test_a_store_that_fails_costs_a_note_and_no_training(
     assert from_to(trained) == (done, total, total - done)
     same(state, undisturbed)
     assert "the store is full" in caplog.text
+
+
+@pytest.mark.slow
+def test_no_segment_lists_the_names_of_the_store(
+    first: Home, undisturbed: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A list grows with all that the store has; older snapshots are looked up by name, and go."""
+
+    def listed(self: Vault) -> list[str]:
+        raise AssertionError("the names are listed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Vault, "names", listed)
+        same(cognate_runs.finish(first), undisturbed)
+    assert not caplog.records
+    assert len(stored(first)) <= 2
 
 
 @pytest.mark.slow
