@@ -1,4 +1,4 @@
-"""Most memory that a command and the processes that it starts have together, at any time.
+"""Most memory that a command and the processes that it starts have together, and their time.
 
     python -m benchmarks.memory forge pipeline run examples/speedrun.toml --output-dir speedrun
 
@@ -10,6 +10,7 @@ The exit code is the command's.
 from __future__ import annotations
 
 import contextlib
+import resource
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,12 @@ def _imports() -> float:
             process.kill()
 
 
+def _processor() -> float:
+    """Return the seconds of processor time of all processes that have been waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> int:
     """Run the command that is given, and print the most that it had."""
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
@@ -68,14 +75,15 @@ def main() -> int:
     if shutil.which(sys.argv[1]) is None:
         sys.exit(f"no program {sys.argv[1]} is found")
     imports = _imports()
-    most, began = 0.0, time.monotonic()
+    most, began, before = 0.0, time.monotonic(), _processor()
     with subprocess.Popen(sys.argv[1:]) as process:
         while process.poll() is None:
             most = max(most, _held(process.pid))
             time.sleep(PERIOD)
     minutes = (time.monotonic() - began) / 60
     print(
-        f"at most {most:,.0f} MiB in {minutes:.1f} minutes; imports alone {imports:,.0f} MiB",
+        f"at most {most:,.0f} MiB in {minutes:.1f} minutes, {_processor() - before:,.0f} s of "
+        f"processor time; imports alone {imports:,.0f} MiB",
         file=sys.stderr,
     )
     return process.returncode
