@@ -62,7 +62,8 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     sources = split(options.get("base_models")) or about.get("base_models", [])
     if not sources and not base:
         sources = list(ALIASES)
-        click.echo(f"no models are given: {', '.join(sources)}, from the Hub", err=True)
+        told = f"no models are given (--base-models A,B,C): {', '.join(sources)} of the Hub are merged"
+        click.echo(told, err=True)
     asked = Asked(
         "evomerge",
         {**file, **chosen},
