@@ -69,7 +69,7 @@ class EvoMerge:
     """A search for merges of models, the source documents' own if no strategy is named."""
 
     def __init__(
-        self, config: EvoMergeConfig | None = None, home: str | Path | None = None
+        self, config: EvoMergeConfig | None = None, home: Home | str | Path | None = None
     ) -> None:
         given = config.model_dump(exclude_unset=True) if config else {}
         if "strategy" not in given.get("search", {}):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_forge import api
+from agent_forge.modules import handed
 from agent_forge.registry import ModelRegistry
 from evomerge import config as evomerge_config
 from evomerge import document_settings
@@ -62,7 +63,10 @@ class EvoMergeConfig:
                 del own[name]
         if strategy == "elite-loser":
             own |= _adding_up({_own(name): value for name, value in own.items()})
-        return evomerge_config.parse({**own, "strategy": strategy}), left
+        config = evomerge_config.parse({**own, "strategy": strategy})
+        if config.strict:
+            document_settings.refuse(left)
+        return config, left
 
 
 def _own(name: str) -> str:
@@ -82,6 +86,11 @@ def _adding_up(own: dict[str, Any]) -> dict[str, Any]:
     of 2 (`evomerge.search_settings.EliteLoserSearch`).
     """
     share = 3 * own.get("mutants_per_elite", 3) - 1
+    if (
+        not all(isinstance(own.get(n, 1), int) for n in ("population_size", "elite_size"))
+        or share < 1
+    ):
+        return {}  # what is wrong with them is said where they are parsed
     for one, other, (up, down) in (
         ("population_size", "elite_size", (2, share)),
         ("elite_size", "population_size", (share, 2)),
@@ -97,7 +106,7 @@ class EvoMerge(api.EvoMerge):
     def __init__(
         self,
         config: EvoMergeConfig | evomerge_config.EvoMergeConfig | None = None,
-        home: str | Path | None = None,
+        home: Home | str | Path | None = None,
     ) -> None:
         self._documents = config if isinstance(config, EvoMergeConfig) else None
         super().__init__(None if isinstance(config, EvoMergeConfig) else config, home)
@@ -112,7 +121,9 @@ class EvoMerge(api.EvoMerge):
         output_dir: str | Path | None = None,
     ) -> api.EvoMergeResult:
         """Evolve merges of `models`, or of those that phase 1 hands over."""
-        given: Sequence[Any] = models["models"] if isinstance(models, Mapping) else models
+        given: Sequence[Any] = handed(models, "models") if isinstance(models, Mapping) else models
+        if not isinstance(generations, int | None):
+            raise ConfigError("generations are a number; a base is given as base=…")
         if self._documents is not None:
             self.config, left = self._documents.settings()
             for told in document_settings.warnings(left):
@@ -135,7 +146,9 @@ class EvoMerge(api.EvoMerge):
         return self.resume(run, generation)
 
 
-def load_phase1_models(session_id: str | None = None, home: str | Path | None = None) -> list[Any]:
+def load_phase1_models(
+    session_id: str | None = None, home: Home | str | Path | None = None
+) -> list[Any]:
     """Return the specialists of a phase 1 run, or of a session of the registry, as loaded modules.
 
     `session_id` is a cognate run's name or its beginning, or a session's name; by default the newest
@@ -159,7 +172,7 @@ def _newest(home: Home) -> str:
         rows, _ = queries.page(store, 1, kind="cognate", status="completed")
     finally:
         store.close()
-    sessions = [one.name for one in ModelRegistry(home.folder).sessions()]
+    sessions = [one.name for one in ModelRegistry(home).sessions()]
     names = [*(row["run"] for row in rows), *(n for n in sessions if _of_session(home, n))]
     if not names:
         raise NotFoundError("no cognate run has completed here: `forge cognate` starts one.")
@@ -168,7 +181,7 @@ def _newest(home: Home) -> str:
 
 def _of_session(home: Home, name: str) -> list[str]:
     """Return the folders of a session's specialists; empty if there is no such session."""
-    registry = ModelRegistry(home.folder)
+    registry = ModelRegistry(home)
     session = next((one for one in registry.sessions() if one.name == name), None)
     models = [registry.model(id_) for id_ in session.models] if session else []
     return [model["path"] for model in models if model["kind"] == "specialist" and model["path"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def load(home: Home, name: str) -> Any:
     if found is None:
         raise NotFoundError(f"the log has no model {name!r}.")
     return AutoModelForCausalLM.from_pretrained(found.path, trust_remote_code=False)
+
+
+def handed(over: Mapping[str, Any], name: str) -> Any:
+    """Return what one phase hands over to the next under a name. Raises ConfigError."""
+    if name not in over:
+        raise ConfigError(
+            f"what is handed over has no {name!r}; it has {', '.join(over) or 'nothing'}."
+        )
+    return over[name]
 
 
 def _save(module: Any, weights: dict[str, Any], folder: Path) -> None:

@@ -70,7 +70,7 @@ def run(
     models: Mapping[str, str | Sequence[str]] | None = None,
     data: Sequence[str | Path] = (),
     *,
-    home: str | Path | None = None,
+    home: Home | str | Path | None = None,
     key: str | None = None,
 ) -> Ended:
     """Carry a run of any kind to its end; return what it gives.
@@ -100,7 +100,7 @@ class PipelineOrchestrator:
     def __init__(
         self,
         config: str | Path | Mapping[str, Any] | PipelineConfig,
-        home: str | Path | None = None,
+        home: Home | str | Path | None = None,
         key: str | None = None,
         reuse: bool = False,
     ) -> None:
@@ -197,6 +197,8 @@ def _submitted(
     """
     found = delegation.with_items(store, Artifacts.of(home), asked)
     plan = validate.plan(found, Lookup(named=Finder(home, log.info)))
+    for told in plan.warnings:
+        log.warning("%s", told)
     plan = replace(plan, fields={**plan.fields, **fields})
     digest = delegation.digest_of(asked)
     return submit.submit(store, plan, key=f"python {key or ''} {digest}", asked=digest)

@@ -24,7 +24,7 @@ from worker.commands import sessions as session_commands
 class ModelRegistry:
     """Models and sessions of a home. What runs make enters the registry by itself."""
 
-    def __init__(self, home: str | Path | None = None) -> None:
+    def __init__(self, home: Home | str | Path | None = None) -> None:
         """Use a home folder; none: the one that the environment names."""
         self._home = Home.at(home)
 

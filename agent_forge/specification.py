@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent_forge import documents, pipelines
-from agent_forge.modules import load, named
+from agent_forge.modules import handed, load, named
+from runs.errors import ConfigError
 from runs.home import Home
 
 #: What the documents' three specialists are for, as domains of the built-in text.
@@ -25,13 +26,15 @@ SPECIALTIES = ("reasoning", "memory", "general")
 
 
 def create_cognate_models(
-    data: Sequence[str | Path] = (), home: str | Path | None = None, **settings: Any
+    data: Sequence[str | Path] = (), home: Home | str | Path | None = None, **settings: Any
 ) -> list[Any]:
     """Train the specialists of one base (phase 1); return them, loaded.
 
-    By default three of 25 million parameters: hours on a CPU. `preset="tiny"` takes minutes.
+    By default three of 25 million parameters: hours on a CPU. `preset="tiny"` takes minutes. With data
+    there is a specialist for each of its domains.
     """
-    config = {"preset": "25m", "domains": list(SPECIALTIES), **settings}
+    usual = {} if data else {"domains": list(SPECIALTIES)}
+    config = {"preset": "25m", **usual, **settings}
     ended = pipelines.run("cognate", config, data=data, home=home)
     return documents.load_phase1_models(ended.run, home)
 
@@ -42,7 +45,10 @@ class _Phase:
     kind: ClassVar[str]
 
     def __init__(
-        self, data: Sequence[str | Path] = (), home: str | Path | None = None, **settings: Any
+        self,
+        data: Sequence[str | Path] = (),
+        home: Home | str | Path | None = None,
+        **settings: Any,
     ) -> None:
         """Take the kind's settings, the items to train and measure on, and the home folder."""
         self._data, self._home, self._settings = data, home, settings
@@ -56,10 +62,10 @@ class _Phase:
         """
         home = Home.at(self._home)
         if isinstance(model, Mapping):
-            model = model["model"]
+            model = handed(model, "model")
         config = {**settings, **self._settings}
         given = {"model": [named(home, model)]}
-        self.ended = pipelines.run(self.kind, config, given, self._data, home=home.folder)
+        self.ended = pipelines.run(self.kind, config, given, self._data, home=home)
         return load(home, self.ended.run)
 
 
@@ -89,7 +95,9 @@ class ForgeTrainer(_Phase):
     kind = "curriculum"
 
     def train(self, model: Any, stages: int = 10) -> Any:
-        """Train a model in as many segments; return the best arm's."""
+        """Train a model in as many segments; return the best arm's. Raises ConfigError."""
+        if "segments" in self._settings:
+            raise ConfigError("segments are the stages of `train`: give them there.")
         return self._carried(model, segments=stages, arms=["adaptive", "stages", "uniform"])
 
 

@@ -29,6 +29,7 @@ VIEWS = {
     "evomerge": "cli.evomerge.view:EvoMergeView",
     "curriculum": "cli.phases.curriculum_view:CurriculumView",
     "experts": "cli.phases.experts_view:ExpertsView",
+    "measure": "cli.phases.measure_view:MeasureView",
     "quietstar": "cli.phases.quietstar_view:QuietstarView",
     "student": "cli.phases.student_view:StudentView",
 }

@@ -207,7 +207,8 @@ def settings() -> str:
     lines += [f"| `{old}` | `{new}` |" for old, new in RENAMED.items()]
     lines += ["", "`evaluation_weights` are weights of domains, and of nothing else.", ""]
     lines += [
-        "These have no meaning here: they are left out with a warning, and refused with `strict`:",
+        "These have no meaning here. In files of `--config` and in requests they are left out with a "
+        "warning; with `strict`, in pipelines and in forks they are refused:",
         "",
         "| name | reason |",
         "|---|---|",

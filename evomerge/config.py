@@ -65,8 +65,8 @@ RENAMED = {
     "ties_threshold": "ties_density",
 }
 
-#: Settings of the source documents that have no meaning here, and why. This module refuses them; where
-#: users give settings they are left out with a warning (`evomerge/document_settings.py`).
+#: Settings of the source documents that have no meaning here, and why. This module refuses them; in a
+#: request for a run they are left out with a warning (`evomerge/document_settings.py`).
 REFUSED = {
     "selection_pressure": "elite-loser selects by rank: use elite_size and mutants_per_elite",
     "dare_amplification": "DARE divides by 1 - p, which fixes the amplification: use dare_drop",

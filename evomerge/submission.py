@@ -36,8 +36,8 @@ def plan(asked: Asked, lookup: Lookup) -> Plan:
 
     own, left = document_settings.translated(asked.config)
     config = settings.parse(own)
-    if left and config.strict:
-        raise ConfigError("\n".join(document_settings.warnings(left)))
+    if config.strict:
+        document_settings.refuse(left)
     search.current(config)
     unknown = sorted(set(asked.models) - {"sources", "base"})
     if unknown:

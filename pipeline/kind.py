@@ -22,6 +22,7 @@ from pipeline.events import (
 )
 from pipeline.submission import file, names, writing
 from pipeline.view import PipelineView
+from runs import kinds
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import MadeModel
 from runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
@@ -174,7 +175,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         return self.parse(whole)
 
     def check_fork(self, state: PipelineState, changes: Mapping[str, Any]) -> None:
-        """Raise ConfigError if a change is about a phase that has ended."""
+        """Raise ConfigError for a change of a phase that has ended, or that its kind refuses."""
         before, after = state.submitted.config, self.changed(state.submitted.config, changes)
         if after.test != before.test:
             raise ConfigError(
@@ -188,6 +189,9 @@ class Pipeline(PipelineView, Kind[PipelineState]):
                     f"phase {phase.name} has ended before this place: a fork keeps it as it is. Fork "
                     f"before it ends, with --generation {number}."
                 )
+        for phase in after.phases:
+            if phase not in before.phases:
+                kinds.of(phase.kind).parse(phase.settings)
 
     def place_of(self, rows: Sequence[Envelope], unit: int) -> int:
         """Return the place at which a fork runs a phase again, by the phase's number."""

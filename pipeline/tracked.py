@@ -25,10 +25,11 @@ NAMES = (
 
 
 def figures(state: PipelineState) -> set[str]:
-    """Return the names of the figures that the kinds of its phases, or a measurement, declare."""
+    """Return the names of the figures that its phases have, or that their kinds declare."""
     phases = state.submitted.config.phases if state.submitted else ()
     names = {plan.MEASURE, *(phase.kind for phase in phases)}
-    return {figure for name in names for figure in kinds.of(name).figures_of}
+    had = {figure for number in range(1, len(phases) + 1) for figure in state.figures(number)}
+    return had | {figure for name in names for figure in kinds.of(name).figures_of}
 
 
 def rows(state: PipelineState, after: int) -> list[tuple[int, dict[str, Any]]]:

@@ -79,9 +79,11 @@ class Home:
         return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None, store)
 
     @classmethod
-    def at(cls, folder: str | Path | None) -> Home:
-        """Return the home in a folder; None: the one that the environment names."""
-        return cls(Path(folder).absolute()) if folder else cls.default()
+    def at(cls, place: Home | str | Path | None) -> Home:
+        """Return the home in a folder; None: the one that the environment names; a home itself."""
+        if isinstance(place, Home):
+            return place
+        return cls(Path(place).absolute()) if place else cls.default()
 
     @property
     def database(self) -> Path:

@@ -207,7 +207,7 @@ async def recorded(
     submit.check_queued(key=key)
     known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
     if known is not None and known.correlation == _digest(wanted):
-        return run_of(known.stream), False, []
+        return run_of(known.stream), False, list(kinds.of(wanted.kind).taken(wanted.config)[1])
     plan, told = await plan_of(state, wanted, user, opened=known is None)
     run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
     return run, known is None, told.get("warnings", [])

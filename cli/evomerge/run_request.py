@@ -40,8 +40,11 @@ def read_file(path: str | None) -> dict[str, Any]:
     return data
 
 
-def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
-    """Make the plan that options and config file ask for; see `worker.commands.validate.plan`."""
+def make(options: Mapping[str, Any], elsewhere: bool = False, usual: bool = False) -> Plan:
+    """Make the plan that options and config file ask for; see `worker.commands.validate.plan`.
+
+    `usual`: without any models, those of the source documents are meant.
+    """
     file = read_file(options.get("config_file"))
     about = {key: file.pop(key) for key in ABOUT_MODELS if key in file}
     given = {
@@ -60,9 +63,11 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
         file["search"] = {k: v for k, v in file["search"].items() if k != "strategy"}
     base = options.get("base_model") or about.get("base_model")
     sources = split(options.get("base_models")) or about.get("base_models", [])
-    if not sources and not base:
+    if usual and not sources and not base:
         sources = list(ALIASES)
-        told = f"no models are given (--base-models A,B,C): {', '.join(sources)} of the Hub are merged"
+        told = (
+            f"no models are given (--base-models A,B,C): {', '.join(sources)} of the Hub are merged"
+        )
         click.echo(told, err=True)
     asked = Asked(
         "evomerge",

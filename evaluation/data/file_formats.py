@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import stat
 import zlib
 from collections import Counter
@@ -24,6 +25,8 @@ from runs.system.bounded_files import MOST_PARTS
 KINDS = (".jsonl", ".txt", ".json", ".csv", ".parquet")
 #: Bytes of the largest file; of a compressed file also the unpacked bytes.
 MOST_BYTES = 1 << 30
+#: A text in JSON.
+TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 #: Rows of a Parquet file that are unpacked together at most.
 MOST_ROWS = 1000
 #: Kinds that hold a table, which may have empty cells and columns that no item has.
@@ -192,7 +195,7 @@ def _json(content: str, where: str) -> Any:
 
     `[],` takes 64 bytes of memory, and a file of a megabyte can unpack to a gigabyte of them.
     """
-    if content.count("[") + content.count("{") > MOST_PARTS:
+    if _parts(content) > MOST_PARTS and _parts(TEXT.sub("", content)) > MOST_PARTS:
         raise DataError(
             f"{where}: more than {MOST_PARTS:,} lists and objects in one JSON document: write one "
             "object a line, in a file that ends in .jsonl."
@@ -204,6 +207,11 @@ def _json(content: str, where: str) -> Any:
         if "Extra data" in str(error) and not where.rpartition(":")[2].isdigit():
             hint = " A file with an object on each line must end in .jsonl: rename it."
         raise DataError(f"{where}: not JSON ({error}).{hint}") from error
+
+
+def _parts(content: str) -> int:
+    """Return how many lists and objects the text of JSON has at most: its brackets, also in texts."""
+    return content.count("[") + content.count("{")
 
 
 def _array(path: Path) -> Iterator[Row]:
@@ -267,13 +275,13 @@ def _rows_at_a_time(path: Path, metadata: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """Return the characters of the texts in a row, and 8 for each other value."""
+    """Return the characters of the texts in a row, 64 for each list or object, 8 for another value."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, dict):
-        return sum(map(_size, value.values()))
+        return 64 + sum(map(_size, value.values()))
     if isinstance(value, list | tuple):
-        return sum(map(_size, value))
+        return 64 + sum(map(_size, value))
     return 8
 
 

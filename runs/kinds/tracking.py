@@ -130,10 +130,10 @@ class Allowed:
 
     def __init__(self, kind: Any, state: Any, place: Place) -> None:
         told = kind.shown(state.submitted.config) if state.submitted else {}
-        own = names({name: value for name, value in told.items() if name not in kind.naming})
-        # Every kind has figures and settings. The settings themselves are listed by name.
-        inside = [name for name in own if "." in name]
-        parts = {"figure": kind.figures_of, "setting": inside, **kind.tracked_parts(state)}
+        shown = {name: value for name, value in told.items() if name not in kind.naming}
+        own = [*shown, *names(shown)]
+        # Every kind has figures and settings, also those of a strategy of somebody else's.
+        parts = {"figure": kind.figures_of, "setting": own, **kind.tracked_parts(state)}
         found = (_expression(one.name, parts) for one in _entries(kind.catalogue(), place))
         self._kind, self._place = kind.name, place
         self._fitting = re.compile("|".join(found))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: So few names are looked up one by one: a list of all grows with the store.
+#: At most this many names are looked up one by one; a list of all takes longer the larger the store.
 FEW = 16
 
 

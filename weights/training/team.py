@@ -181,15 +181,25 @@ def _group(folder: Path, device: str, rank: int, processes: int) -> Any:
     """Join the group of all processes for the block."""
     meeting = f"file://{folder / MEETING}"
     # All members are on this machine. Otherwise gloo listens where the host's name points to.
+    before = {name: os.environ.get(name) for name in INTERFACES}
     os.environ.update(dict.fromkeys(INTERFACES, _loopback()))
-    backend = BACKENDS[device.partition(":")[0]]
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)  # what shards weights takes the present device of the process
-    distributed.init_process_group(backend, meeting, rank=rank, world_size=processes, timeout=WAIT)
     try:
-        yield distributed.group.WORLD
+        backend = BACKENDS[device.partition(":")[0]]
+        if device.startswith("cuda"):
+            torch.cuda.set_device(device)  # what shards weights takes the process' present device
+        distributed.init_process_group(
+            backend, meeting, rank=rank, world_size=processes, timeout=WAIT
+        )
+        try:
+            yield distributed.group.WORLD
+        finally:
+            distributed.destroy_process_group()
     finally:
-        distributed.destroy_process_group()
+        for name, value in before.items():  # the process may be a user's own
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _loopback() -> str:

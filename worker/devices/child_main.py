@@ -25,7 +25,7 @@ log = logging.getLogger("worker.devices.child_main")
 #: Runs whose sources and model are kept in memory.
 WARM = 2
 #: Seconds without a task after which the process gives the memory of models and weights back.
-REST = 60.0
+REST = 300.0
 
 
 def _take_over_output() -> TextIO:
@@ -139,8 +139,11 @@ class Child:
     def _rest(self) -> None:
         import torch
 
-        self._hands.release()
-        torch.cuda.empty_cache()
+        try:
+            self._hands.release()
+            torch.cuda.empty_cache()
+        except Exception:
+            log.exception("memory is not given back")
 
 
 def main() -> None:

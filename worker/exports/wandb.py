@@ -146,8 +146,9 @@ class Sender:
             if state.started is not None and not self._configured:
                 self._configure(state)
             fresh = self._kind.tracked(state, self._newest)
-            allowed = tracking.Allowed(self._kind, state, "row")
+            allowed = tracking.Allowed(self._kind, state, "row") if fresh else None
             for generation, row in fresh:
+                assert allowed
                 allowed.check(row)
                 self._run.log(row, step=generation, commit=True)
                 self._newest, self.new = generation, self.new + 1

@@ -231,7 +231,7 @@ def test_a_command_line_is_understood(
     if parsed["resume"]:
         assert checkpoints.generation_of(parsed["resume"]) in (15, 25)
         return
-    plan = run_request.make(parsed, elsewhere=True)
+    plan = run_request.make(parsed, elsewhere=True, usual=True)
     assert [one.path for one in plan.fields["sources"]] == list(map(str, toys.sources))
     shown = dict(itertools.pairwise(words))
     assert plan.config.generations == int(shown.get("--gens", 50))
@@ -261,7 +261,7 @@ def test_the_documents_file_is_checked_with_warnings_and_refused_if_strict(
         assert f"warning: setting {name} is left out: " in told.stderr
     strict = CliRunner().invoke(forge, ["check", "--config", str(file), "--strict"])
     assert isinstance(strict.exception, ConfigError)
-    assert "setting selection_pressure is left out: " in str(strict.exception)
+    assert "setting selection_pressure is refused: " in str(strict.exception)
 
 
 def test_a_checkpoint_means_the_newest_run_that_came_so_far(home: Home) -> None:
@@ -355,6 +355,25 @@ def test_a_request_is_answered_in_the_documents_words(
     told = told[0] if isinstance(told, list) else told
     for field, type_ in example.get("answer", {}).items():
         assert isinstance(told[field], TYPES[type_]), field
+
+
+@pytest.mark.slow
+def test_an_answer_says_which_settings_are_left_out(server: SimpleNamespace) -> None:
+    """Over HTTP, also to a repeated request, and to the socket."""
+    config = {"models": ["model1_id", "model2_id", "model3_id"], "num_workers": 4}
+    left = "setting num_workers is left out: "
+    for _ in range(2):
+        sent = {"json": {"config": config}, "headers": {"Idempotency-Key": "left"}}
+        answer = server.client.post("/phases/evomerge/start", **sent)
+        assert [told for told in answer.json()["warnings"] if told.startswith(left)], answer.text
+    with server.client.websocket_connect(
+        "/ws", headers={"Authorization": f"Bearer {server.token}"}
+    ) as socket:
+        socket.send_json({"type": "start_phase", "phase": "evomerge", "config": config})
+        told = socket.receive_json()
+        while told["type"] not in ("started", "error"):
+            told = socket.receive_json()
+    assert [one for one in told["warnings"] if one.startswith(left)], told
 
 
 @of_form("send")

@@ -11,6 +11,7 @@ import agent_forge as forge
 from runs.errors import ConfigError, NotFoundError, RunFailedError
 from runs.home import Home
 from runs.kinds import FURTHER
+from testing.models.toys import Toys
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_pipelines import TWO
@@ -26,6 +27,21 @@ def toy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 def home(tmp_path: Path) -> Home:
     """A home of the test's own."""
     return Home(tmp_path / "home")
+
+
+def test_a_setting_that_is_left_out_is_told(
+    home: Home, toys: Toys, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stop(*_: Any) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr("agent_forge.pipelines.runner.finish", stop)
+    models = {"base": str(toys.base), "sources": list(map(str, toys.sources))}
+    with pytest.raises(InterruptedError):
+        forge.run("evomerge", {"num_workers": 4}, models, [toys.data], home=home)
+    assert "setting num_workers is left out" in caplog.text
+    with pytest.raises(ConfigError, match="setting num_workers is refused"):
+        forge.run("evomerge", {"num_workers": 4, "strict": True}, models, [toys.data], home=home)
 
 
 def test_the_same_call_means_the_same_run(home: Home) -> None:

@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import agent_forge
+from runs.errors import ConfigError
 from runs.history import repository
 from runs.home import Home
 from testing.miniatures import (
@@ -65,6 +66,27 @@ def test_a_phase_s_class_carries_a_run_and_returns_its_model(
     again = getattr(agent_forge, name)(data, home.folder, **settings)
     getattr(again, method)({"model": model, "ready_for_quietstar": True})
     assert again.ended == phase.ended
+
+
+def test_a_run_and_its_model_are_in_the_home_of_the_environment(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its database."""
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("FORGE_DATABASE_URL", f"sqlite:///{tmp_path / 'other.db'}")
+    kind, _, settings = PHASES["QuietSTaR"]
+    phase = agent_forge.QuietSTaR(text_for("QuietSTaR", tmp_path), **settings)
+    phase.enhance_reasoning(str(toys.base))
+    assert phase.ended
+    assert kind_of(Home.default(), phase.ended.run) == kind
+    assert not (tmp_path / "home" / "forge.db").exists()
+
+
+def test_what_is_handed_over_without_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no 'model'; it has metrics"):
+        agent_forge.QuietSTaR(home=tmp_path).enhance_reasoning({"metrics": {}})
+    with pytest.raises(ConfigError, match="segments are the stages"):
+        agent_forge.ForgeTrainer(home=tmp_path, segments=4).train("models/base")
 
 
 def test_the_trainer_has_as_many_segments_as_stages(toys: Toys, tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def test_a_front_has_values_that_people_know_and_what_it_dominates(served: Serve
 def test_a_run_that_ends_without_a_result_is_told_as_an_error(
     served: Served, ended: Event, message: str
 ) -> None:
-    """Clients of the source documents take `complete` for success; a failed attempt is none of both."""
+    """Clients of the source documents take `complete` for success; a failed attempt is neither."""
     from api.live.event_stream import Hub
     from api.state.run_cache import Desk
 

@@ -104,6 +104,9 @@ def test_a_measurement_says_what_it_found(measured: Home) -> None:
     shown = call(measured, "show", "m")
     assert "retention" in shown.output
     assert "Bits per byte by domain: On 6 documents" in shown.output
+    told = call(measured, "start", "--resume", "m").output
+    kept = done.completed.figures["retention"]
+    assert f"retention      {kept.value:.4f} [{kept.low:.4f}, {kept.high:.4f}]" in told
 
 
 def test_it_is_verified_and_measured_again(measured: Home) -> None:

@@ -68,6 +68,15 @@ def test_a_fork_changes_no_phase_that_has_ended(ended: Home) -> None:
         forks.plan(store, "p", None, 2, {"first.steps": 1})
 
 
+def test_a_fork_changes_no_setting_that_its_phase_refuses(ended: Home) -> None:
+    """It was recorded, and failed at that phase, or could not be verified."""
+    with (
+        closing(ended.open_store()) as store,
+        pytest.raises(ConfigError, match="there is no such setting"),
+    ):
+        forks.plan(store, "p", None, 2, {"second.colour": 1})
+
+
 def test_an_unchanged_fork_has_the_same_lineage(ended: Home, honest: PipelineState) -> None:
     with closing(ended.open_store()) as store:
         run = forks.fork(store, forks.plan(store, "p", None, 2, {}))

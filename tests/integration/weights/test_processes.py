@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -247,6 +248,7 @@ def test_a_team_listens_on_this_machine_alone(monkeypatch: pytest.MonkeyPatch) -
     addresses = [address for socket, address in seen.items() if socket not in before]
     assert len(addresses) >= COUNT
     assert set(addresses) == {"0100007F"}
+    assert {os.environ[name] for name in team.INTERFACES} == {"no-such-interface"}
 
 
 @pytest.mark.slow

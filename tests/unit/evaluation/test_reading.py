@@ -235,6 +235,15 @@ def test_a_json_document_of_many_lists_is_refused_before_they_are_made(
             load(tmp_path / name)
 
 
+def test_brackets_in_texts_are_no_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code is full of them."""
+    monkeypatch.setattr(file_formats, "MOST_PARTS", 100)
+    row = {"id": "a", "domain": "d", "slice": "test", "text": '[[{"' * 500}
+    (tmp_path / "a.json").write_text(json.dumps([row]))
+    [(_, _, read)] = file_formats.rows(tmp_path / "a.json", lambda words: None)
+    assert read["text"] == row["text"]
+
+
 def test_a_folder_is_its_jsonl_and_text_files_or_else_the_others(tmp_path: Path) -> None:
     """As before where there are some: tables beside them were never read."""
     (tmp_path / "b.csv").write_text("text\n" + "".join(f"row {n}\n" for n in range(COUNT)))
