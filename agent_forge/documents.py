@@ -120,10 +120,12 @@ class EvoMerge(api.EvoMerge):
         data: Sequence[str | Path] = (),
         output_dir: str | Path | None = None,
     ) -> api.EvoMergeResult:
-        """Evolve merges of `models`, or of those that phase 1 hands over."""
+        """Evolve merges of `models`, or of those that phase 1 hands over. Raises ForgeError."""
         given: Sequence[Any] = handed(models, "models") if isinstance(models, Mapping) else models
         if not isinstance(generations, int | None):
-            raise ConfigError("generations are a number; a base is given as base=…")
+            raise ConfigError(
+                f"generations: give a number, not {generations!r}; a base is given as base=…"
+            )
         if self._documents is not None:
             self.config, left = self._documents.settings()
             for told in document_settings.warnings(left):

@@ -67,7 +67,7 @@ EXPOSURE = {"forge-redis": 20, "forge-server": 20, "forge-worker": 25}
 
 @pytest.mark.parametrize("name", EXPOSURE)
 def test_a_unit_may_do_little_beside_its_work(name: str) -> None:
-    """Who breaks into a service reads no home, writes nothing but its state, and gains nothing."""
+    """A broken service reads no home, writes nothing but its state, and gains nothing."""
     lines = (ROOT / "docs" / "systemd" / f"{name}.service").read_text().splitlines()
     needed = {
         "NoNewPrivileges=yes",

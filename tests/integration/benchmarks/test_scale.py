@@ -123,7 +123,7 @@ def test_redis_is_told_apart_by_tasks_and_workers() -> None:
 
 
 def test_connections_bound_the_devices() -> None:
-    """Of 97 the dispatcher takes one; a worker takes 4 with one device, and 25 with eight.
+    """One of 97 is the dispatcher's; a worker takes 4 with one device, and 25 with eight.
 
     So there are 24 workers of one, or three of eight and one of six.
     """

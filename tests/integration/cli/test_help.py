@@ -93,7 +93,7 @@ SHELLS = {
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_is_printed_for_each_shell(shell: str) -> None:
-    """What a shell sources asks `forge` in the way that the next test asks it."""
+    """The script that a shell sources asks `forge` in the way that the next test asks it."""
     result = CliRunner().invoke(forge, ["completion", shell])
     assert result.exit_code == 0
     assert f"_FORGE_COMPLETE={shell}_complete" in result.output

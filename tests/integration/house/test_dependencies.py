@@ -1,4 +1,4 @@
-"""What the shipped packages import is declared: as a dependency, or in an extra if it is imported late.
+"""Declared dependencies: all that the shipped packages import, in an extra if it is imported late.
 
 The fresh environment of tests/acceptance/deployment/test_packaging.py borrows this one's packages:
 an undeclared one is there because another needs it, until that one no longer does.

@@ -64,7 +64,7 @@ def test_every_setting_is_on_its_page() -> None:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """What links into a page can name: its headings, as the site (mkdocs.yml) names them."""
+    """The names that links into a page can have: its headings, as the site (mkdocs.yml) makes them."""
     slugs = slugify(case="lower")
     toc = TocExtension(slugify=lambda text, separator: slugs(text, separator))
     markdown = Markdown(extensions=[toc, "tables", "pymdownx.superfences"])

@@ -1,4 +1,4 @@
-"""What a run sends and what its kind's catalogue lists are the same; rows follow from the log alone."""
+"""Names at a tracker: those sent are those of the kind's catalogue; rows follow from the log alone."""
 
 from __future__ import annotations
 
