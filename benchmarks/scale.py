@@ -1,11 +1,10 @@
 """Costs of a shared queue by its size: constants measured here, and a simulation of the rest.
 
-    python -m benchmarks.scale [--database sqlite|postgresql] [--quiet 1.12 0.79]
+    python -m benchmarks.scale [--database sqlite|postgresql]
 
 Prints the tables of docs/scale.md as Markdown: what an event, a task, a device and the dispatcher cost
 in the log, in connections and in Redis, what that makes of 1 to 1,000 devices, what runs, trainings
-and pipelines take, a million runs in a list, and the artifact store. With --quiet the devices are also
-simulated with these ms an append on SQLite and PostgreSQL, of a machine without other load.
+and pipelines take, a million runs in a list, and the artifact store.
 """
 
 from __future__ import annotations
@@ -104,14 +103,13 @@ def main() -> None:
     )
     parser.add_argument("--database", choices=[*tables.NAMES], help="Only this one.")
     parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--quiet", type=float, nargs=2, metavar="MS")
     given = parser.parse_args()
     os.environ[FURTHER] = KNOWN
     print(f"{machine()}\n", flush=True)
     found = of_databases([given.database] if given.database else tables.NAMES, given.tasks)
     say("constants", tables.constants(found))
     say("dispatcher", tables.by_steps(found))
-    columns = tables.columns_of(found, given.quiet)
+    columns = tables.columns_of(found)
     say("devices: tasks/s, at work, log written, p99 of a wait", tables.by_devices(columns))
     of_store()
 

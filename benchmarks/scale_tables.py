@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from benchmarks import scale_queue, scale_runs
 from benchmarks.scale_queue import Queue
@@ -186,14 +185,6 @@ def by_champions(found: Sequence[Artifact]) -> str:
     return table(["a million", "bytes", "objects"], rows)
 
 
-def columns_of(found: dict[str, Measured], quiet: Sequence[float] | None) -> dict[str, Costs]:
-    """Return the columns of the simulation: as measured, and with the appends of a quiet machine."""
-    columns = {}
-    for name, one in found.items():
-        columns[f"{NAMES[name]}, {1000 * one.write:.2f} ms"] = one.costs
-        if quiet:
-            milliseconds = quiet[list(NAMES).index(name)]
-            columns[f"{NAMES[name]}, quiet ({milliseconds:g} ms)"] = replace(
-                one.costs, write=milliseconds / 1000
-            )
-    return columns
+def columns_of(found: dict[str, Measured]) -> dict[str, Costs]:
+    """Return the columns of the simulation by their titles."""
+    return {f"{NAMES[name]}, {1000 * one.write:.2f} ms": one.costs for name, one in found.items()}

@@ -1,4 +1,4 @@
-"""Time of `forge --help` beyond bare Python.
+"""Time of `forge --help` beyond bare Python, and of taking apart a process that has torch in it.
 
 python -m benchmarks.cli.startup
 """
@@ -23,6 +23,12 @@ def main() -> None:
     print(
         f"bare Python {bare * 1000:.0f} ms, forge --help {shown * 1000:.0f} ms: "
         f"{extra * 1000:.0f} ms more ({'ok' if extra < 0.15 else 'OVER 150 ms'})"
+    )
+    ended = best(lambda: _run("import transformers, torch"), 5)
+    left = best(lambda: _run("import transformers, torch, os; os._exit(0)"), 5)
+    print(
+        f"a process that imports torch and transformers: {ended:.2f} s, without taking the "
+        f"interpreter apart {left:.2f} s: {(ended - left) * 1000:.0f} ms less"
     )
 
 

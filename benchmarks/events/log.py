@@ -4,7 +4,8 @@ python -m benchmarks.events.log [append] [postgres] [fair] [follow] [replay]
 
 append     durable appends through EventStore and through plain sqlite3, same file layout and pragmas
 postgres   the same on a real PostgreSQL server, through EventStore and through plain psycopg
-fair       eight processes append as fast as they can: the least share that one of them gets
+fair       eight processes append as fast as they can: the least share that one of them gets, with
+           this program's retries and, on SQLite, with SQLite's own waiting
 follow     memory while following a short log and a long one
 replay     rows read, validated and folded a second
 """
@@ -40,6 +41,8 @@ ROOT = Path(__file__).parents[2]
 #: Pairs of contestants, rounds of each in turn, and commits in a round.
 PAIRS, ROUNDS, COMMITS = 6, 8, 25
 WRITERS = 8
+#: How a writer waits for its turn: by this program's retries, or by SQLite's busy handler.
+RETRIES, OWN = "retries", "SQLite's own waiting"
 
 COLUMNS = Envelope._fields[1:]
 
@@ -243,10 +246,12 @@ def plain_psycopg(connection: psycopg.Connection) -> Contestant:
 _WRITER = """
 import json, sys, time
 from pathlib import Path
-from benchmarks.events.log import New, note, postgres, sqlite
-kind, place, mode, name, seconds = sys.argv[1:]
+from benchmarks.events.log import OWN, New, note, postgres, sqlite
+kind, place, mode, waiting, name, seconds = sys.argv[1:]
 if mode:
     sqlite.journal_mode = lambda *_: mode
+if waiting == OWN:
+    sqlite._take_write_lock = lambda execute: execute("BEGIN IMMEDIATE")
 print("ready", flush=True)
 sys.stdin.readline()
 errors, waits, n = [], [], 0
@@ -267,14 +272,16 @@ def fair(seconds: float = 20) -> None:
     """Measure fairness on SQLite (the mode used here and WAL), and on PostgreSQL for the record."""
     for mode in sorted({sqlite.journal_mode(), "wal"}):
         with tempfile.TemporaryDirectory() as folder:
-            crowd(f"fair, SQLite {mode}", "sqlite", f"{folder}/log.db", mode, seconds)
+            for waiting in (RETRIES, OWN):
+                title = f"fair, SQLite {mode}, {waiting}"
+                crowd(title, "sqlite", f"{folder}/{waiting}.db", mode, waiting, seconds)
     with server() as running:
-        crowd("fair, PostgreSQL", "postgres", running.new_database(), "", seconds)
+        crowd("fair, PostgreSQL", "postgres", running.new_database(), "", "", seconds)
 
 
-def crowd(title: str, kind: str, place: str, mode: str, seconds: float) -> None:
+def crowd(title: str, kind: str, place: str, mode: str, waiting: str, seconds: float) -> None:
     """Run eight writers on one log that none of them has opened earlier; print their shares."""
-    command = [sys.executable, "-c", _WRITER, kind, place, mode]
+    command = [sys.executable, "-c", _WRITER, kind, place, mode, waiting]
     writers = [
         subprocess.Popen(
             [*command, f"w{i}", str(seconds)],

@@ -90,8 +90,8 @@ def run(asked: argparse.Namespace) -> None:
 def table(rows: list[dict[str, Any]]) -> None:
     """Print the results as Markdown, in percent."""
     print(f"{rows[0]['machine']}; {rows[0]['parameters']:,} parameters")
-    print("| seed | given | prompted | baked | gain, points | ratio | drift | iterations |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| seed | given | prompted | baked | gain, points | ratio | drift | kept | iterations |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         figures = row["figures"]
         own, gain = figures["success"]["value"], figures["gain"]
@@ -100,7 +100,8 @@ def table(rows: list[dict[str, Any]]) -> None:
         print(
             f"| {row['settings']['seed']} | {100 * (own - gain['value']):.1f} "
             f"| {100 * figures['prompted']['value']:.1f} | {100 * own:.1f} | {span} | {ratio} "
-            f"| {100 * figures['drift']['value']:.2f} % | {len(row['iterations'])} |"
+            f"| {100 * figures['drift']['value']:.2f} % "
+            f"| {100 * figures['retention']['value']:.1f} % | {len(row['iterations'])} |"
         )
     for row in rows:
         for line in row["switches"]:

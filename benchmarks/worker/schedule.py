@@ -3,7 +3,8 @@
     python -m benchmarks.worker.schedule [--users 100] [--devices 1000] [--tasks 1000000] [--runs 10000]
 
 Every user always has tasks to run, and each user's tasks have a length of their own. Timed too are
-decisions among few and many queued runs.
+decisions among few and many queued runs, and `min` over as many runs: the least that a decision
+without heaps takes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import heapq
 import random
 import time
 
+from benchmarks.common import best
 from worker.queue.scheduler import Job, Scheduler
 
 
@@ -69,6 +71,12 @@ def decisions(runs: int, users: int) -> float:
     return times[10_000]
 
 
+def scan(runs: int) -> float:
+    """Return the seconds of `min` over queued runs, by the rank that the scheduler uses."""
+    jobs = [Job(f"r{n}", f"u{n % 7}", n, priority=n % 5, pending=1000) for n in range(runs)]
+    return best(lambda: min(jobs, key=lambda job: job.rank), 20)
+
+
 def main() -> None:
     """Time decisions, then simulate."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -78,6 +86,7 @@ def main() -> None:
     few = decisions(max(1, given.runs // 100), given.users)
     many = decisions(given.runs, given.users)
     print(f"a hundred times the runs: {many / few:.2f} times as long")
+    print(f"min over {given.runs:,} runs: {scan(given.runs) * 1e6:,.1f} µs")
     shares(given.users, given.devices, given.tasks)
 
 
