@@ -22,6 +22,8 @@ generate = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(generate)
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+#: A benchmark as a page names it: its module, and what follows it in the same line of code.
+BENCHMARK = re.compile(r"python -m (benchmarks[.\w]*)([^`\n]*)")
 
 
 def test_the_generated_pages_are_current() -> None:
@@ -48,6 +50,23 @@ def test_every_command_is_on_its_page_and_the_readme_names_only_commands_that_ex
     readme = (ROOT / "README.md").read_text("utf-8")
     assert set(re.findall(r"`forge ([a-z]+)", readme)) <= set(COMMANDS)
     assert len(readme.splitlines()) < 140
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.name != "CHANGELOG.md"],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
+def test_benchmarks_that_a_page_names_exist_with_their_options(page: Path) -> None:
+    """The command beside a figure must print it still."""
+    for name, rest in BENCHMARK.findall(page.read_text("utf-8")):
+        module = ROOT.joinpath(*name.split(".")).with_suffix(".py")
+        assert module.is_file(), name
+        program = module.read_text("utf-8")
+        own = rest.partition("forge ")[0]  # `benchmarks.memory` is followed by another command
+        for option in re.findall(r" (--[a-z][a-z-]*)", own):
+            known = option in program or f'"{option[2:].replace("-", "_")}"' in program
+            assert known, f"{name} {option}"
 
 
 def test_every_setting_is_on_its_page() -> None:
