@@ -12,7 +12,7 @@ export FORGE_HOME
 
 if [ ! -f "$here/models/cognate.json" ]; then
     echo "== 1/2 training a base and three specialists (some minutes)"
-    # Muon would train better models, of which merges gain less: docs/benchmarks.md, "Demo".
+    # Muon would train better models, of which merges gain less: docs/benchmarks.md, "The demo's verdict".
     "$forge" cognate --out "$here/models" --seed "$seed" --optimiser adamw
 elif ! grep -Eq "\"seed\": *$seed,?\$" "$here/models/cognate.json"; then
     echo "The models in $here/models were trained with another seed than $seed." >&2

@@ -2,10 +2,11 @@
 
     python -m benchmarks.api.latency --home /tmp/long --runs 10000 --events 100    # makes the log, once
     python -m benchmarks.api.latency --home /tmp/long --seconds 60 --rate 50       # then measures
-    python -m benchmarks.api.latency --home /tmp/long --workers 2                  # workers beside it
+    python -m benchmarks.api.latency --home /tmp/long --workers 2                  # and trainings
 
 The client is another process. It sends requests at fixed times, even if earlier ones are not
 answered yet (an open loop). A request's latency counts from the time when it should have been sent.
+With --workers a worker of as many devices trains models of `forge cognate` beside the server.
 Live events: the time from the append to the message.
 """
 
@@ -199,6 +200,10 @@ def main() -> None:
     if given.workers:
         command = [*FORGE, "worker", "--concurrency", str(given.workers)]
         started.append(subprocess.Popen(command, env=env))
+        for number in range(given.workers):
+            out, seed = str(home.folder / f"models-{os.getpid()}-{number}"), str(number)
+            training = [*FORGE, "cognate", "--out", out, "--seed", seed, "--detach"]
+            subprocess.run(training, env=env, check=True)
     try:
         wait_for(given.port)
         measure(home, given.rate, given.seconds, given.runs, given.port)

@@ -1,7 +1,7 @@
 """Presets of `forge cognate`: model size, training length and learning rates.
 
-They are frozen: a change here changes every model that is trained. They were chosen by the
-measurements in `docs/decisions/0004-cognate-presets.md`, before any search was run on the models.
+They are frozen: a change here changes every model that is trained. They were chosen by trials
+(`docs/decisions/0004-cognate-presets.md`), before any search was run on the models.
 """
 
 from __future__ import annotations
