@@ -4,7 +4,8 @@ Pure: rows in, findings out.
 
 chain      every row's hash fits its content and the row before, stream by stream
 events     every row validates under its type and schema
-decisions  what happened after each prefix was due then, and each answer is one that was asked for
+decisions  what happened after each prefix was due then, each answer is one that was asked for, and
+           the models that a run begins with are those that it was submitted with
 result     the fold has the result, the lineage digest and the chain head that `completed` says
 
 What a kind of run adds to these checks is in its class: `unasked`, `wrong_fork`, `wrong_result`.
@@ -23,6 +24,7 @@ from runs import kinds
 from runs.errors import ConfigError, ForgeError
 from runs.history.places import appends
 from runs.history.repository import empty
+from runs.kinds.asked import roles
 from runs.kinds.commands import refusal
 from runs.kinds.decide import due, open_tasks
 from runs.kinds.kind import Kind
@@ -163,7 +165,10 @@ def _decisions(kind: Kind, rows: Sequence[Envelope]) -> list[Finding]:
             done |= {row.key.partition("/")[2] for row in group}
             if problem is not None:
                 found.append(Finding("error", "decisions", problem, state.place + 1))
+            begun = state.started
             state.absorb(group)
+            if state.started is not begun and (problem := _other_models(kind, state)):
+                found.append(Finding("error", "decisions", problem, state.place))
             if state.completed and not state.place < len(rows):
                 found += _result(kind, state, rows)
     except ForgeError as error:  # a strategy that this program does not have
@@ -225,6 +230,22 @@ def _unasked(kind: Kind, state: State, row: Envelope, event: Event) -> str | Non
     if task is None or not isinstance(task, kind.answers[type(event)]):
         return f"{row.type} answers task {suffix}, which the events before do not ask for"
     return kind.unasked(state, task, event)
+
+
+def _other_models(kind: Kind, state: State) -> str | None:
+    """Return why `started` pins other models than `submitted` names by digest; None if it does not."""
+    pinned = kind.inputs(state)
+    for role in roles(type(state.submitted)):
+        given = getattr(state.submitted, role) or ()
+        meant = [one.digest for one in (given if isinstance(given, tuple) else (given,))]
+        if role not in pinned or not any(meant):
+            continue
+        found = pinned[role]
+        if len(meant) != len(found) or any(
+            one not in (None, digest) for one, digest in zip(meant, found, strict=True)
+        ):
+            return f"started has other models as {role} than submitted"
+    return None
 
 
 def _unlike_trouble(

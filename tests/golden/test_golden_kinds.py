@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from events import Envelope, Event
+from events import Envelope, Event, canonical_json
 from runs import kinds
 from runs.history import audit
+from runs.kinds.asked import roles
 from runs.kinds.state import fold_into
 from tests.golden.test_golden import fingerprint, rows_of, unlanded
+from tests.integration.kinds.test_forgeries import relinked
 
 FOLDER = Path(__file__).parent
 KINDS = sorted(set(kinds.KINDS) - {"evomerge"})
@@ -69,6 +71,38 @@ def test_a_golden_log_folds_to_what_it_folded_to_and_is_decided_as_it_was(path: 
     rows = rows_of(path)
     assert told(rows) == json.loads(path.with_suffix(".json").read_text("utf-8"))
     assert audit.audit(rows) == []
+
+
+def given(rows: Sequence[Envelope]) -> list[str]:
+    """The roles in which a run was given models."""
+    state: Any = fold_into(kinds.of(kind_of(rows)).state(), rows)
+    return [role for role in roles(type(state.submitted)) if getattr(state.submitted, role)]
+
+
+@pytest.mark.parametrize(
+    ("path", "role"),
+    [(path, role) for path in LOGS for role in given(rows_of(path))],
+    ids=lambda value: value if isinstance(value, str) else value.stem,
+)
+def test_another_model_in_submitted_is_found(path: Path, role: str) -> None:
+    """A pipeline submits its runs with digests; a forger who changes one asks for another model."""
+    rows = rows_of(path)
+    state: Any = fold_into(kinds.of(kind_of(rows)).state(), rows)
+    pinned = kinds.of(state.kind).inputs(state)[role]
+
+    def complaints(digests: Sequence[str]) -> list[str]:
+        data = json.loads(rows[0].data)
+        models = data[role] if isinstance(data[role], list) else [data[role]]
+        for model, digest in zip(models, digests, strict=True):
+            model["digest"] = digest
+        forged = relinked([rows[0]._replace(data=canonical_json(data)), *rows[1:]])
+        messages = [found.message for found in audit.audit(forged)]
+        return [message for message in messages if "has other models" in message]
+
+    assert complaints(pinned) == []
+    assert complaints(["0" * 64, *pinned[1:]]) == [
+        f"started has other models as {role} than submitted"
+    ]
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def release(process: subprocess.Popen[str]) -> None:
 def test_processes_that_append_as_fast_as_they_can_all_get_through(
     path: Path, store: EventStore
 ) -> None:
-    """None fails, and none starves: SQLite's own waiting leaves some with nothing until others end.
+    """None fails, and none starves: SQLite's own waiting may leave some with nothing until others end.
 
     A fair share would be `APPENDS` each when the first writer is done. Shares are left to chance,
     and to a busy machine: a fiftieth is asked for.
