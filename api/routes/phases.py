@@ -133,16 +133,16 @@ def _message(seen: dict[str, Any]) -> str:
 def phases(request: Request) -> dict[str, Any]:
     """Return the state of the newest run of each phase, and above it that of the newest of all."""
     desk = desk_of(request)
-    found: dict[str, dict[str, Any] | None] = {}
-    newest: list[dict[str, Any]] = []
-    for kind in sorted(kinds.table()):
-        rows, _ = queries.page(desk.store, 1, kind=kind)
-        found[kind] = _status_of(desk, rows[0]["run"]) if rows else None
-        newest += rows
-    if not newest:
+    newest = queries.newest(desk.store)
+    found = {
+        kind: _status_of(desk, newest[kind]["run"]) if kind in newest else None
+        for kind in sorted(kinds.table())
+    }
+    if not any(found.values()):
         none = {"phase": PHASE, "task_id": None, "status": None, "progress": 0.0}
         return {**none, "percent": 0.0, "message": "no run yet", "phases": found}
-    last = max(newest, key=lambda row: row["first"])["run"]
+    known = [row for kind, row in newest.items() if kind in found]
+    last = max(known, key=lambda row: row["first"])["run"]
     whole = next(told for told in found.values() if told and told["run"] == last)
     return {**whole, "phases": found}
 

@@ -87,6 +87,14 @@ def page(
     return rows, int(total)
 
 
+def newest(store: EventStore) -> dict[str, dict[str, Any]]:
+    """Return kind → row of the newest run of that kind. Raises ProjectionError."""
+    catch_up(store, Runs())
+    last = select(func.max(RUNS.c.first)).group_by(RUNS.c.kind)
+    rows = store.database.rows(select(RUNS).where(RUNS.c.first.in_(last)))
+    return {row.kind: _told(row) for row in rows}
+
+
 def row(store: EventStore, run: str) -> dict[str, Any] | None:
     """Return a run's row of the run list; None if the run is missing."""
     catch_up(store, Runs())
