@@ -39,6 +39,9 @@ UNPROVEN = frozenset(
         *("output_dir", "path", "name"),
     )
 )
+#: (event, field) of what nothing proves later, either: where data was (a digest in `started` says what
+#: it was), and the optimiser's state within a training, which is gone with its snapshot.
+PASSING = frozenset({("submitted", "data"), ("advanced", "optimiser")})
 #: A place in an event's data: keys and indices from the outside.
 Place = tuple[str | int, ...]
 
@@ -132,8 +135,7 @@ def forged(log: Log, run: str, rng: random.Random) -> str:
     stream = rng.choice(log.streams(run))
     row = rng.choice(log.rows(stream))
     places = list(leaves(json.loads(row["data"])))
-    if row["type"] == "submitted":  # where its data was; what it was says a digest in `started`
-        places = [place for place in places if place[0] != "data"]
+    places = [place for place in places if (row["type"], place[0]) not in PASSING]
     return changed(log, run, stream, row, rng.choice(places)) if places else forged(log, run, rng)
 
 
