@@ -11,7 +11,7 @@ from pipeline.config import ITEMS, GateConfig, PhaseConfig, PipelineConfig
 from pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, PipelineState, Work
 from runs import kinds
 from runs.event_types import MadeModel, ModelReference
-from runs.kinds.asked import Asked
+from runs.kinds.asked import Asked, differ
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
 
@@ -251,9 +251,7 @@ def unlike(state: PipelineState, task: Delegate, child: State) -> str | None:
     for role in {**wanted.models, **pinned}:
         models, found = wanted.models.get(role, ()), pinned.get(role, ())
         digests = [_digest(state, model) for model in models]
-        if len(digests) != len(found) or any(
-            known not in (None, digest) for known, digest in zip(digests, found, strict=True)
-        ):
+        if differ(digests, found):
             return f"phase {_phase_name(state, task)} asks for other models as {role}"
     return None
 

@@ -24,7 +24,7 @@ from runs import kinds
 from runs.errors import ConfigError, ForgeError
 from runs.history.places import appends
 from runs.history.repository import empty
-from runs.kinds.asked import roles
+from runs.kinds.asked import differ, roles
 from runs.kinds.commands import refusal
 from runs.kinds.decide import due, open_tasks
 from runs.kinds.kind import Kind
@@ -238,13 +238,8 @@ def _other_models(kind: Kind, state: State) -> str | None:
     for role in roles(type(state.submitted)):
         given = getattr(state.submitted, role) or ()
         meant = [one.digest for one in (given if isinstance(given, tuple) else (given,))]
-        if role not in pinned or not any(meant):
-            continue
-        found = pinned[role]
-        if len(meant) != len(found) or any(
-            one not in (None, digest) for one, digest in zip(meant, found, strict=True)
-        ):
-            return f"started has other models as {role} than submitted"
+        if role in pinned and any(meant) and differ(meant, pinned[role]):
+            return f"started pins other models as {role} than submitted names"
     return None
 
 

@@ -131,6 +131,13 @@ def roles(submitted: type[Submitted]) -> list[str]:
     return [n for n, one in submitted.model_fields.items() if one.annotation in shapes]
 
 
+def differ(meant: Sequence[str | None], pinned: Sequence[str]) -> bool:
+    """Return True if a run pins other models than were meant, by digest; None means any model."""
+    return len(meant) != len(pinned) or any(
+        one not in (None, digest) for one, digest in zip(meant, pinned, strict=True)
+    )
+
+
 def inputs(plan: Plan) -> Iterator[str]:
     """Yield the paths of the models and data that a plan names, and other texts of its fields."""
 

@@ -24,6 +24,8 @@ from tests.integration.kinds.test_forgeries import relinked
 FOLDER = Path(__file__).parent
 KINDS = sorted(set(kinds.KINDS) - {"evomerge"})
 LOGS = [path for kind in KINDS for path in sorted(FOLDER.glob(f"{kind}-*.jsonl"))]
+#: Of each kind the log of the newest schema.
+NEWEST = list({path.stem.partition("-")[0]: path for path in LOGS}.values())
 
 
 def told(rows: Sequence[Envelope]) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def given(rows: Sequence[Envelope]) -> list[str]:
 
 @pytest.mark.parametrize(
     ("path", "role"),
-    [(path, role) for path in LOGS for role in given(rows_of(path))],
+    [(path, role) for path in NEWEST for role in given(rows_of(path))],
     ids=lambda value: value if isinstance(value, str) else value.stem,
 )
 def test_another_model_in_submitted_is_found(path: Path, role: str) -> None:
@@ -97,12 +99,38 @@ def test_another_model_in_submitted_is_found(path: Path, role: str) -> None:
             model["digest"] = digest
         forged = relinked([rows[0]._replace(data=canonical_json(data)), *rows[1:]])
         messages = [found.message for found in audit.audit(forged)]
-        return [message for message in messages if "has other models" in message]
+        return [message for message in messages if "pins other models" in message]
 
     assert complaints(pinned) == []
     assert complaints(["0" * 64, *pinned[1:]]) == [
-        f"started has other models as {role} than submitted"
+        f"started pins other models as {role} than submitted names"
     ]
+
+
+def segment(rows: Sequence[Envelope]) -> int | None:
+    """The place of the first segment of several steps; None if there is none."""
+    for place, row in enumerate(rows):
+        if row.type == "advanced":
+            data = json.loads(row.data)
+            if data["step"] - data["begin"] > 1:
+                return place
+    return None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in NEWEST if segment(rows_of(path)) is not None],
+    ids=lambda path: path.stem,
+)
+def test_other_tokens_of_a_segment_are_found(path: Path) -> None:
+    """Each step of a training reads as many."""
+    rows, place = rows_of(path), segment(rows_of(path))
+    assert place is not None
+    data = json.loads(rows[place].data)
+    data["tokens"] += 1
+    rows[place] = rows[place]._replace(data=canonical_json(data))
+    told = [found.message for found in audit.audit(relinked(rows))]
+    assert "the segment's number of tokens is no multiple of its number of steps" in told
 
 
 if __name__ == "__main__":

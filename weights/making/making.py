@@ -98,7 +98,7 @@ def unasked(task: Make, event: Made | Advanced) -> str | None:
     if (event.stem, event.begin, event.step) != (recipe.stem, task.done, recipe.upto):
         return "the segment is of other steps than the one that was asked for"
     if event.tokens % (event.step - event.begin):
-        return "the segment's tokens are not as many for each of its steps"
+        return "the segment's number of tokens is no multiple of its number of steps"
     steps = [point.step for point in event.curve]
     if steps != sorted(set(steps)) or (
         steps and not task.done < steps[0] <= steps[-1] <= event.step

@@ -172,7 +172,7 @@ def test_the_device_table_says_what_the_simulation_does(monkeypatch: pytest.Monk
 
 
 def test_a_database_has_a_column_with_its_append() -> None:
-    """What SQLite does not count is a dash."""
+    """A dash stands for what SQLite does not count."""
     broker = Broker(worker=2, dispatcher=2, idle=1.0, task=3.1, messages=1.0)
     queue = Queue(4.0, 0.1, 0.2, 0.6, 0.02, 0.01, 0.03, None, None, None, broker, None)
     recorded = Recorded(500, 2_000, folded=10_000, rebuilt=5_000)
