@@ -68,7 +68,7 @@ def prepare(
             if target == place or target in place.parents or place in target.parents:
                 raise ConflictError(f"the output folder {out} is, or holds, model {model.name}.")
     layout = lay_out(document, models)
-    model_folder.check(document, layout, models)
+    model_folder.check(document, layout, models, target)
     return Prepared(document, models, layout, target)
 
 
