@@ -11,7 +11,9 @@ from evomerge.mergekit.inputs import Adapter, Model
 from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout, lay_out
 from evomerge.merging.kernels.chunks import Pool
+from evomerge.tasks import source_warnings
 from runs.errors import ConflictError
+from runs.event_types import ModelReference
 from runs.kinds.asked import Names
 from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint
 from weights.folders.sources import resolve
@@ -32,8 +34,18 @@ class Prepared:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings for the user: of the config, of settings that are not read, of the layout."""
-        return [*self.document.warnings, *method_map.unread(self.document), *self.layout.warnings]
+        """Warnings for the user: of the config, of unread settings, of models, of the layout."""
+        opened = [model.checkpoint for model in self.models.values()]
+        models = [
+            ModelReference(name=m.name, path=str(m.checkpoint.folder)) for m in self.models.values()
+        ]
+        return [
+            *self.document.warnings,
+            *method_map.unread(self.document),
+            *(warning for checkpoint in opened for warning in checkpoint.warnings),
+            *source_warnings.strange(models, [checkpoint.folder for checkpoint in opened]),
+            *self.layout.warnings,
+        ]
 
 
 def open_models(

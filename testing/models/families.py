@@ -1,4 +1,4 @@
-"""Models of many architectures of transformers, tiny and of random weights, as transformers saves them."""
+"""Tiny models of many architectures with random weights, as transformers saves them."""
 
 from __future__ import annotations
 

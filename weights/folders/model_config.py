@@ -149,7 +149,7 @@ def configuration(folder: Path, settings: Mapping[str, Any]) -> Any:
     from weights.architectures import auto_config  # noqa: F401 - registers the configurations
 
     kind, code = settings.get("model_type"), settings.get("auto_map")
-    if kind not in CONFIG_MAPPING:
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
         named = f"is a {_shown(kind)} model" if kind else "names no model_type"
         remedy = "Check model_type, or use a transformers that has it."
         if code:

@@ -1,9 +1,9 @@
 """Parameters of a module of transformers, from tensors as model folders name them.
 
 transformers renames some tensors when it loads a folder (a missing `transformer.` of GPT-2), leaves
-some out (masks of old files), and packs others into one (the experts of a mixture). `fill` does the same
-with transformers' own table, for tensors in memory as well as for tensors on `meta`, which only have
-shapes.
+some out (masks of old files), and packs others into one (the experts of a mixture). `fill` does the
+same with transformers' own table, for tensors in memory as well as for tensors on `meta`, which only
+have shapes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def fill(module: Any, tensors: Mapping[str, torch.Tensor]) -> Filled:
 
 
 def _placed(
-    module: Any, slots: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]
+    module: Any, slots: dict[str, Any], tensors: Mapping[str, torch.Tensor]
 ) -> tuple[dict[str, str], dict[str, Any], set[str], list[str]]:
     """Return where tensors go: one to one, into which packs, and the names without a place."""
     from transformers.conversion_mapping import get_model_conversion_mapping
@@ -106,7 +106,7 @@ def _placed(
 
 def _patterns(module: Any) -> tuple[Any, Any]:
     """Return two tests of names: may be left out if given, may be missing."""
-    unexpected = set(module._keys_to_ignore_on_load_unexpected or ())
+    unexpected: set[str] = set(module._keys_to_ignore_on_load_unexpected or ())
     buffers = [name for name, _ in module.named_buffers()]
     if any(name.endswith("rotary_emb.inv_freq") for name in buffers):
         unexpected.add(r"rotary_emb\.inv_freq")  # one in each block, before transformers 4.48
