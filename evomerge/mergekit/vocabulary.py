@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
-from evomerge.mergekit.inputs import Model, TokenRows
+from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Reference, TokenRule, Vocabulary
+from evomerge.mergekit.rows import TokenRows
 from evomerge.merging.kernels.chunks import Rows
 from runs.errors import ConfigError, SourceError
 from runs.system import bounded_files

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evomerge.mergekit import engine, method_map, model_folder, parser
-from evomerge.mergekit.inputs import Adapter, Model
+from evomerge.mergekit.adapters import Adapter
+from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout, lay_out
 from evomerge.merging.kernels.chunks import Pool

@@ -22,8 +22,8 @@ from safetensors.torch import save_file
 
 from events import failpoints
 from runs.errors import SourceError, UnavailableError
-from runs.system import bounded_files
-from weights.folders import model_config, safetensors_header
+from runs.system import bounded_files, open_files
+from weights.folders import adapter_folders, model_config, safetensors_header
 from weights.model import Model
 from weights.tensors import HEADS, Shape, elements
 
@@ -97,7 +97,10 @@ class Checkpoint:
         """Return all tensors by name, in order of name; memory-mapped, not to be written to."""
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
-            with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+            with (
+                open_files.reading(file),
+                safe_open(file, framework="pt") as opened,  # pyright: ignore[reportCallIssue]
+            ):
                 for name in opened.keys():  # noqa: SIM118 - not a mapping
                     result[name] = opened.get_tensor(name)
         return {name: result[name] for name in sorted(result)}
@@ -110,6 +113,7 @@ def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
     """
     if not folder.exists():
         raise SourceError(f"model {folder} does not exist. Check the path, or give a Hub id.")
+    adapter_folders.check_no_adapter(folder)
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise SourceError(f"model {folder} has no config.json: it is not a Hugging Face folder.")

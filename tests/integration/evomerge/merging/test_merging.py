@@ -673,7 +673,7 @@ def test_an_odd_adapter_is_named_in_time(
     toys: Toys, tmp_path: Path, config: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An expression that backtracks for ever was searched for ever."""
-    monkeypatch.setattr("evomerge.mergekit.inputs.PATIENCE", 0.2)
+    monkeypatch.setattr("evomerge.mergekit.adapter_config.PATIENCE", 0.2)
     lora = adapter(tmp_path / "lora", **config)
     text = f"models: [{{model: {toys.base}+{lora}}}]\nmerge_method: passthrough\n"
     with pytest.raises(SourceError, match=words):
