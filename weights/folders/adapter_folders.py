@@ -30,9 +30,14 @@ def check_no_adapter(folder: Path) -> None:
         f"model {folder} is an adapter, not a model. In a config of `forge merge` write "
         f"{'it behind its base' if named else 'BASE+ADAPTER'}: {meant}. All other commands take whole "
         "models: merge the adapter first:\n"
-        f"  echo '{{merge_method: passthrough, models: [{{model: \"{meant}\"}}]}}' > whole.yml\n"
+        f"  echo '{merge_config(meant)}' > whole.yml\n"
         f"  forge merge whole.yml {folder.name}-merged"
     )
+
+
+def merge_config(model: str) -> str:
+    """Return the config of a merge that makes a whole model of BASE+ADAPTER."""
+    return f'{{merge_method: passthrough, models: [{{model: "{model}"}}]}}'
 
 
 def weights_file(folder: Path) -> Path:
