@@ -1,4 +1,4 @@
-"""Templates by mergekit's names render as their models document; a template that cannot stop is named."""
+"""Templates by mergekit's names render as their models document; one that cannot stop is named."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ TALK = [
 ]
 #: What each model's documentation shows for this talk.
 WRITTEN = {
-    "alpaca": "S\n\n### Instruction:\nU\n\n### Response:\nA</s>\n\n### Instruction:\nV\n\n### Response:\n",
+    "alpaca": (
+        "S\n\n### Instruction:\nU\n\n### Response:\nA</s>\n\n### Instruction:\nV\n\n### Response:\n"
+    ),
     "chatml": (
         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n"
         "<|im_start|>assistant\nA<|im_end|>\n<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n"
     ),
-    "exaone": "[|system|]S[|endofturn|]\n[|user|]U\n[|assistant|]A[|endofturn|]\n[|user|]V\n[|assistant|]",
+    "exaone": (
+        "[|system|]S[|endofturn|]\n[|user|]U\n[|assistant|]A[|endofturn|]\n[|user|]V\n[|assistant|]"
+    ),
     "llama3": (
         "<s><|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>"
         "<|start_header_id|>user<|end_header_id|>\n\nU<|eot_id|>"
