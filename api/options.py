@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from evaluation.data import hub_data, training_texts
 from runs.errors import ConfigError
+from runs.system import user_folders
 from runs.system.child_environment import may_ask_hub
 
 #: Names of this machine that only this machine has.
@@ -67,7 +68,7 @@ class Options:
     def of_environment(cls, roots: Sequence[str] = (), host: str = "127.0.0.1") -> Options:
         """Read the environment; `host` is the address to listen on. Raises ConfigError."""
         named = roots or [p for p in os.environ.get("FORGE_MODEL_ROOTS", "").split(os.pathsep) if p]
-        folders = tuple(Path(root).expanduser().resolve() for root in named) or (Path.cwd(),)
+        folders = tuple(user_folders.expanded(root).resolve() for root in named) or (Path.cwd(),)
         for folder in folders:
             if not folder.is_dir():
                 raise ConfigError(
@@ -202,7 +203,7 @@ class Options:
                 )
 
     def _placed(self, text: str) -> str:
-        plain = Path(text).expanduser()
+        plain = user_folders.expanded(text)
         tries = [plain] if plain.is_absolute() else [root / plain for root in self.roots]
         for path in tries:
             if self.inside(path) and path.exists():

@@ -104,7 +104,8 @@ def check(plan: Plan) -> Checked:
     family = open_family(plan.fields["sources"], plan.fields["base"], plan.config.strict)
     given = [plan.fields["base"] or plan.fields["sources"][0], *plan.fields["sources"]]
     folders = [one.folder for one in (family.base, *family.sources)]
-    strange = source_warnings.other_tokens(given, folders, plan.config.strict)
+    names = [model.name for model in given]
+    strange = source_warnings.other_tokens(names, folders, plan.config.strict)
     strange += source_warnings.strange(given, folders)
     tokenizer = load_tokenizer(str(family.base.folder))
     notes: list[str] = []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from runs.errors import ConfigError, UnavailableError
 from runs.streams import check_name
+from runs.system import user_folders
 
 if TYPE_CHECKING:
     from events import EventStore
@@ -72,9 +73,8 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """Return the home that the environment names."""
-        data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-        folder = Path(os.environ.get("FORGE_HOME") or Path(data) / "agent-forge").absolute()
+        """Return the home that the environment names. Raises UnavailableError if it names none."""
+        folder = Path(os.environ.get("FORGE_HOME") or _usual()).absolute()
         store = os.environ.get("FORGE_ARTIFACT_STORE") or None
         return cls(folder, os.environ.get("FORGE_DATABASE_URL") or None, store)
 
@@ -149,6 +149,13 @@ class Home:
             "FORGE_DATABASE_URL is neither sqlite:///FILE nor postgresql://USER@HOST:PORT/NAME: "
             f"it begins with {scheme[:20]!r}."
         )
+
+
+def _usual() -> Path:
+    """Return the home without a FORGE_HOME. Raises UnavailableError if the user has no home folder."""
+    data = os.environ.get("XDG_DATA_HOME")
+    folder = Path(data) if data else user_folders.home("FORGE_HOME") / ".local" / "share"
+    return folder / "agent-forge"
 
 
 def _is_address(url: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from evaluation.data.file_formats import KINDS
 from runs.errors import DataError, UnavailableError
+from runs.system import user_folders
 
 PREFIX = "hub:"
 
@@ -32,6 +33,7 @@ def fetch(place: str) -> Path:
         raise DataError(
             f"{place}: a data set of the Hub is hub:OWNER/NAME or hub:OWNER/NAME@REVISION."
         )
+    user_folders.check_hub_cache()
     patterns = [f"*{kind}{packed}" for kind in KINDS for packed in ("", ".gz")]
     try:
         return Path(

@@ -31,6 +31,7 @@ from evaluation.verifiers.scorer import Scored
 from evaluation.verifiers.verifier import AnyCheck
 from events import canonical_json
 from runs.errors import DataError
+from runs.system import user_folders
 
 #: Characters of one item cut from a text file.
 PARAGRAPHS = 2000
@@ -148,9 +149,9 @@ def absolute(given: str | Path) -> str:
     if spec.is_task(given):
         return spec.absolute(str(given))
     try:
-        return str(Path(given).expanduser().resolve())
+        return str(user_folders.expanded(given, DataError).resolve())
     except RuntimeError as error:
-        raise DataError(f"data file {given} is a link to itself, or has no home folder.") from error
+        raise DataError(f"data file {given} is a link to itself.") from error
     except OSError as error:
         raise DataError(f"data {str(given)[:200]!r} is no path: {error.strerror}.") from error
 

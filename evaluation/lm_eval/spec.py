@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runs.errors import DataError, UnavailableError
+from runs.system import user_folders
 
 PREFIX = "lm-eval:"
 #: The entry point of `judge`.
@@ -126,7 +127,7 @@ def absolute(given: str) -> str:
     spec = parse(given)
     if spec.file is None:
         return str(spec)
-    whole = spec.file.expanduser().resolve()
+    whole = user_folders.expanded(spec.file, DataError).resolve()
     if re.search("[#@]", str(whole)):
         raise DataError(f"task file {whole}: a path with # or @ in it cannot be named here.")
     return str(Spec(str(whole), spec.metric, spec.count))

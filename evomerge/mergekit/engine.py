@@ -65,9 +65,6 @@ def merge(
                 raise
     except OSError as error:
         raise full(out, error) from error
-    finally:
-        for model in models.values():
-            model.close()
 
 
 @contextmanager

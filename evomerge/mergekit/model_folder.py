@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evomerge.mergekit import vocabulary
+from evomerge.mergekit import chat_templates, vocabulary
 from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout
@@ -63,7 +63,7 @@ def check(document: Document, layout: Layout, models: Mapping[Reference, Model],
     ConfigError for what `fill` would find: links, template, tokens, special ids. SourceError if
     transformers could not load the result from `out`.
     """
-    vocabulary.chat_template(document.chat_template, list(models.values()))
+    _template_text(document, models)
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     companions.found(donor)  # raises for a link out of the folder
     config = _config(layout, donor)
@@ -109,7 +109,7 @@ def _rows(layout: Layout) -> int | None:
 
 
 def _template(folder: Path, document: Document, models: Mapping[Reference, Model]) -> None:
-    text = vocabulary.chat_template(document.chat_template, list(models.values()))
+    text = _template_text(document, models)
     if text is None:
         return
     (folder / "chat_template.jinja").write_text(text, "utf-8")
@@ -118,6 +118,34 @@ def _template(folder: Path, document: Document, models: Mapping[Reference, Model
         config = bounded_files.read_object(file)
         if config.pop("chat_template", None) is not None:
             file.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", "utf-8")
+
+
+def _template_text(document: Document, models: Mapping[Reference, Model]) -> str | None:
+    """Return the template that the config asks for; None: the donor's. Raise ConfigError."""
+    return chat_templates.chosen(
+        document.chat_template, [model.checkpoint.folder for model in models.values()]
+    )
+
+
+def warnings(
+    document: Document, layout: Layout, models: Mapping[Reference, Model]
+) -> tuple[str, ...]:
+    """Return a warning if a chat template that the config asks for ends turns that do not stop."""
+    text = _template_text(document, models)
+    donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
+    if text is None or not (donor / vocabulary.FILE).is_file():
+        return ()
+    names = ("tokenizer_config.json", "generation_config.json")
+    tokenizer, generation = (
+        bounded_files.read_object(donor / name) if (donor / name).is_file() else {}
+        for name in names
+    )
+    tokens = layout.vocabulary.tokens if layout.vocabulary else ()
+    ids = {token: number for number, token in enumerate(tokens) if token is not None}
+    ids = ids or vocabulary.read(donor).ids
+    settings = (_config(layout, donor), generation)
+    told = chat_templates.stop_warning(text, ids, tokenizer, settings)
+    return () if told is None else (told,)
 
 
 def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from runs.errors import ConfigError
-from runs.system import bounded_files, yaml_reader
+from runs.system import bounded_files, user_folders, yaml_reader
 from runs.system.yaml_reader import Map
 
 #: Bytes of the largest file, and layers of the largest result.
@@ -55,7 +55,16 @@ class Reference:
 
     @classmethod
     def parse(cls, text: str) -> Reference:
-        """Parse the text that a user wrote."""
+        """Parse the text that a user wrote.
+
+        A folder that exists is meant before an adapter: `c++ models/code` is one name if it is there,
+        and in `c++ models/code+lora` the model is the longest part that is.
+        """
+        text = text.strip()
+        ends = [i for i, character in enumerate(text) if character == "+"]
+        for end in (len(text), *reversed(ends)):
+            if _is_there(text[:end].strip()):
+                return cls(text[:end].strip(), text[end + 1 :].strip() or None)
         model, _, adapter = text.partition("+")
         return cls(model.strip(), adapter.strip() or None)
 
@@ -253,7 +262,9 @@ class _Reader:
                         given.lines[key], f"{key}: its {name} is no text. Write it in quotes."
                     )
             text = f"{path}@{revision}" if revision else path
-            value = f"{text}+{lora}" if lora else text
+            if lora:
+                return Reference(str(text), lora)
+            value = text
         if value is None:
             return None
         if not isinstance(value, str) or not value.strip():
@@ -385,6 +396,14 @@ class _Reader:
                 line, f"the source of token {token} names a model and a token or token_id."
             )
         return TokenRule(model, other, force=force)
+
+
+def _is_there(text: str) -> bool:
+    """Return True if a text names a folder that exists."""
+    try:
+        return bool(text) and user_folders.expanded(text).is_dir()
+    except (OSError, ValueError, ConfigError):  # no path, or no home folder
+        return False
 
 
 def _is_folder(name: str) -> bool:

@@ -24,7 +24,7 @@ from evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied, merged
 from runs.errors import ConfigError, SourceError
 from weights import block_names
 from weights.folders import model_config
-from weights.folders.sources import compare_settings
+from weights.folders.compared_settings import compare_settings
 from weights.tensors import HEADS
 
 _BLOCK = re.compile(r"^(.*?(?:layers|h|blocks)\.)(\d+)(\..+)$")
@@ -121,9 +121,8 @@ class _Layout:
                     f"{first.name} is a {kinds[0]} model and {other.name} a {kinds[1]} model: only "
                     "models of one architecture can be merged."
                 )
-            own = compare_settings(first.checkpoint, other.checkpoint)
-            mapped = self._vocabulary is not None
-            self._warnings += [w for w in own if not (mapped and w.startswith("vocab_size"))]
+            mapped = () if self._vocabulary is None else ("vocab_size",)
+            self._warnings += compare_settings(first.checkpoint, other.checkpoint, mapped)
         if not self._tied and any(m.tied for m in self._models.values()):
             self._warnings.append("some models tie their head to the embedding: all are untied.")
 

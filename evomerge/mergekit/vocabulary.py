@@ -12,15 +12,16 @@ of the models that have it. `tokens` in the config overrides this for single tok
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from evomerge.mergekit.inputs import Model, TokenRows
+from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Reference, TokenRule, Vocabulary
+from evomerge.mergekit.rows import TokenRows
 from evomerge.merging.kernels.chunks import Rows
 from runs.errors import ConfigError, SourceError
 from runs.system import bounded_files
@@ -229,47 +230,3 @@ def _decoder(folder: Path, made: Plan, ids: Mapping[str, int]) -> None:
                 kept = {k: v for k, v in said.items() if k not in ("id", "content")}
                 listed[str(ids[token])] = {"content": token, **kept}
         file.write_text(json.dumps(config, ensure_ascii=False, indent=2) + "\n", "utf-8")
-
-
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
-    "{{ message['content'] }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
-
-
-def chat_template(said: str | None, models: Sequence[Model]) -> str | None:
-    """Return the template that the config asks for; None: the donor's. Raise ConfigError."""
-    if said is None:
-        return None
-    if said == "auto":
-        return _most_common([found for m in models if (found := template_of(m.checkpoint.folder))])
-    if said == "chatml":
-        return CHATML
-    if said.endswith(".jinja") and said.isprintable() and len(said) < 4096 and Path(said).is_file():
-        return bounded_files.read_text(Path(said), model_config.MOST_BYTES, ConfigError)
-    if "{" in said and len(said) >= 20:
-        return said
-    raise ConfigError(
-        f"chat_template {said!r} is no template: give auto, chatml, a .jinja file, or a Jinja template."
-    )
-
-
-def _most_common(found: Sequence[str]) -> str | None:
-    """Return the template that most models have; of equals the first; None without templates."""
-    return max(found, key=lambda text: (found.count(text), -found.index(text)), default=None)
-
-
-def template_of(folder: Path) -> str | None:
-    """Return a model's chat template: a file of its own, or in tokenizer_config.json."""
-    if (folder / "chat_template.jinja").is_file():
-        return bounded_files.read_text(
-            folder / "chat_template.jinja", model_config.MOST_BYTES
-        ).strip()
-    if not (folder / "tokenizer_config.json").is_file():
-        return None
-    found = bounded_files.read_object(folder / "tokenizer_config.json").get("chat_template")
-    if isinstance(found, list):
-        named = [t for t in found if isinstance(t, dict) and t.get("name") == "default"]
-        found = named[0].get("template") if named else None
-    return found.strip() if isinstance(found, str) and found.strip() else None

@@ -23,6 +23,7 @@ from safetensors import safe_open
 from events import failpoints
 from evomerge.merging.tensor_ops import Plan, TensorOp, Weights
 from runs.errors import UnavailableError
+from runs.system import open_files
 from weights.folders.checkpoint import INDEX, SHARD_BYTES
 from weights.folders.safetensors_places import Place, index_of, places
 
@@ -270,6 +271,8 @@ def _write_all(descriptor: int, raw: memoryview, offset: int) -> int:
 
 def full(folder: Path, error: OSError) -> UnavailableError:
     """Return the error for a disk that cannot be written."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return open_files.too_many(folder)
     return UnavailableError(
         f"{folder} cannot be written: {error}. Free space or choose another folder; the same command "
         "goes on from what was written."

@@ -193,7 +193,8 @@ class Bench:
         probed = evaluation_mode.probe(
             self.resident, config, weights, self.packed["train"], self.context
         )  # raises SourceError if tensor names do not fit the architecture
-        strange = source_warnings.other_tokens(self._given, self.copies, config.strict)
+        names = [model.name for model in self._given]
+        strange = source_warnings.other_tokens(names, self.copies, config.strict)
         strange += source_warnings.strange(self._given, self.copies)
         shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
         width = next(iter(self.origin.values())).element_size()

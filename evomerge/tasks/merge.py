@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evomerge.mergekit import engine, method_map, model_folder, parser
-from evomerge.mergekit.inputs import Adapter, Model
+from evomerge.mergekit.adapters import Adapter
+from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout, lay_out
 from evomerge.merging.kernels.chunks import Pool
@@ -80,7 +81,13 @@ def prepare(
             if target == place or target in place.parents or place in target.parents:
                 raise ConflictError(f"the output folder {out} is, or holds, model {model.name}.")
     layout = lay_out(document, models)
+    if document.vocabulary.source is None:
+        folders = [model.checkpoint.folder for model in models.values()]
+        tokens = source_warnings.other_tokens([str(reference) for reference in models], folders)
+        layout = replace(layout, warnings=(*layout.warnings, *tokens))
     model_folder.check(document, layout, models, target)
+    more = model_folder.warnings(document, layout, models)
+    layout = replace(layout, warnings=(*layout.warnings, *more))
     return Prepared(document, models, layout, target)
 
 

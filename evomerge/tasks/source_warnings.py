@@ -9,6 +9,11 @@ from runs.errors import SourceError
 from runs.event_types import ModelReference
 from weights.folders import chat_template, companions, vocabularies
 
+_REMEDY = (
+    "A config of `forge merge` with `tokenizer_source: union` gives each token its own row: merge by "
+    "one, or bring the models to one vocabulary by it first."
+)
+
 
 def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[str, ...]:
     """Return a warning for each file of a model that names code or has an unusual chat template."""
@@ -34,21 +39,26 @@ def _copies(folder: Path) -> str:
 
 
 def other_tokens(
-    models: Sequence[ModelReference], folders: Sequence[Path], strict: bool
+    names: Sequence[str], folders: Sequence[Path], strict: bool = False
 ) -> tuple[str, ...]:
-    """Return a warning for each model some of whose numbers stand for other tokens than the first's.
+    """Return warnings about numbers that stand for other tokens in two of the models.
 
-    Raises SourceError if most do; with `strict`, also instead of a warning.
+    Vocabularies are compared with the first model's, added tokens among all. Raises SourceError if
+    most numbers of two vocabularies do; with `strict`, also instead of a warning.
     """
     told = []
-    for model, folder in zip(models[1:], folders[1:], strict=True):
+    for name, folder in zip(names[1:], folders[1:], strict=True):
         found = vocabularies.difference(folders[0], folder)
         if found is None:
             continue
-        words = found.told(models[0].name, model.name)
+        words = found.told(names[0], name)
         if found.foreign:
-            raise SourceError(f"{words}. Only models that read text alike can be merged.")
-        told.append(f"{words}. {models[0].name}'s are kept.")
+            raise SourceError(
+                f"{words}. Only models that read text alike can be merged row by row. {_REMEDY}"
+            )
+        told.append(f"{words}. {names[0]}'s are kept.")
+    for added in vocabularies.added_differences(list(zip(names, folders, strict=True))):
+        told.append(f"{added.told()}. Their rows are merged as one token's. {_REMEDY}")
     if strict and told:
         raise SourceError("--strict refuses what would be warnings:\n" + "\n".join(told))
     return tuple(dict.fromkeys(told))

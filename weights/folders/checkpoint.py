@@ -23,8 +23,8 @@ from safetensors.torch import save_file
 
 from events import failpoints
 from runs.errors import SourceError, UnavailableError
-from runs.system import bounded_files
-from weights.folders import model_config, safetensors_header
+from runs.system import bounded_files, open_files
+from weights.folders import adapter_folders, model_config, safetensors_header
 from weights.folders.confrontation import TORCH, confront
 from weights.model import Model
 from weights.tensors import HEADS, Shape, elements
@@ -99,7 +99,10 @@ class Checkpoint:
         """Return all tensors by name, in order of name; memory-mapped, not to be written to."""
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
-            with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+            with (
+                open_files.reading(file),
+                safe_open(file, framework="pt") as opened,  # pyright: ignore[reportCallIssue]
+            ):
                 for name, place in self.files.items():
                     if place == file:
                         result[name] = opened.get_tensor(self.stored[name])
@@ -132,6 +135,7 @@ def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
     """
     if not folder.exists():
         raise SourceError(f"model {folder} does not exist. Check the path, or give a Hub id.")
+    adapter_folders.check_no_adapter(folder)
     config_file = folder / "config.json"
     if not config_file.is_file():
         raise SourceError(f"model {folder} has no config.json: it is not a Hugging Face folder.")

@@ -7,20 +7,18 @@ optional `__metadata__`; then the tensors' bytes, without gaps. The rules below 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runs.errors import SourceError, UnavailableError
+from runs.errors import SourceError
+from runs.system import open_files
 from weights.tensors import Shape, elements
 
 #: Bytes of the largest header that is read; the library's bound.
 MOST_BYTES = 100_000_000
-#: Errors of the machine, not of the file.
-TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)
 #: Axes of a tensor.
 MOST_AXES = 64
 #: Bits of an element, by the names that the format gives to dtypes.
@@ -64,10 +62,10 @@ def read(file: Path) -> dict[str, Entry]:
     """Return the tensors of a file by name; places are counted from the file's first byte.
 
     Raises SourceError if the file is not a whole safetensors file, UnavailableError for the
-    machine's faults (`TRANSIENT`).
+    machine's faults (`open_files.TRANSIENT`).
     """
     try:
-        with file.open("rb") as opened:
+        with open_files.reading(file), file.open("rb") as opened:
             size = os.fstat(opened.fileno()).st_size
             length = int.from_bytes(opened.read(8), "little")
             if size < 8 or length > min(MOST_BYTES, size - 8):
@@ -75,8 +73,6 @@ def read(file: Path) -> dict[str, Entry]:
             text = opened.read(length)
         return _parsed(text, 8 + length, size)
     except OSError as error:
-        if error.errno in TRANSIENT:
-            raise UnavailableError(f"{file} cannot be read now: {error.strerror}.") from error
         raise SourceError(f"{file} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise SourceError(

@@ -2,7 +2,7 @@
 
 A model is a local folder, an alias, a model of the log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a
 Hub id (`owner/name[@revision]`), in this order. Sources must agree on tensors and shapes; settings
-that bear on the function but not on shapes are compared key by key.
+that bear on the function but not on shapes are compared (`compared_settings`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runs.errors import SourceError, UnavailableError
 from runs.event_types import ModelReference
 from runs.kinds.asked import Names
-from weights.folders import model_config
+from runs.system import user_folders
+from weights.folders import adapter_folders, model_config
+from weights.folders.compared_settings import compare_settings
 from weights.tensors import HEADS, Shape
 
 if TYPE_CHECKING:
@@ -29,21 +31,6 @@ ALIASES = {
 
 #: Files that are fetched of a Hub repository: no file that can run code.
 PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
-
-#: Settings that change what the same weights compute, and what a difference means.
-FUNCTIONAL = {
-    "rope_theta": "positions are encoded with another base",
-    "rope_scaling": "long positions are scaled otherwise",
-    "rms_norm_eps": "norms divide by something slightly else",
-    "layer_norm_epsilon": "norms divide by something slightly else",
-    "num_attention_heads": "the same matrices are cut into other heads",
-    "num_key_value_heads": "the same matrices are cut into other heads",
-    "head_dim": "the same matrices are cut into other heads",
-    "sliding_window": "attention sees another stretch of text",
-    "use_sliding_window": "attention sees another stretch of text",
-    "hidden_act": "another activation function",
-    "vocab_size": "another number of tokens",
-}
 
 
 def resolve(
@@ -59,6 +46,7 @@ def resolve(
     if not text.strip():
         raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
     place = _place(text)
+    _check_whole(text, place)
     if place is not None:
         if named is not None and not text.startswith((".", "/", "~")):
             named.hidden_by(text, place)
@@ -93,11 +81,26 @@ def _place(text: str) -> Path | None:
     if not text.isprintable():
         raise SourceError(f"model {text[:200]!r} has characters that no name has. Leave them out.")
     try:
-        path = Path(text).expanduser()
+        path = user_folders.expanded(text, SourceError)
         there = path.exists() or text.startswith((".", "/", "~"))
         return path.resolve() if there else None
     except (OSError, RuntimeError) as error:  # too long, links in a circle, no such user
         raise SourceError(f"model {text[:200]!r} is no path: {error}.") from error
+
+
+def _check_whole(text: str, place: Path | None) -> None:
+    """Raise SourceError for BASE+ADAPTER, unless that is the name of a folder."""
+    model, _, adapter = text.partition("+")
+    if not model or not adapter or (place is not None and place.exists()):
+        return
+    part = _place(model)
+    if part is None or part.exists():  # of a path with a + of which nothing exists, opening tells
+        raise SourceError(
+            f"model {text[:200]!r} is a model with an adapter, which only a config of `forge merge` "
+            "takes. Merge the adapter into the model first:\n"
+            f"  echo '{adapter_folders.merge_config(text[:2000])}' > whole.yml\n"
+            "  forge merge whole.yml whole"
+        )
 
 
 def _fetch(repository: str, revision: str | None) -> Path:
@@ -108,6 +111,7 @@ def _fetch(repository: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+    user_folders.check_hub_cache()
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=PATTERNS))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
@@ -212,31 +216,3 @@ def _compare_shapes(a: Checkpoint, b: Checkpoint, tied: bool) -> None:
                 f"tensor {name} is {list(left[name][1])} in {a.given} and "
                 f"{list(right[name][1])} in {b.given}: sources must agree on shapes."
             )
-
-
-def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
-    """Return a warning for each setting that differs and changes what the weights compute."""
-    warnings = []
-    for key, meaning in FUNCTIONAL.items():
-        left, right = _setting(a.config, key), _setting(b.config, key)
-        if left != right:
-            warnings.append(
-                f"{key} is {left} in {a.given.name} and {right} in {b.given.name}: {meaning}. "
-                f"{a.given.name}'s is kept."
-            )
-    return warnings
-
-
-def _setting(config: Mapping[str, Any], key: str) -> Any:
-    """Return a setting of a config.json, in the spelling of transformers 4 or 5.
-
-    Version 5 keeps the rotary base and its scaling together under `rope_parameters`.
-    """
-    rope = dict(config.get("rope_parameters") or {})
-    if key == "rope_theta":
-        return config.get(key, rope.get(key))
-    if key == "rope_scaling":
-        rope.pop("rope_theta", None)
-        plain = rope.get("rope_type", "default") == "default"
-        return config.get(key) or (None if plain else rope)
-    return config.get(key)

@@ -1,12 +1,14 @@
-"""Vocabularies of tokenizers: whether the same numbers stand for the same tokens in two model folders.
+"""Vocabularies of tokenizers: whether the same numbers stand for the same tokens in model folders.
 
-Two models may have the same number of tokens, and other tokens. A merge then adds rows of embeddings
-that stand for other tokens. Tokens that a fine-tuning added behind the vocabulary are left out: most
-of them replace reserved ones.
+Models may have the same number of tokens, and other tokens. A merge then adds rows of embeddings that
+stand for other tokens. Tokens that a fine-tuning added behind the vocabulary are compared apart: two
+models with one vocabulary may each have taken the next number for a token of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,6 +42,53 @@ class Difference(NamedTuple):
         )
 
 
+class AddedDifference(NamedTuple):
+    """Numbers that stand for other tokens in two models, of which one or both were added."""
+
+    models: tuple[str, str]
+    other: int
+    #: The first of them, and its tokens.
+    number: int
+    tokens: tuple[str, str]
+
+    def told(self) -> str:
+        """Return the difference in words."""
+        first, second = (repr(token)[:60] for token in self.tokens)
+        more = f" ({self.other:,} numbers in all)" if self.other > 1 else ""
+        return (
+            f"{self.models[0]} and {self.models[1]} have other added tokens: number {self.number} is "
+            f"{first} and {second}{more}"
+        )
+
+
+def added_differences(models: Sequence[tuple[str, Path]]) -> list[AddedDifference]:
+    """Return how the added tokens of models differ, one entry for two models that do.
+
+    `models`: (name, folder). Each number is compared with the first model that has it.
+    """
+    first: dict[int, tuple[str, str, bool]] = {}
+    wrong: dict[tuple[str, str], list[int]] = {}
+    tokens: dict[str, dict[int, str]] = {}
+    for name, folder in models:
+        if not (folder / FILE).is_file():
+            continue
+        plain, added = _read(folder / FILE)
+        tokens[name] = {**plain, **added}
+        for number, token in tokens[name].items():
+            owner, its, was_added = first.setdefault(number, (name, token, number in added))
+            if its != token and (was_added or number in added):
+                wrong.setdefault((owner, name), []).append(number)
+    return [
+        AddedDifference(
+            pair,
+            len(numbers),
+            min(numbers),
+            (tokens[pair[0]][min(numbers)], tokens[pair[1]][min(numbers)]),
+        )
+        for pair, numbers in wrong.items()
+    ]
+
+
 def difference(one: Path, other: Path) -> Difference | None:
     """Return how the vocabularies of two model folders differ.
 
@@ -48,7 +97,7 @@ def difference(one: Path, other: Path) -> Difference | None:
     files = one / FILE, other / FILE
     if not all(file.is_file() for file in files) or files[0].samefile(files[1]):
         return None
-    left, right = (_tokens(file) for file in files)
+    left, right = (_read(file)[0] for file in files)
     wrong = sorted(n for n in left if n in right and left[n] != right[n])
     if not wrong:
         return None
@@ -56,12 +105,25 @@ def difference(one: Path, other: Path) -> Difference | None:
     return Difference(shared, len(wrong), wrong[0], (left[wrong[0]], right[wrong[0]]))
 
 
-def _tokens(file: Path) -> dict[int, str]:
-    """Return number → token of a tokenizer.json, without added tokens; empty if it has another form."""
+def _read(file: Path) -> tuple[dict[int, str], dict[int, str]]:
+    """Return number → token of a tokenizer.json: its vocabulary's, and the added ones'.
+
+    Both are empty if the file has another form. Large files are kept, for models are compared in pairs.
+    """
+    state = file.stat()
+    return _parsed(file.resolve(), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=8)
+def _parsed(file: Path, *_stamp: int) -> tuple[dict[int, str], dict[int, str]]:
     try:
-        model: Any = bounded_files.read_object(file).get("model")
+        document = bounded_files.read_object(file)
     except SourceError:
-        return {}  # what loads the tokenizer says what is wrong with it
+        return {}, {}  # what loads the tokenizer says what is wrong with it
+    return _vocabulary(document.get("model")), _added(document.get("added_tokens"))
+
+
+def _vocabulary(model: Any) -> dict[int, str]:
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocabulary, list):  # a unigram model: tokens with scores, in order
         pairs = ((n, one[0]) for n, one in enumerate(vocabulary) if isinstance(one, list) and one)
@@ -69,4 +131,10 @@ def _tokens(file: Path) -> dict[int, str]:
         pairs = ((number, token) for token, number in vocabulary.items())
     else:
         return {}
+    return {n: token for n, token in pairs if isinstance(n, int) and isinstance(token, str)}
+
+
+def _added(tokens: Any) -> dict[int, str]:
+    listed = [t for t in tokens if isinstance(t, dict)] if isinstance(tokens, list) else []
+    pairs = ((token.get("id"), token.get("content")) for token in listed)
     return {n: token for n, token in pairs if isinstance(n, int) and isinstance(token, str)}

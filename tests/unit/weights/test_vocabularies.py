@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weights.folders.vocabularies import Difference, difference
+from weights.folders.vocabularies import Difference, added_differences, difference
 
 
 def tokenizer(folder: Path, vocabulary: Any, **more: Any) -> Path:
@@ -68,3 +68,32 @@ def test_a_folder_without_a_tokenizer_or_with_a_broken_one_is_not_known(tmp_path
     assert difference(one, broken) is None
     (broken / "tokenizer.json").write_text("{")
     assert difference(broken, one) is None
+
+
+def added(**tokens: int) -> list[dict[str, Any]]:
+    return [{"id": number, "content": token} for token, number in tokens.items()]
+
+
+def test_one_number_for_two_added_tokens_is_found_among_all_models(tmp_path: Path) -> None:
+    """The first model has nothing there: two others took the same number, each for its own token."""
+    plain = bpe("a", "b")
+    models = [
+        ("base", tokenizer(tmp_path / "base", plain, added_tokens=added(a=0))),
+        ("one", tokenizer(tmp_path / "one", plain, added_tokens=added(start=2, end=3))),
+        ("two", tokenizer(tmp_path / "two", plain, added_tokens=added(think=2, end=3))),
+        ("same", tokenizer(tmp_path / "same", plain, added_tokens=added(start=2))),
+    ]
+    (found,) = added_differences(models)
+    assert found == (("one", "two"), 1, 2, ("start", "think"))
+    assert found.told() == ("one and two have other added tokens: number 2 is 'start' and 'think'")
+
+
+def test_an_added_token_in_place_of_a_plain_one_is_found(tmp_path: Path) -> None:
+    """Many fine-tunings take the numbers of reserved tokens; plain tokens are compared elsewhere."""
+    one = tokenizer(tmp_path / "one", bpe("a", "reserved", "c"))
+    two = tokenizer(tmp_path / "two", bpe("a", "reserved", "d"), added_tokens=added(tool=1))
+    assert added_differences([("one", one), ("two", two)]) == [
+        (("one", "two"), 1, 1, ("reserved", "tool"))
+    ]
+    odd = tokenizer(tmp_path / "odd", None, added_tokens=[7, {"id": "1", "content": "x"}, {}])
+    assert added_differences([("odd", odd), ("one", one), ("none", tmp_path)]) == []

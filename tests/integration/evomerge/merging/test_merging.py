@@ -462,6 +462,41 @@ def test_other_numbers_of_rows_need_a_policy(
         merge(text.replace("tokenizer_source: base\n", ""), tmp_path / "out")
 
 
+def test_models_that_read_text_otherwise_need_a_policy(toys: Toys, tmp_path: Path) -> None:
+    """As for a run: rows of one number would be merged though they stand for other tokens."""
+    other, few = (Path(shutil.copytree(toys.base, tmp_path / name)) for name in ("other", "few"))
+    for folder, count in ((other, 1 << 30), (few, 2)):
+        said = json.loads((folder / "tokenizer.json").read_text())
+        vocab = sorted(said["model"]["vocab"], key=said["model"]["vocab"].get)
+        turned = [*reversed(vocab[:count]), *vocab[count:]]
+        said["model"]["vocab"] = {token: number for number, token in enumerate(turned)}
+        (folder / "tokenizer.json").write_text(json.dumps(said))
+    text = UNION.replace("tokenizer_source: {source}\n", "")
+    with pytest.raises(SourceError, match=r"have other tokenizers.*`tokenizer_source: union`"):
+        merge(text.format(base=toys.base, more=other), tmp_path / "out")
+    (document,) = parser.parse(text.format(base=toys.base, more=few))
+    (warning,) = tasks_merge.prepare(document, tmp_path / "out", {}).warnings
+    assert "other tokenizers: 2 of 320 numbers" in warning
+    merge(UNION.format(base=toys.base, more=other, source="base"), tmp_path / "out")
+
+
+def test_added_tokens_with_one_number_are_a_warning(toys: Toys, tmp_path: Path) -> None:
+    """Two models padded to the same rows took the same row for tokens of their own."""
+    _, (one, other) = toy_models.family(tmp_path / "family", 2, vocab_size=330)
+    for folder, token in ((one, "<one>"), (other, "<other>")):
+        tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(folder)
+        tokenizer.add_special_tokens({"additional_special_tokens": [token]})
+        tokenizer.save_pretrained(folder)
+    text = UNION.format(base=one, more=other, source="union")
+    (document,) = parser.parse(text.replace("tokenizer_source: union\n", ""))
+    (warning,) = tasks_merge.prepare(document, tmp_path / "out", {}).warnings
+    assert "have other added tokens: number 320 is '<one>' and '<other>'" in warning
+    assert "`tokenizer_source: union` gives each token its own row" in warning
+    (document,) = parser.parse(text)
+    warnings = tasks_merge.prepare(document, tmp_path / "out", {}).warnings
+    assert not any("added tokens" in w for w in warnings)
+
+
 def test_union_appends_what_only_others_have(
     toys: Toys, strangers: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -557,6 +592,9 @@ def test_the_chat_template_is_the_one_that_is_asked_for(toys: Toys, tmp_path: Pa
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     said: Any = tokenizer.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False)
     assert said == "<|im_start|>user\nhi<|im_end|>\n"
+    (document,) = parser.parse(LINEAR.format(**places(toys)) + "chat_template: llama3\n")
+    (warning,) = tasks_merge.prepare(document, tmp_path / "named", {}).warnings
+    assert "does not write <|endoftext|>, at which the result stops" in warning
     with pytest.raises(ConfigError, match=r"chat_template 'odd' is no template"):
         merge(LINEAR.format(**places(toys)) + "chat_template: odd\n", tmp_path / "other")
 
@@ -673,7 +711,7 @@ def test_an_odd_adapter_is_named_in_time(
     toys: Toys, tmp_path: Path, config: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An expression that backtracks for ever was searched for ever."""
-    monkeypatch.setattr("evomerge.mergekit.inputs.PATIENCE", 0.2)
+    monkeypatch.setattr("evomerge.mergekit.adapter_config.PATIENCE", 0.2)
     lora = adapter(tmp_path / "lora", **config)
     text = f"models: [{{model: {toys.base}+{lora}}}]\nmerge_method: passthrough\n"
     with pytest.raises(SourceError, match=words):
@@ -771,7 +809,7 @@ def test_an_odd_parameter_is_named(toys: Toys, tmp_path: Path, setting: str, wor
         ("models: [{{model: {a}/nothing}}]\nmerge_method: passthrough\n", "does not exist"),
         ("models: [{{model: {a}}}]\nmerge_method: passthrough\ndtype: int4\n", "dtype"),
         (
-            "models: [{{model: {a}}}]\nmerge_method: passthrough\nchat_template: llama3\n",
+            "models: [{{model: {a}}}]\nmerge_method: passthrough\nchat_template: vicuna\n",
             "chat_template",
         ),
         (

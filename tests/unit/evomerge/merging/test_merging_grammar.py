@@ -360,3 +360,16 @@ def test_a_part_outweighs_its_slice_and_that_the_whole() -> None:
         settings.number("gamma")
     with pytest.raises(ConfigError, match=r"f, line 7: parameter weight: it is a number"):
         Settings("f", (given(weight="much"),), "x", 0.0).number("weight")
+
+
+def test_a_folder_with_a_plus_in_its_name_is_meant_before_an_adapter(tmp_path: Path) -> None:
+    """`c++ models/code` is one name if it is there, with an adapter behind it, too."""
+    model, lora = tmp_path / "c++ models" / "code", tmp_path / "lo+ra"
+    for folder in (model, lora):
+        folder.mkdir(parents=True)
+    assert Reference.parse(str(model)) == Reference(str(model))
+    assert Reference.parse(f"{model}+{lora}") == Reference(str(model), str(lora))
+    assert Reference.parse(f"{model} + lora") == Reference(str(model), "lora")
+    assert Reference.parse("org/a+org/b@main") == Reference("org/a", "org/b@main")
+    text = f'merge_method: passthrough\nmodels: [{{model: {{model: "{model}", lora: "{lora}"}}}}]\n'
+    assert parse(text)[0].references() == [Reference(str(model), str(lora))]

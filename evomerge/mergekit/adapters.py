@@ -1,0 +1,188 @@
+"""LoRA adapters on the rows of a model's tensors, as peft's `merge_and_unload` adds them.
+
+An adapter may change linear layers, the embedding (`lora_embedding_A`, `lora_embedding_B`), the head
+and biases. It may hold whole tensors in place of the model's (`modules_to_save`, `bias`, the embedding
+beside its change) and rows of single tokens (`trainable_token_indices`).
+
+The embedding and the head of a tied model become two tensors if the adapter changes one of them alone,
+as in the model that was trained. peft's merge adds such a change to both, and warns; on the untied
+model that its warning asks for, its result is the one here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from evomerge.mergekit.adapter_config import AdapterConfig
+from evomerge.mergekit.rows import LoraRows, ReplacedRows
+from evomerge.merging.kernels.chunks import Rows, as_rows
+from runs.errors import SourceError
+from weights import block_names
+from weights.folders import adapter_folders
+from weights.tensors import HEADS
+
+#: Prefix that peft puts before a module's name.
+_PREFIX = "base_model.model."
+#: Behind a module's name, where peft keeps a whole tensor of it: plain, beside a change, in old files.
+_WHOLE = ("", "base_layer.", "modules_to_save.", "modules_to_save.default.")
+_TOKENS = "token_adapter.trainable_tokens_delta"
+#: Architectures whose blocks store their matrices as [inputs, outputs] (transformers' Conv1D).
+TRANSPOSED = {"gpt2", "openai-gpt"}
+
+
+class Adapter:
+    """LoRA adapter of a folder.
+
+    The adapter raises SourceError for what cannot be added to weights exactly.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._config = AdapterConfig(folder)
+        self._tensors = self._read()
+        self._used: set[str] = set()
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that the adapter is read from."""
+        return [self.folder / name for name in (adapter_folders.WEIGHTS, adapter_folders.CONFIG)]
+
+    def _read(self) -> dict[str, torch.Tensor]:
+        file = adapter_folders.weights_file(self.folder)
+        try:
+            with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+                return {n.removeprefix(_PREFIX): opened.get_tensor(n) for n in opened.keys()}  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise SourceError(f"{file} cannot be read: {error}") from error
+
+    def unties(self, embedding: str, head: str) -> bool:
+        """Return True if a tied model's embedding and head are two tensors with the adapter's change.
+
+        They stay one if the adapter changes neither, if it was told to keep them one
+        (`ensure_weight_tying`), and if it changes single tokens of the embedding: peft then changes
+        those of the head, too.
+        """
+        of_embedding, of_head = (
+            {name for name in self._tensors if name.startswith(f"{module}.")}
+            for module in (embedding.removesuffix(".weight"), head.removesuffix(".weight"))
+        )
+        if self._config.tied:
+            self._used |= of_head  # equal to the embedding's
+            return False
+        return bool(of_head) or any(not name.endswith(_TOKENS) for name in of_embedding)
+
+    def on(self, name: str, rows: Rows, architecture: str | None) -> Rows:
+        """Return the rows of a tensor with the adapter's change, if the adapter has one.
+
+        Raise SourceError if the shapes do not fit.
+        """
+        module, _, parameter = name.rpartition(".")
+        rows = self._stored(module, parameter, name, rows)
+        if parameter == "bias":
+            return self._bias(module, name, rows)
+        if parameter != "weight":
+            return rows
+        transposed = architecture in TRANSPOSED and block_names.block_of(name) is not None
+        changed = self._changed(module, name, rows, "lora_A.weight", "lora_B.weight", transposed)
+        changed = self._changed(module, name, changed, "lora_embedding_A", "lora_embedding_B", True)
+        return self._tokens(module, name, changed)
+
+    def _stored(self, module: str, parameter: str, name: str, rows: Rows) -> Rows:
+        """Return the tensor that the adapter holds in place of the model's; else the model's rows."""
+        for where in _WHOLE:
+            whole = self._take(f"{module}.{where}{parameter}")
+            if whole is not None:
+                self._check_shape(name, tuple(as_rows(whole).shape), rows)
+                return as_rows(whole)
+        return rows
+
+    def _changed(
+        self, module: str, name: str, rows: Rows, first: str, second: str, transposed: bool
+    ) -> Rows:
+        """Return rows + scale · B A, or the transpose of B A; the rows if the adapter has no A."""
+        a, b = self._take_named(module, first), self._take_named(module, second)
+        if a is None or b is None:
+            return rows
+        if a.dim() != 2 or b.dim() != 2 or not 0 < len(a) == b.shape[1]:
+            raise SourceError(
+                f"adapter {self.folder}: its matrices for {name} are {list(a.shape)} and "
+                f"{list(b.shape)}, not [rank, columns] and [rows, rank]."
+            )
+        scale = self._config.scale(module, len(a))
+        if transposed:
+            a, b = b.T, a.T
+        self._check_shape(name, (b.shape[0], a.shape[1]), rows)
+        return LoraRows(rows, a, b, scale)
+
+    def _bias(self, module: str, name: str, rows: Rows) -> Rows:
+        """Return a bias with that of the adapter's B added, scaled."""
+        bias = self._take_named(module, "lora_B.bias")
+        if bias is None:
+            return rows
+        a = self._tensors.get(f"{module}.lora_A.weight")
+        if a is None or a.dim() != 2 or not len(a):
+            raise SourceError(f"adapter {self.folder}: it has a bias for {name}, and no matrix.")
+        column = as_rows(bias)
+        self._check_shape(name, tuple(column.shape), rows)
+        return LoraRows(rows, torch.ones(1, 1), column, self._config.scale(module, len(a)))
+
+    def _tokens(self, module: str, name: str, rows: Rows) -> Rows:
+        """Return the rows with those of single tokens replaced."""
+        values = self._take_named(module, _TOKENS)
+        if values is None:
+            return rows
+        if values.dim() != 2 or values.shape[1] != rows.shape[1]:
+            self._check_shape(name, tuple(values.shape), rows)
+        tokens = self._config.tokens(module, len(values))
+        if max(tokens, default=-1) >= rows.shape[0]:
+            raise SourceError(
+                f"adapter {self.folder}: it changes token {max(tokens)}, but {name} has "
+                f"{rows.shape[0]} rows: it was trained on a model with more tokens. Give that model."
+            )
+        return ReplacedRows(rows, torch.tensor(tokens), values)
+
+    def _take_named(self, module: str, which: str) -> torch.Tensor | None:
+        """Return a tensor of a module; in files of old versions the adapter has the name `default`."""
+        last, _, rest = which.partition(".")
+        in_old_files = f"{module}.{last}.default.{rest}".removesuffix(".")
+        tensor = self._take(f"{module}.{which}")
+        return self._take(in_old_files) if tensor is None else tensor
+
+    def _take(self, key: str) -> torch.Tensor | None:
+        """Return a stored tensor, and note that it has a place; None if there is none."""
+        if key in self._tensors:
+            self._used.add(key)
+        return self._tensors.get(key)
+
+    def _check_shape(self, name: str, shape: tuple[int, ...], rows: Rows) -> None:
+        if shape == tuple(rows.shape):
+            return
+        of_tokens = name in {*HEADS, *HEADS.values()}
+        more = of_tokens and shape[1:] == tuple(rows.shape)[1:] and shape[0] > rows.shape[0]
+        raise SourceError(
+            f"adapter {self.folder}: its {name} is {list(shape)}, the model's is {list(rows.shape)}: "
+            + (
+                "it was trained on a model with more tokens. Give that model."
+                if more
+                else "it belongs to another model."
+            )
+        )
+
+    def check_used(self) -> None:
+        """Raise SourceError if a tensor of the adapter changed nothing."""
+        left = sorted(set(self._tensors) - self._used)
+        if not left:
+            return
+        if left[0].endswith("lora_B.bias"):
+            raise SourceError(
+                f"adapter {self.folder}: {left[0]} is a bias (lora_bias) of a layer that has none in "
+                "the model. It cannot be merged: train it without lora_bias."
+            )
+        raise SourceError(
+            f"adapter {self.folder}: {left[0]} fits no tensor of the model: it belongs to another "
+            "model, or the model's file has names that transformers changes on loading. Load the "
+            "model with transformers and save it again, or give the adapter's own base."
+        )

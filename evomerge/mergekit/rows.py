@@ -1,0 +1,92 @@
+"""Rows of tensors with a change on the fly: low-rank, replaced, or moved to other tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from evomerge.merging.kernels.chunks import Rows
+
+
+@dataclass(frozen=True)
+class LoraRows:
+    """W + scale · B A (Hu et al. 2021, arXiv 2106.09685), a stretch at a time; float32."""
+
+    rows: Rows
+    a: torch.Tensor
+    b: torch.Tensor
+    scale: float
+
+    @property
+    def shape(self) -> torch.Size:  # noqa: D102
+        return self.rows.shape
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor:
+        change = self.b[cut].to(torch.float32) @ self.a.to(torch.float32)
+        return self.rows[cut].to(torch.float32).add(change, alpha=self.scale)
+
+
+@dataclass(frozen=True)
+class ReplacedRows:
+    """Rows of which those at `index` are replaced by `values` [len(index), columns]; float32."""
+
+    rows: Rows
+    index: torch.Tensor
+    values: torch.Tensor
+
+    @property
+    def shape(self) -> torch.Size:  # noqa: D102
+        return self.rows.shape
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor:
+        first, end, _ = cut.indices(self.rows.shape[0])
+        out = self.rows[cut].to(torch.float32, copy=True)
+        inside = (self.index >= first) & (self.index < end)
+        out[self.index[inside] - first] = self.values[inside].to(torch.float32)
+        return out
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """Rows moved to other tokens: row i is `index[i]` of the model's own.
+
+    If the model lacks a token (−1), the row is the base's if the base has the token, else the mean
+    of the rows of all `others` that have it. The row is zero if no model has it. float32.
+    """
+
+    rows: Rows
+    index: torch.Tensor
+    base: tuple[Rows, torch.Tensor] | None
+    others: tuple[tuple[Rows, torch.Tensor], ...]
+
+    @property
+    def shape(self) -> torch.Size:  # noqa: D102
+        return torch.Size((len(self.index), self.rows.shape[1]))
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor:
+        index = self.index[cut]
+        out = _picked(self.rows, index)
+        lacking = index < 0
+        if not bool(lacking.any()):
+            return out
+        total = torch.zeros_like(out)
+        count = torch.zeros(len(out), 1)
+        for rows, own in self.others:
+            has = (own[cut] >= 0).float().unsqueeze(1)
+            total += _picked(rows, own[cut]) * has
+            count += has
+        filled = total / count.clamp(min=1.0)
+        if self.base is not None:
+            has = (self.base[1][cut] >= 0).unsqueeze(1)
+            filled = torch.where(has, _picked(self.base[0], self.base[1][cut]), filled)
+        return torch.where(lacking.unsqueeze(1), filled, out)
+
+
+def _picked(rows: Rows, index: torch.Tensor) -> torch.Tensor:
+    """Return float32 rows by index; any row if the index is −1."""
+    if isinstance(rows, LoraRows):  # only the picked rows for each stretch
+        at = index.clamp(min=0)
+        return LoraRows(rows.rows[slice(0, rows.shape[0])][at], rows.a, rows.b[at], rows.scale)[:]
+    whole = rows[slice(0, rows.shape[0])]
+    return whole[index.clamp(min=0)].to(torch.float32)
