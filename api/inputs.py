@@ -78,7 +78,7 @@ def _places(place: Callable[[str], str], names: Sequence[str]) -> dict[str, str]
 async def _model(state: State, user: User, text: str, placed: str, since: float) -> ModelReference:
     """Return a model's path below a root or its Hub id, and its name if it has one of its own.
 
-    `since` is when the request for it was first made: what was found after that is not looked for again.
+    `since` is when the request for it was first made: what was found later counts.
     A run's result and a model of the registry are found by name: every user may read both. Only
     folders below the server's roots, or of its own home, are read. No thread is held while the model
     is built. Raises ConfigError, Problem.

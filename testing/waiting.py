@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 #: Seconds that a test waits at most for what must come. They end only a test that fails: a machine that
 #: does twenty things at once is no defect.
-PATIENCE = 300.0
+PATIENCE = 600.0
 
 
 def wait_until(

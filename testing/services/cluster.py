@@ -16,12 +16,14 @@ from typing import Any
 from evomerge.run.state import RunState
 from runs.history.repository import full_name, load
 from runs.home import Home
+from testing.waiting import PATIENCE
 from testing.worlds.runs import REPOSITORY
 from worker.devices.local_servers import Redis
 from worker.queue.device_table import Device, Roster
 
 FORGE = (sys.executable, "-c", "from cli.main import main; main()")
-#: Seconds that a lease lasts in tests.
+#: Seconds that a lease lasts in a test that waits for its end. In others it lasts as long as by
+#: default: no machine is too busy for a heartbeat then.
 LEASE = 3.0
 
 
@@ -31,7 +33,7 @@ class Cluster:
 
     folder: Path
     url: str | None = None
-    lease: float = LEASE
+    lease: float = 60.0
     env: dict[str, str] = field(default_factory=dict)
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -114,7 +116,9 @@ class Cluster:
         with closing(self.home.open_store()) as store:
             return store.read(f"evomerge/{full_name(store, run)}")
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 120, pause: float = 0.02) -> Any:
+    def wait(
+        self, condition: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.02
+    ) -> Any:
         """Wait until `condition()` is true; return its value."""
         deadline = time.monotonic() + seconds
         while not (found := condition()):
@@ -122,7 +126,7 @@ class Cluster:
             time.sleep(pause)
         return found
 
-    def finish(self, run: str = "r", seconds: float = 180, pause: float = 0.2) -> RunState:
+    def finish(self, run: str = "r", seconds: float = PATIENCE, pause: float = 0.2) -> RunState:
         """Wait for a run's end, and look seldom: looking takes time, too."""
         return self.wait(lambda: (state := self.state(run)).ended and state, seconds, pause)
 

@@ -27,6 +27,7 @@ from evomerge.run.state import RunState
 from runs.home import Home
 from runs.streams import stream
 from testing.models.toys import Toys
+from testing.waiting import PATIENCE
 from testing.worlds import fake_runs, runs
 from worker import append
 from worker.commands import accounts, submit
@@ -145,7 +146,7 @@ class Site:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        until = time.monotonic() + 30
+        until = time.monotonic() + PATIENCE
         while not self._server.started:
             assert self._thread.is_alive(), "the server did not come up"
             assert time.monotonic() < until
@@ -154,7 +155,7 @@ class Site:
     def stop(self) -> None:
         """Stop the server."""
         self._server.should_exit = True
-        self._thread.join(15)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
     def close(self) -> None:
@@ -166,7 +167,8 @@ class Site:
         """Return an answer of the API."""
         head = {"Authorization": f"Bearer {self.tokens[who]}"}
         # Without `verify`, because the world's certificates take long to read.
-        answer = httpx2.get(f"{self.url}/{path}", params=query, headers=head, verify=False)  # pyright: ignore
+        how: Any = {"params": query, "headers": head, "verify": False, "timeout": PATIENCE}
+        answer = httpx2.get(f"{self.url}/{path}", **how)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

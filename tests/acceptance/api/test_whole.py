@@ -13,6 +13,7 @@ from api.app import create
 from api.options import Options
 from runs.home import Home
 from testing.models.toys import Toys
+from testing.waiting import PATIENCE
 from testing.worlds.runs import SETTINGS
 from weights.folders.checkpoint import open_checkpoint
 from weights.storage.weight_cache import Artifacts
@@ -25,7 +26,7 @@ WHY = "für Zoë:\r\n“best of three” ✓"
 
 def settled(client: TestClient, path: str, head: dict[str, str], done: Any) -> dict[str, Any]:
     """What a GET says once it is done."""
-    until = time.monotonic() + 120
+    until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         body = client.get(path, headers=head).json()
         if done(body):

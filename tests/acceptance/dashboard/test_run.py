@@ -219,7 +219,7 @@ def test_an_export_is_followed_to_its_folder(visit: Callable[..., Any], site: Si
     page = visit(f"/runs/{REAL}")
     page.get_by_role("button", name="Export").click()
     page.get_by_role("button", name="Export the champion").click()
-    page.get_by_text(f"{site.home.folder}/exports/{REAL}").wait_for(timeout=90_000)
+    page.get_by_text(f"{site.home.folder}/exports/{REAL}").wait_for()
 
 
 @pytest.mark.slow
@@ -291,7 +291,7 @@ def test_events_are_filtered_by_type_and_opened(visit: Callable[..., Any], site:
 def test_numbers_on_layers_can_be_read(visit: Callable[..., Any], dark: bool) -> None:
     """Real coefficients, all positive: they once stood dark on dark, at 2.4 : 1."""
     page = visit(f"/runs/{REAL}/layers", width=1440, dark=dark)
-    page.locator(".heat rect").first.wait_for(timeout=90_000)
+    page.locator(".heat rect").first.wait_for()
     pairs = page.evaluate(
         """() => [...document.querySelectorAll('.heat g')].flatMap((row) => {
             const grounds = [...row.querySelectorAll('rect')].map((one) => getComputedStyle(one).fill);

@@ -20,6 +20,7 @@ import pytest
 from events import EventStore, StoreUnavailableError
 from events.databases.sqlite import open_store
 from testing.stores.contract import assert_chained, new
+from testing.waiting import PATIENCE
 
 WRITERS, APPENDS = 8, 200
 
@@ -124,7 +125,7 @@ def test_processes_that_append_as_fast_as_they_can_all_get_through(
         for step in (wait_until_ready, release):
             for writer in writers:
                 step(writer)
-        errors = [writer.communicate(timeout=120)[1] for writer in writers]
+        errors = [writer.communicate(timeout=PATIENCE)[1] for writer in writers]
     assert errors == [""] * WRITERS
     streams = [row.stream for row in store.read_all(limit=10**6)]
     assert Counter(streams) == {f"w{n}": APPENDS for n in range(WRITERS)}

@@ -54,7 +54,7 @@ def digest(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def ended(cluster: Cluster, run: str) -> PipelineState:
     """Wait for a pipeline's end; return its state, once its and its children's logs are honest."""
-    state = cluster.wait(lambda: (s := toy_runs.state(cluster.home, run)).ended and s, 120)
+    state = cluster.wait(lambda: (s := toy_runs.state(cluster.home, run)).ended and s)
     assert isinstance(state, PipelineState)
     assert state.status == "completed", cluster.logs()
     for name in (run, f"{run}.1-first", f"{run}.2-second"):
@@ -96,7 +96,7 @@ def test_a_pipeline_is_paused_and_cancelled_with_its_child(shared: Cluster) -> N
     toy_pipelines.submit(shared.home, [phase("first", slow=60), PHASES[1]], "c")
     shared.wait(lambda: any(d.run == "c.1-first" for d in shared.devices()))
     shared.forge("cancel", "c")
-    shared.wait(lambda: all(d.status == "idle" for d in shared.devices()), 60)
+    shared.wait(lambda: all(d.status == "idle" for d in shared.devices()))
     assert toy_runs.state(shared.home, "c.1-first").status == "cancelled"
     assert toy_runs.state(shared.home, "c").status == "cancelled"
 

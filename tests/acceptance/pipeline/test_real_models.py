@@ -149,7 +149,7 @@ def test_two_workers_that_die_at_forty_random_moments_make_the_same_models(
                 time.sleep(rng.uniform(1.0, 12.0))
                 kill(cluster.workers.pop(rng.randrange(2)))
                 cluster.worker()
-            cluster.wait(lambda home=cluster.home: cognate_runs.state(home, "p").ended, 600, 0.5)
+            cluster.wait(lambda home=cluster.home: cognate_runs.state(home, "p").ended, pause=0.5)
         assert finished(cluster.home).lineage_digest() == digest
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from events.databases.sqlite import Sqlite
 from runs.errors import ConfigError
-from testing.waiting import wait_until
+from testing.waiting import PATIENCE, wait_until
 from worker.queue import leases
 from worker.queue.leases import LEASES, Leases, alive, here, myself
 
@@ -262,7 +262,7 @@ def test_a_process_killed_as_it_claims_does_not_block_the_task(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert end.returncode == -signal.SIGKILL, end.stderr
     owner, fence, _ = lease(database)

@@ -23,11 +23,9 @@ from api.processes.readers import Lane, Readers
 from runs.errors import SourceError, UnavailableError
 from testing.models import lm_eval_tasks
 from testing.models.toys import Toys
+from testing.waiting import PATIENCE
 from tests.integration.api.conftest import Served
 from worker.commands import model_registry
-
-#: Seconds that a slow machine may take to start a process that imports torch.
-PATIENCE = 120.0
 
 
 def lane(tmp_path: Path, code: str, monkeypatch: pytest.MonkeyPatch, seconds: float = 60.0) -> Lane:
@@ -62,7 +60,7 @@ for line in sys.stdin:
     if order.get("how") == "memory":
         os.kill(os.getpid(), signal.SIGKILL)
     if order.get("how") == "late":
-        time.sleep(600)
+        time.sleep(3600)
     print(json.dumps({**order, "pid": os.getpid()}), flush=True)
 """
 
@@ -337,7 +335,7 @@ def test_one_users_layers_leave_room_for_the_others() -> None:
     """Whoever asked for sixteen at once kept everybody else's from being worked out."""
 
     async def ask() -> None:
-        work, command = Work(), [sys.executable, "-c", "import time; time.sleep(60)"]
+        work, command = Work(), [sys.executable, "-c", "import time; time.sleep(3600)"]
         for n in range(4):
             assert await work.begin(f"layers {n}", command, by="ada")
         with pytest.raises(Problem, match="4 of yours"):

@@ -14,6 +14,7 @@ from evomerge.reports.outputs import wandb_rows
 from runs.home import Home
 from testing.models.toys import Toys
 from testing.services import wandb_files
+from testing.waiting import PATIENCE
 from testing.worlds import runs
 from testing.worlds.runs import REPOSITORY
 from tests.integration.cli.test_forge import fails
@@ -81,7 +82,7 @@ def test_a_run_whose_tracker_fails_ends_as_ever(
     (tmp_path / "fakes" / "wandb").mkdir(parents=True)
     (tmp_path / "fakes" / "wandb" / "__init__.py").write_text(code)
     path = os.pathsep.join((str(tmp_path / "fakes"), str(REPOSITORY)))
-    monkeypatch.setattr(wandb_follower, "PATIENCE", 1.0 if code is HANGS else 60.0)
+    monkeypatch.setattr(wandb_follower, "PATIENCE", 1.0 if code is HANGS else PATIENCE)
     result = evolve(toys, tmp_path, FORGE_WANDB="1", PYTHONPATH=path)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["status"] == "completed"

@@ -17,6 +17,7 @@ from events.databases.postgres import Postgres as Database
 from events.databases.postgres import open_store
 from testing.services.servers import Postgres
 from testing.stores.contract import ROOT, StoreContract, assert_chained, keys, new
+from testing.waiting import PATIENCE
 
 WRITERS = 8
 EVENTS = 60
@@ -91,8 +92,7 @@ def followed(url: str, locked: bool) -> tuple[int, int]:
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        writer.communicate(timeout=120)
-    time.sleep(0.1)
+        writer.communicate(timeout=PATIENCE)
     over.set()
     follower.join()
     with store.database.reading() as connection:
