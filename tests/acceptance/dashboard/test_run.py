@@ -11,6 +11,7 @@ import pytest
 
 from evomerge.run.state import RunState
 from runs.history import repository
+from testing.waiting import wait_until
 from testing.worlds import fake_runs
 from testing.worlds.dashboard_world import (
     CANCELLED,
@@ -370,8 +371,7 @@ def test_a_live_run_says_what_it_does_how_far_it_is_and_its_clock_runs(
     assert 0 < int(bar.get_attribute("aria-valuenow") or 0) < 100
     clock = page.get_by_text("elapsed")
     before = clock.inner_text()
-    page.wait_for_timeout(2500)
-    assert clock.inner_text() != before
+    wait_until(lambda: page.wait_for_timeout(100) or clock.inner_text() != before, "its clock runs")
     leave()
     for run in (BUSY, DONE, FAILED, FORK):
         page.goto(f"{site.url}/#/runs/{run}")

@@ -93,7 +93,7 @@ def test_two_pipelines_of_two_users_share_one_device_fairly(shared: Cluster) -> 
 
 @pytest.mark.slow
 def test_a_pipeline_is_paused_and_cancelled_with_its_child(shared: Cluster) -> None:
-    toy_pipelines.submit(shared.home, [phase("first", slow=60), PHASES[1]], "c")
+    toy_pipelines.submit(shared.home, [phase("first", slow=3600), PHASES[1]], "c")
     shared.wait(lambda: any(d.run == "c.1-first" for d in shared.devices()))
     shared.forge("cancel", "c")
     shared.wait(lambda: all(d.status == "idle" for d in shared.devices()))
