@@ -16,12 +16,15 @@ PATIENCE = 600.0
 
 
 def wait_until(
-    done: Callable[[], T], what: str | Callable[[], str], seconds: float = PATIENCE
+    done: Callable[[], T],
+    what: str | Callable[[], str],
+    seconds: float = PATIENCE,
+    pause: float = 0.02,
 ) -> T:
     """Return `done()` once it is true; fail the test with `what` if it is not within `seconds`."""
     end = time.monotonic() + seconds
-    while not (found := done()):
+    while not (result := done()):
         if time.monotonic() > end:
             pytest.fail(f"not within {seconds:.0f} s: {what if isinstance(what, str) else what()}")
-        time.sleep(0.02)
-    return found
+        time.sleep(pause)
+    return result

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any
 from evomerge.run.state import RunState
 from runs.history.repository import full_name, load
 from runs.home import Home
-from testing.waiting import PATIENCE
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds.runs import REPOSITORY
 from worker.devices.local_servers import Redis
 from worker.queue.device_table import Device, Roster
@@ -120,11 +119,7 @@ class Cluster:
         self, condition: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.02
     ) -> Any:
         """Wait until `condition()` is true; return its value."""
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < deadline, f"it does not come true:\n{self.logs()}"
-            time.sleep(pause)
-        return found
+        return wait_until(condition, self.logs, seconds, pause)
 
     def finish(self, run: str = "r", seconds: float = PATIENCE, pause: float = 0.2) -> RunState:
         """Wait for a run's end, and look seldom: looking takes time, too."""

@@ -11,7 +11,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from evomerge.run.state import RunState
 from runs.home import Home
 from runs.streams import stream
 from testing.models.toys import Toys
-from testing.waiting import PATIENCE
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs, runs
 from worker import append
 from worker.commands import accounts, submit
@@ -146,11 +145,10 @@ class Site:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        until = time.monotonic() + PATIENCE
-        while not self._server.started:
-            assert self._thread.is_alive(), "the server did not come up"
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until(
+            lambda: self._server.started or not self._thread.is_alive(), "the server comes up"
+        )
+        assert self._thread.is_alive(), "the server did not come up"
 
     def stop(self) -> None:
         """Stop the server."""

@@ -26,7 +26,7 @@ from events import Context, New
 from evomerge.run import events as run_events
 from runs.home import Home
 from runs.streams import stream
-from testing.waiting import PATIENCE
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs
 from worker.commands import accounts
 
@@ -61,17 +61,15 @@ class Server:
         self.wait()
 
     def wait(self) -> None:
-        until = time.monotonic() + PATIENCE
-        with httpx2.Client(
-            verify=False, timeout=PATIENCE
-        ) as http:  # certificates take long to read
-            while time.monotonic() < until:
-                with suppress(httpx2.HTTPError):
-                    if http.get(f"http://127.0.0.1:{self.port}/health").status_code == 200:
-                        return
+        with httpx2.Client(verify=False, timeout=PATIENCE) as http:  # certificates take long
+
+            def healthy() -> bool:
                 assert self.process.poll() is None
-                time.sleep(0.1)
-        raise AssertionError("the server did not come up")
+                with suppress(httpx2.HTTPError):
+                    return http.get(f"http://127.0.0.1:{self.port}/health").status_code == 200
+                return False
+
+            wait_until(healthy, "the server comes up", pause=0.1)
 
     def say(self, count: int, run: str = "r", pause: float = 0.0) -> None:
         """Append events that may stand anywhere."""

@@ -352,7 +352,7 @@ def test_a_server_killed_amid_concurrent_appends_has_all_that_it_acknowledged(
         crowd.wait(appends)
         server.kill()
         server.start()
-    crowd.wait(10)
+    crowd.wait(appends=10)
     assert crowd.judge() == (0, [])
     assert len(crowd.followed) == 2 * sum(len(one) // 2 for one in crowd.acknowledged)
     server.stop()

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,7 +82,7 @@ def claimer(path: Path, database: Sqlite) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-c", _CLAIMER, str(path)],
         cwd=ROOT,
-        env={**os.environ, "FORGE_LEASE_SECONDS": "3600"},  # none of these tests waits for its end
+        env={**os.environ, "FORGE_LEASE_SECONDS": "3600"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -234,11 +233,10 @@ def test_a_killed_process_loses_its_lease_at_once(
     claimer: subprocess.Popen[str], database: Sqlite
 ) -> None:
     """A run goes on the moment it is resumed, not a minute later."""
-    owner, _, expires = lease(database)
+    owner, *_ = lease(database)  # it would last an hour
     assert not Leases(database).claim("t")
     claimer.kill()
     claimer.wait()
-    assert expires > time.time(), "it has not merely expired"
     assert alive(owner) is False
     assert Leases(database).claim("t")
 
