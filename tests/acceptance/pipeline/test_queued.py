@@ -73,9 +73,15 @@ def test_one_device_is_enough_and_the_end_is_that_of_one_process(
 
 @pytest.mark.slow
 def test_two_pipelines_of_two_users_share_one_device_fairly(shared: Cluster) -> None:
-    """Neither waits for the other's end: their children's tasks take turns."""
+    """Neither waits for the other's end: their children's tasks take turns.
+
+    The device is busy with another run until both are there.
+    """
+    toy_runs.submit(shared.home, "before", slow=3600)
+    shared.wait(lambda: any(d.run == "before" for d in shared.devices()))
     for owner in ("ada", "bob"):
         toy_pipelines.submit(shared.home, PHASES, f"of-{owner}", by=owner)
+    shared.forge("cancel", "before")
     for owner in ("ada", "bob"):
         ended(shared, f"of-{owner}")
     rows = [

@@ -365,7 +365,7 @@ def test_a_run_is_followed_beside(
     home: Home, env: dict[str, str], server: Wandb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process begins where the run is and has the end although the run was faster."""
-    assert beside(home, monkeypatch, {**env, **server.env}, 60) == []
+    assert beside(home, monkeypatch, {**env, **server.env}, PATIENCE) == []
     assert len(server.runs["half"].history) == 6
     assert server.runs["half"].summary["status"] == "completed"
 
@@ -375,7 +375,7 @@ def test_a_tracker_that_raises_is_one_warning(
     home: Home, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = fake(tmp_path, RAISES)
-    (said,) = beside(home, monkeypatch, {**env, "PYTHONPATH": path}, 60)
+    (said,) = beside(home, monkeypatch, {**env, "PYTHONPATH": path}, PATIENCE)
     assert "the tracker is on fire" in said
     assert "`forge wandb sync half`" in said
     assert "\n" not in said

@@ -55,8 +55,11 @@ def evolve(toys: Toys, folder: Path, *words: str, **env: str):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_followed_is_in_the_file_with_its_end(toys: Toys, tmp_path: Path) -> None:
+def test_a_run_that_is_followed_is_in_the_file_with_its_end(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Offline, by the real client, in a process beside the run."""
+    monkeypatch.setattr(wandb_follower, "PATIENCE", PATIENCE)
     result = evolve(toys, tmp_path, "--wandb")
     assert result.exit_code == 0, result.output
     assert "warning: W&B" not in result.stderr

@@ -58,6 +58,15 @@ def limits(tree: ast.AST) -> Iterator[int]:
             yield node.lineno
 
 
+def health(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines where hypothesis is told which checks to leave out, and not `too_slow`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "suppress_health_check":
+            listed = ast.unparse(node.value)
+            if "too_slow" not in listed and listed != "list(HealthCheck)":
+                yield node.value.lineno
+
+
 def by_pace(tree: ast.AST) -> Iterator[int]:
     """Yield the lines that name the variable `BY_PACE`."""
     for node in ast.walk(tree):
@@ -70,6 +79,7 @@ REMEDIES = {
     elapsed: "assert on what happens, by a clock of the test's own if need be",
     limits: "take `PATIENCE` or `wait_until` of `testing.waiting`",
     by_pace: "set FORGE_SEGMENT_STEPS",
+    health: "add HealthCheck.too_slow, which the list takes the place of",
 }
 
 
@@ -93,6 +103,7 @@ def test_no_test_depends_on_the_pace_of_the_machine() -> None:
         (limits, "process.communicate(60)"),
         (limits, "page.set_default_timeout(90_000)"),
         (limits, "await asyncio.wait_for(task, 20)"),
+        (health, "settings(suppress_health_check=[HealthCheck.function_scoped_fixture])"),
         (by_pace, "monkeypatch.setenv('FORGE_SEGMENT_SECONDS', '0.5')"),
     ],
 )
@@ -104,6 +115,7 @@ def test_what_is_forbidden_is_seen(look: Callable[[ast.AST], Iterator[int]], cod
         "process.communicate(timeout=PATIENCE)",
         "sqlite3.connect(path, timeout=0)",
         "thread.join(0.1)",
+        "settings(suppress_health_check=[HealthCheck.too_slow])",
         "monkeypatch.setenv('FORGE_SEGMENT_STEPS', '40')",
     ):
         assert list(look(ast.parse(fine))) == []

@@ -377,7 +377,7 @@ def test_killed_in_its_replies_a_run_ends_as_if_undisturbed(
     toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replies are sampled again from the same keys with the same weights."""
-    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
     states, own = [], experts_runs.TASKS | {"evaluations": 0, "lora": False}
     for name in ("through", "killed"):
         home = Home(tmp_path / name)
