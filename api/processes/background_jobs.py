@@ -110,7 +110,7 @@ class Work:
         """Give the time at which a request for several outcomes was first made, as of `monotonic`.
 
         A request that ends with Problem 503 is put off: the same request, made again, goes on, however
-        long its outcomes take together. It is forgotten if nobody makes it again for `LONGEST` seconds.
+        long its outcomes take together. It is forgotten if it is not made again for `LONGEST` seconds.
         """
         now = time.monotonic()
         first, last = self._put_off.get(what, (now, now))
