@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from testing.durations import (
     pytest_terminal_summary,
 )
 from testing.models.toys import Toys
-from testing.services.servers import Postgres
+from testing.services.servers import Postgres, open_folder
 from testing.worlds.finished_run import FinishedRun, FinishedTraining, once
 from testing.worlds.warm_process import Template
 
@@ -108,13 +106,10 @@ def toys(session_folder: Path) -> Toys:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; ask it for `new_database()`. Not to be killed: others use it."""
-    # Not below pytest's own folder, which every new session closes to other users: the server is one.
-    place = os.environ.get("PYTEST_DEBUG_TEMPROOT")
-    folder = Path(tempfile.mkdtemp(prefix="forge-postgres-", dir=place))
-    server = Postgres(folder)
-    yield server
-    server.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+    with open_folder() as folder:
+        server = Postgres(folder / "data")
+        yield server
+        server.stop()
 
 
 @pytest.fixture(scope="session")
