@@ -318,16 +318,21 @@ class EventStore:
     ) -> Iterator[Envelope]:
         """Yield every row with a position above `after`, also new ones, until `stop()` is true.
 
-        `stop` is asked only when there is nothing new, so all rows of the log are delivered first.
+        `stop` is asked only when there is nothing new. Every row that is recorded before it becomes
+        true is delivered.
         """
+        last = False
         while True:
             rows = self.read_all(after)
             for row in rows:
                 after = row.position
                 yield row
-            if not rows:
-                if stop():
-                    return
+            if rows:
+                continue
+            if last:
+                return
+            last = stop()
+            if not last:
                 time.sleep(poll)
 
     def streams(self, prefix: str = "") -> list[Envelope]:

@@ -17,7 +17,7 @@ from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
 from runs.event_types import SourceRecord
-from runs.home import segment_seconds
+from runs.home import segment_steps
 from weights.folders.checkpoint import Checkpoint, open_checkpoint
 from weights.making.events import Making
 from weights.making.maker import Maker
@@ -160,8 +160,7 @@ class GivenContext(TrainingContext[S]):
         self.check_text(started)
         self._cache.supply.share_model(self.donor)
         started, found, seconds = self._fitting(started)
-        steps = segment_seconds() * STEPS / seconds
-        segment = min(config.steps_of(started.context), max(1, round(steps)))
+        segment = min(config.steps_of(started.context), segment_steps(seconds / STEPS))
         parts = getattr(started, "accumulation", None) or config.accumulation
         divided = training_defaults.divided(config.batch, config.accumulation, parts)
         notes = (*made.notes, *divided, *self.notes(started))

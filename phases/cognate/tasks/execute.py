@@ -16,7 +16,7 @@ from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Started
 from phases.cognate.tasks import measure, text
 from runs.event_types import SourceRecord
-from runs.home import segment_seconds
+from runs.home import segment_steps
 from weights import operations
 from weights.folders.checkpoint import open_checkpoint
 from weights.making.maker import Maker
@@ -144,8 +144,7 @@ class Context(TrainingContext[CognateState]):
         started, found, seconds = self.fitted(started, start, rows, started.accumulation)
         tokens = [size.specialist_tokens] + ([] if base else [size.base_tokens])
         longest = max(plan.steps(size, started.context, count) for count in tokens)
-        steps = segment_seconds() * STEPS / seconds
-        segment = min(longest, max(1, round(steps)))
+        segment = min(longest, segment_steps(seconds / STEPS))
         parts = training_defaults.divided(size.batch, 1, started.accumulation)
         notes = (*self.text.notes, *parts, *findings.readings(submitted, started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from evomerge.run.views import outlook, wording
 from runs.kinds import wording as common
 from runs.record import user_events
 from runs.streams import stream
+from testing.waiting import wait_until
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN, World, small
 from tests.integration.api.conftest import Served
@@ -42,12 +42,12 @@ def halfway(served: Served, stop: Any) -> str:
 
 def head_of(served: Served, run: str) -> dict[str, Any]:
     """The head, once the tasks are counted."""
-    for _ in range(200):
+
+    def counted() -> dict[str, Any] | None:
         told = served.get(f"/runs/{run}/head").json()
-        if told["of"] is not None:
-            break
-        time.sleep(0.05)
-    return told
+        return None if told["of"] is None else told
+
+    return wait_until(counted, "the tasks are counted") or {}
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run.state import RunState, fold
 from evomerge.run.views.wording import task as doing
 from runs.home import Home
+from testing.waiting import PATIENCE
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import World, small
 from testing.worlds.runs import REPOSITORY
@@ -232,7 +233,7 @@ def terminal(home: Path, *words: str, **env: str) -> str:
         cwd=REPOSITORY,
     )
     os.close(theirs)
-    seen, end = b"", time.monotonic() + 60
+    seen, end = b"", time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if not select.select([ours], [], [], 0.2)[0]:
             continue
@@ -244,7 +245,7 @@ def terminal(home: Path, *words: str, **env: str) -> str:
             break
         seen += piece
     os.close(ours)
-    assert process.wait(10) == 0, seen.decode(errors="replace")
+    assert process.wait(PATIENCE) == 0, seen.decode(errors="replace")
     return seen.decode()
 
 

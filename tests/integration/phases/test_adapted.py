@@ -126,7 +126,7 @@ def test_killed_between_steps_a_run_of_adapters_ends_as_if_undisturbed(
     made, model: Path, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Each segment is one step, so that every step begins with what a snapshot holds."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.00001")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
     home = Home(tmp_path)
     bake_runs.submit(home, model, **ADAPTED)
     assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"

@@ -507,8 +507,8 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
 def test_killed_while_it_works_a_run_ends_as_if_undisturbed(
     made, model: Path, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """In segments of a step or two, and with other data paths: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """In segments of two steps, and with other data paths: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     bake_runs.submit(home, model)
     assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"

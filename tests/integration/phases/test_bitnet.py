@@ -256,9 +256,9 @@ def test_its_panels_show_arms_and_curves(made) -> None:
 
 @pytest.mark.slow
 def test_segments_change_no_bit_and_no_lineage(made, toys: Toys, tmp_path, monkeypatch) -> None:
-    """Another home, and segments of a step or two."""
+    """Another home, and segments of two steps."""
     _, state, _ = made
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.01")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     bitnet_runs.submit(home, toys.base)
     other = bitnet_runs.finish(home)

@@ -360,10 +360,10 @@ def test_a_name_of_the_registry_means_one_of_a_run_s_models(made, role: str) -> 
 
 @pytest.mark.slow
 def test_segments_change_no_bit_and_no_lineage(made, tmp_path: Path, monkeypatch) -> None:
-    """Another home, and segments of a few steps."""
+    """Another home, and segments of 40 steps of 234 and 97."""
     mine, state, _ = made
     home = cognate_runs.share_text(mine, Home(tmp_path))
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.4")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "40")
     cognate_runs.submit(home, "other")
     other = cognate_runs.finish(home, "other")
     assert other.started.segment < state.started.segment

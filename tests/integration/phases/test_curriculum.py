@@ -330,8 +330,8 @@ def test_forgeries_are_found(made, forgery, what: str) -> None:
 def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
     made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """In tasks of a step or two: the same mixes, lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """In tasks of two steps: the same mixes, lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     curriculum_runs.submit(home, toys.base)
     assert was_killed(warm.start(home, "c", f"kill:{point}")), "not reached"

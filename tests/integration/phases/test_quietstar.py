@@ -361,8 +361,8 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
 def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
     made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """In segments of a step or two, and with other data paths: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """In segments of one step, and with other data paths: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
     home = Home(tmp_path)
     quietstar_runs.submit(home, toys.base, "q")
     assert was_killed(warm.start(home, "q", f"kill:{point}")), "not reached"

@@ -36,7 +36,7 @@ def first(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Home:
     """A home with a store, whose run `r` is stopped after some segments of its training."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "1e-9")  # a step each
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
     monkeypatch.setenv("FORGE_ARTIFACT_KEY", KEYS[request.param])
     home = Home(tmp_path / "first", store=f"file://{tmp_path / 'store'}")
     submitted(home, toys, tmp_path)

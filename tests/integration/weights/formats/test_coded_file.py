@@ -164,7 +164,10 @@ def test_memory_is_that_of_a_tensor(tmp_path: Path) -> None:
     assert peak < 8 << 20
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_a_cut_file_is_refused(file: Path, tmp_path: Path, data: st.DataObject) -> None:
     """At any byte, with that byte or what is missing in the error."""
@@ -176,7 +179,10 @@ def test_a_cut_file_is_refused(file: Path, tmp_path: Path, data: st.DataObject) 
         CodedFile(cut)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_a_flipped_bit_is_refused(file: Path, tmp_path: Path, data: st.DataObject) -> None:
     """Any bit of the file: in front, in the header, in a tensor, in a companion."""
@@ -283,7 +289,10 @@ def test_a_companion_that_unpacks_to_too_much_is_refused(
     assert not (tmp_path / "model").exists()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_any_forged_number_is_refused_or_decodes(
     file: Path, tmp_path: Path, data: st.DataObject
