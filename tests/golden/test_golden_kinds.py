@@ -18,7 +18,7 @@ from runs import kinds
 from runs.history import audit
 from runs.kinds.asked import roles
 from runs.kinds.state import fold_into
-from tests.golden.test_golden import fingerprint, rows_of, unlanded
+from tests.golden.test_golden import fingerprint, lineage_of, rows_of, unlanded
 from tests.integration.kinds.test_forgeries import relinked
 
 FOLDER = Path(__file__).parent
@@ -34,7 +34,7 @@ def told(rows: Sequence[Envelope]) -> dict[str, Any]:
     return {
         "status": state.status,
         "result": kinds.of(state.kind).result(state),
-        "lineage_digest": state.lineage_digest(),
+        "lineage_digest": lineage_of(state),
         "head": state.head,
     }
 
