@@ -105,6 +105,11 @@ class GivenContext(TrainingContext[S]):
         return self.text.streams
 
     @property
+    def names(self) -> Mapping[str, str]:
+        """Recipe id → name of what the run makes."""
+        return {recipe.id: name for name, recipe in self.recipes.items()}
+
+    @property
     def maker(self) -> Maker:
         """The maker of the run's recipes that are known now."""
         return Maker(
@@ -116,6 +121,8 @@ class GivenContext(TrainingContext[S]):
             self.kept,
             self.device,
             {self.record.recipe_id: self.given, **self.further},
+            names=self.names,
+            unlike=self.unlike,
         )
 
     def held_out(self, on: str) -> dict[str, Packed]:

@@ -29,7 +29,8 @@ from evomerge.fitness.composite import Reference, Weighting
 #: downs of single windows cancel.
 WINDOW_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 4e-2}
 MEAN_ROUNDING: Mapping[str, float] = {"float32": 1e-5, "bfloat16": 1e-3}
-#: The same for accuracy: in bfloat16 two tokens are often equally likely, and either may be taken.
+#: The same for accuracy over tokens: in bfloat16 two are often equally likely, and either may be taken.
+#: A question that turns is 1/n of n questions, and in the interval: resamples leave it out.
 ACCURACY_ROUNDING: Mapping[str, float] = {"float32": 0.0, "bfloat16": 1e-3}
 
 #: Lower and upper end of an interval.

@@ -9,6 +9,7 @@ from pathlib import Path
 from events import Event, New
 from evomerge.run import events
 from testing.worlds.fake_world import RUN, World, all_alike, small
+from tests.golden.test_golden import lineage_of
 
 FOLDER = Path(__file__).parent
 
@@ -95,7 +96,7 @@ def main(name: str) -> None:
             "champion": state.champion,
             "generations": len(state.generations),
             "candidates": len(state.candidates),
-            "lineage_digest": state.lineage_digest(),
+            "lineage_digest": lineage_of(state),
             "head": state.head,
         }
         path.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n", "utf-8")

@@ -65,16 +65,19 @@ class Context(TrainingContext[CognateState]):
         """The maker of the run's recipes."""
         started = self.state.started
         given = {started.base.recipe_id: self.given} if started.base else {}
+        known = plan.recipes(self.state)
         return Maker(
             self.state,
             self._cache,
-            {id_: recipe for id_, (_, recipe) in plan.recipes(self.state).items()},
+            {id_: recipe for id_, (_, recipe) in known.items()},
             lambda: self.settings,
             lambda: self.text.streams,
             self.kept,
             self.device,
             given,
             self._team,
+            {id_: role for id_, (role, _) in known.items()},
+            self.unlike,
         )
 
     @cached_property

@@ -22,6 +22,7 @@ from runs.kinds.asked import Asked
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import ADAPTED, QUICK
 from testing.miniatures.bitnet_runs import texts
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -103,9 +104,7 @@ def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path)
 @pytest.mark.slow
 def test_everything_is_made_again_and_strengths_are_named(made) -> None:
     home, state, _ = made
-    said: list[str] = []
-    kind, cache = Bake(), Artifacts.of(home)
-    assert list(kind.rebuild(state, cache, kind.chosen(state, "all"), 0.0, said.append)) == []
+    assert verified_again(home, state.run)[0] == []
     with closing(home.open_store()) as store:
         for name in ("b", "b:full", "b:strength-0.3"):
             assert model_origin.find(store, name) is not None

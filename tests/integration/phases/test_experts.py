@@ -29,6 +29,7 @@ from runs.lists import model_registry
 from testing.miniatures import experts_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -391,10 +392,9 @@ def test_killed_in_its_replies_a_run_ends_as_if_undisturbed(
 @pytest.mark.slow
 def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Experts(), Artifacts.of(home)
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
+    kind = Experts()
     assert len([line for line in said if "as recorded" in line]) == len(stages.recipes(state))
     document = kind.document(out)
     assert document is not None

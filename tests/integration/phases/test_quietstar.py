@@ -34,6 +34,7 @@ from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
 from testing.miniatures import quietstar_runs
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -300,10 +301,9 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
 @pytest.mark.slow
 def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Quietstar(), Artifacts.of(home)
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
+    kind = Quietstar()
     assert len([line for line in said if "as recorded" in line]) == 8
     document = kind.document(out)
     assert document is not None

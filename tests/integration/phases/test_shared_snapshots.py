@@ -19,6 +19,7 @@ from runs.home import Home
 from runs.kinds.decide import open_tasks
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.phases.test_snapshots_left import advanced, kept
 from weights.making import maker, shared_snapshots
@@ -346,9 +347,7 @@ def test_an_audit_trains_again_whatever_the_store_has(
     state = cognate_runs.finish(first)
     total = training(state).upto
     trained.clear()
-    ids = Cognate().chosen(state, "all")
-    found = list(Cognate().rebuild(state, Artifacts.of(first), ids, None, lambda said: None))
-    assert found == []
+    assert verified_again(first, state.run, tolerance=None)[0] == []
     assert from_to(trained) == (0, total, total)
 
 

@@ -406,6 +406,23 @@ def test_rounding_is_that_of_what_evaluation_computed_in():
     assert clear.beats(rounding(UNIT, PPL, False, "bfloat16"))
 
 
+@pytest.mark.parametrize("turned", [1, 2])
+def test_of_nine_questions_one_or_two_that_rounding_turns_make_no_win(turned: int):
+    """Each is a ninth, a hundred times the thousandth that rounding is of tokens.
+
+    (1 − 2/9)⁹ = 10 % of the resamples have neither, more than the 2.5 % below the interval.
+    """
+    asked = {"right": (0,) * 9, "chance": (0.0,) * 9}
+    wrong = observed(0.0, 1).model_copy(update=asked)
+    better = wrong.model_copy(update={"right": (1,) * turned + (0,) * (9 - turned)})
+    weighting = Weighting(perplexity=0.0, accuracy=1.0, speed=0.0, memory=0.0)
+    found = compare({"x": better}, {"x": wrong}, UNIT, weighting, False, 1)
+    noise = rounding(UNIT, weighting, False, "bfloat16")
+    assert found.difference > 50 * noise
+    assert found.low == 0.0
+    assert not found.beats(noise)
+
+
 def test_where_likelihood_counts_nothing_nothing_is_rounding():
     """Right answers are whole numbers, which no other order of float32 sums was seen to change. In
     bfloat16 two tokens are often equally likely, and which one is taken is rounding.
