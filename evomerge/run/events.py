@@ -108,7 +108,7 @@ class _Built(Event):
 
 
 class BaselineBuilt(_Built):
-    """A static merge to compare with was built. It takes no slot."""
+    """A fixed merge to compare with was built. It takes no slot."""
 
     type = "baseline_built"
 
