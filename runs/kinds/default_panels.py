@@ -31,6 +31,8 @@ def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[
         "diverging results": len(state.divergences),
     }
     told = [Fact(name=name, value=count) for name, count in troubles.items() if count]
+    if state.completed and (name := kind.unchanged(state)):
+        told.append(Fact(name="result", value=f"{name}, which the run was given, unchanged"))
     ending = state.failed or state.cancelled
     if ending and ending.reason:
         told.append(Fact(name="reason", value=ending.reason))
