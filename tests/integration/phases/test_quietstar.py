@@ -442,4 +442,4 @@ def test_an_archive_is_taken_elsewhere_and_verified_there(made, tmp_path: Path) 
     ):
         told = call(place, *words)
         assert told.exit_code == 0, told.output
-    assert "passed through unchanged" in told.stdout
+    assert "which the run was given, unchanged" in told.stdout
