@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import mmap
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import regex
 import torch
 from safetensors import SafetensorError, safe_open
 
@@ -22,7 +20,7 @@ from evomerge.mergekit.parser import Reference
 from evomerge.merging.kernels.chunks import Rows, as_rows
 from evomerge.merging.tensor_ops import Read
 from runs.errors import SourceError
-from runs.system import bounded_files
+from runs.system import bounded_files, patterns
 from weights.folders import safetensors_header
 from weights.folders.checkpoint import TORCH, Checkpoint
 from weights.tensors import HEADS, elements
@@ -30,8 +28,8 @@ from weights.tensors import HEADS, elements
 CONFIG = "adapter_config.json"
 #: Bytes of the largest adapter_config.json, patterns in it, and the largest alpha.
 MOST_CONFIG, MOST_PATTERNS, MOST_ALPHA = 4 << 20, 10_000, 1e30
-#: Seconds that the patterns of an adapter may take to match all modules.
-PATIENCE = 10.0
+#: Steps that the patterns of an adapter may take to match all modules: some seconds.
+MOST_STEPS = 20_000_000
 #: Prefix that peft puts before a module's name.
 _PREFIX = "base_model.model."
 
@@ -112,8 +110,9 @@ class Adapter:
         except SourceError as error:
             raise SourceError(f"{folder} is not a LoRA adapter: {error}") from error
         self._check_scales()
-        #: Seconds left for matching patterns with modules.
-        self._patience = PATIENCE
+        #: Steps left for matching patterns with modules.
+        self._steps = patterns.Steps(MOST_STEPS)
+        self._matchers: dict[str, patterns.Matcher] = {}
         kind = str(self.config.get("peft_type", "LORA"))
         for key in ("use_dora", "fan_in_fan_out", "lora_bias"):
             if self.config.get(key):
@@ -200,21 +199,22 @@ class Adapter:
     def _means(self, pattern: str, module: str) -> bool:
         """Return True if a pattern means a module: literally, or as a regular expression.
 
-        Raise SourceError if the pattern is no regular expression, or if all searches together take
-        longer than PATIENCE.
+        peft matches `(.*\\.)?(PATTERN)$`: the pattern begins the name, or follows one of its dots.
+        Raise SourceError if the pattern is no regular expression, or if all matches together need
+        more than MOST_STEPS steps.
         """
         if module == pattern or module.endswith(f".{pattern}"):
             return True
-        began = time.monotonic()
+        starts = [0, *(place + 1 for place, letter in enumerate(module) if letter == ".")]
         try:
-            form = rf"(.*\.)?({pattern})$"
-            return regex.match(form, module, timeout=max(self._patience, 1e-3)) is not None
-        except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-            what = f"is no regular expression ({error})"
-        except TimeoutError:
-            what = f"took longer than {PATIENCE:g} s to match: write the module's name instead"
-        finally:
-            self._patience -= time.monotonic() - began
+            if pattern not in self._matchers:
+                self._matchers[pattern] = patterns.Matcher(pattern)
+            matcher = self._matchers[pattern]
+            return any(matcher.fullmatch(module, start, self._steps) for start in starts)
+        except ValueError as error:
+            what = f"is no regular expression that can be matched ({error})"
+        except patterns.TooManyStepsError:
+            what = f"needs more than {MOST_STEPS:,} steps to match: write the module's name instead"
         raise SourceError(f"{self.folder / CONFIG}: alpha_pattern {pattern[:60]!r} {what}.")
 
     def check_used(self) -> None:
