@@ -14,9 +14,8 @@ from runs.system.patterns import Matcher, Steps, TooManyStepsError
 #: Patterns of one character or of one position.
 _LEAVES = st.sampled_from(
     [
-        *"ab.^$\né",
-        *(r"\w \d \b \B \s \A \Z [ab] [^a] [a-c1] (?i:A) (?<=a) (?<![ab]c) [\w-]".split()),
-        "(?i:ſ)",
+        *("a", "b", ".", "^", "$", "\n", "é", r"\w", r"\d", r"\s", r"\b", r"\B", r"\A", r"\Z"),
+        *("[ab]", "[^a]", "[a-c1]", r"[\w-]", "(?i:A)", "(?i:ſ)", "(?<=a)", "(?<![ab]c)"),
     ]
 )
 
