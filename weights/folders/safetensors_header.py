@@ -8,13 +8,13 @@ optional `__metadata__`; then the tensors' bytes, without gaps. The rules below 
 from __future__ import annotations
 
 import errno
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runs.errors import SourceError, UnavailableError
+from runs.system import bounded_files
 from weights.tensors import Shape, elements
 
 #: Bytes of the largest header that is read; the library's bound.
@@ -85,7 +85,7 @@ def read(file: Path) -> dict[str, Entry]:
 
 
 def _parsed(text: bytes, start: int, size: int) -> dict[str, Entry]:
-    told = json.loads(text.decode("utf-8"))
+    told = bounded_files.parse_json(text)
     if not isinstance(told, dict):
         raise ValueError("its header is not an object")
     metadata = told.pop("__metadata__", None)
