@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from runs.errors import DataError
+from runs.system import packages
 from runs.system.bounded_files import MOST_PARTS
 
 #: Endings of the names of files that are read; a `.gz` may follow.
@@ -245,7 +246,7 @@ def _parquet(path: Path) -> Iterator[Row]:
         from pyarrow import parquet
     except ImportError as error:
         raise DataError(
-            f"data file {path}: reading Parquet needs pyarrow: pip install 'agent-forge[notebook]'."
+            f"data file {path}: {packages.missing('reading Parquet', 'pyarrow')}."
         ) from error
     try:
         file = parquet.ParquetFile(_regular(path))
