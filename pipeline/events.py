@@ -11,6 +11,7 @@ from runs.event_types import Figure, MadeModel, ModelReference
 from runs.kinds import state as common_state
 from runs.kinds.state import State
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.record.user_events import Wish
 from runs.system.digests import Digest
 from runs.system.integers import Count
@@ -21,6 +22,8 @@ Work = Literal["phase", "measure"]
 
 class Submitted(common.Submitted):
     """A pipeline was asked for."""
+
+    schema_version = 2
 
     config: PipelineConfig
     #: Model of no phase, as the settings name it → where it was found.
@@ -35,6 +38,8 @@ class Submitted(common.Submitted):
 
 class Forked(common.Forked):
     """A pipeline was branched from another."""
+
+    schema_version = 2
 
     config: PipelineConfig
 
@@ -138,7 +143,11 @@ REGISTRY = common.registry(
         GateOverridden,
         Completed,
     ),
-    {(GateDecided.type, 1): dict},
+    {
+        (GateDecided.type, 1): dict,
+        (Submitted.type, 1): on_cpu,
+        (Forked.type, 1): on_cpu,
+    },
 )
 
 

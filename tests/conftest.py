@@ -40,6 +40,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Models of tests are so small that a second thread only waits, and files of tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("FORGE_THREADS", "1")
+# What the device auto means here, so that a GPU changes no test; tests of GPUs name theirs.
+os.environ.setdefault("FORGE_DEVICE", "cpu")
 # How long an example takes says how busy the machine is.
 settings.register_profile(
     "busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]

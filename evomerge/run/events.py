@@ -18,6 +18,7 @@ from evomerge.recipes.recipe import Recipe
 from evomerge.run.event_types import Rival
 from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.record.events import MOST_PRIORITY as MOST_PRIORITY
 from runs.record.events import DivergenceDetected as DivergenceDetected
 from runs.record.events import Failed as Failed
@@ -46,6 +47,8 @@ Reason = Literal["generations", "plateau", "evaluations", "items", "hours", "dev
 class Submitted(common.Submitted):
     """A merging run was asked for."""
 
+    schema_version = 2
+
     config: EvoMergeConfig
     sources: tuple[ModelReference, ...]
     #: None: the first source is the base.
@@ -56,6 +59,8 @@ class Submitted(common.Submitted):
 
 class Forked(common.Forked):
     """A merging run was branched from another."""
+
+    schema_version = 2
 
     config: EvoMergeConfig
     #: The version of the strategy that decides from the fork on; None: the parent's.
@@ -282,5 +287,9 @@ REGISTRY = common.registry(
         Reseeded,
         Converged,
         Completed,
-    )
+    ),
+    {
+        (Submitted.type, 1): on_cpu,
+        (Forked.type, 1): on_cpu,
+    },
 )

@@ -20,6 +20,7 @@ from events import Envelope, Event, Registry, canonical_json
 from runs import kinds, streams
 from runs.record import budget, events, lineage, user_events
 from runs.record.budget import Spent
+from runs.record.device_setting import AUTO
 
 Handler = Callable[[Any, Any], None]
 
@@ -106,13 +107,23 @@ class State:
                 return word
         return "running" if self.started else "submitted"
 
+    @property
+    def device(self) -> str:
+        """The device of the settings; if that is auto, the one that `started` pins, or auto."""
+        device = self.submitted.config.device
+        profile = getattr(self.started, "profile", None)
+        return profile.device if device == AUTO and profile is not None else device
+
     def lineage_digest(self) -> str:
         """Return the SHA-256 of what a crashed and an undisturbed run share, sorted by key.
 
-        The digest is of the data as recorded, so it does not change when schemas grow.
+        The digest is of the data as recorded, so it does not change when schemas grow; the device
+        auto counts as the device that was pinned.
         """
+        device = self.device if self.submitted else AUTO
         entries = {
-            key.partition("/")[2]: lineage.entry(type_, data) for key, type_, data in self.lineage
+            key.partition("/")[2]: lineage.entry(type_, data, device)
+            for key, type_, data in self.lineage
         }
         return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from events import canonical_json
 from runs.record import events, user_events
+from runs.record.device_setting import AUTO, with_device
 
 #: Types of the events that luck, places and names decide; the lineage leaves them out.
 OUTSIDE = frozenset(
@@ -31,14 +32,18 @@ OUTSIDE = frozenset(
 UNSHARED = frozenset({"warnings", "segment"})
 
 
-def entry(type_: str, text: str) -> str:
-    """Return the hash of the part of an event's data that all runs of this seed must share."""
-    return hashlib.sha256(canonical_json(shared(type_, json.loads(text))).encode()).hexdigest()
+def entry(type_: str, text: str, device: str = AUTO) -> str:
+    """Return the hash of the part of an event's data that all runs of this seed must share.
+
+    `device` is the one that the run pins; auto if it pins none or has not started.
+    """
+    told = shared(type_, json.loads(text), device)
+    return hashlib.sha256(canonical_json(told).encode()).hexdigest()
 
 
-def shared(type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
+def shared(type_: str, data: Mapping[str, Any], device: str = AUTO) -> dict[str, Any]:
     """Return the part of an event's data that all runs of this seed must share."""
     if type_ == events.Submitted.type:
-        return {"config": data["config"]}
+        return {"config": with_device(data["config"], device)}
     left = events.LUCK | UNSHARED if type_ == events.Started.type else events.LUCK
     return {name: value for name, value in data.items() if name not in left}

@@ -75,7 +75,7 @@ def test_a_run_of_any_kind_is_started_carried_and_announced(
         "steps": 1,
         "width": 2,
         "seed": 3,
-        "device": "cpu",
+        "device": "auto",
         "slow": 0.0,
         "failing": "",
         "poison": "",
