@@ -43,7 +43,7 @@ class EvoMergeView(View):
             ]
             for g in data["generations"]
         ]
-        table(["generation", "best", "mean", "champion", "diversity", ""], cells)
+        table(["generation", "best", "mean", "champion", "diversity", "note"], cells)
         if state.completed:
             say(data["verdict"]["sentence"])
 
@@ -60,7 +60,7 @@ class EvoMergeView(View):
             rows.append(
                 [r["name"], r["kind"], *numbers, number(r["lead"], "+.4f"), interval, beaten]
             )
-        columns = ["", "kind", "score", "perplexity", "lead", "95 % interval", ""]
+        columns = ["model", "kind", "score", "perplexity", "lead", "95 % interval", "verdict"]
         table(columns, rows, title="on the test slice")
         click.echo(data["verdict"]["sentence"])
         click.echo(f"champion: {data['folder']}")
