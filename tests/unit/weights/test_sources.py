@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from evomerge.run.events import ModelReference
 from runs.errors import SourceError, UnavailableError
 from weights.folders.checkpoint import open_checkpoint
+from weights.folders.hub_errors import not_fetched
 from weights.folders.sources import check_distinct, open_family, resolve
 
 HEAD = "lm_head.weight"
@@ -277,3 +278,21 @@ def test_an_empty_name_is_no_model():
     """`--base-models a,,b` must not merge whatever folder the user stands in."""
     with pytest.raises(SourceError):
         resolve("")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("Got: ConnectError: [Errno -2] Name or service not known\n\nmore", "ConnectError: "),
+        ("Repository Not Found for url: https://hub/x.\nMore.", "Repository Not Found for url: "),
+        ("\n\n401 Client Error.", "401 Client Error"),
+        ("", "ValueError"),
+    ],
+)
+def test_a_model_that_the_hub_does_not_give_is_told_in_sentences(said: str, reason: str) -> None:
+    told = str(not_fetched("model a/b", ValueError(said), "a folder"))
+    start = f"model a/b is not in the local cache and cannot be fetched: {reason}"
+    assert told.startswith(start)
+    assert told.endswith(". Check the name, the network and HF_TOKEN, or give a folder.")
+    assert ".." not in told
+    assert "Got:" not in told
