@@ -15,8 +15,8 @@ DEVICE = "auto, cpu or cuda:N; auto: a GPU if there is one where the run starts,
 def with_device(settings: Mapping[str, Any], pinned: str) -> dict[str, Any]:
     """Return settings as plain data, with the pinned device in the place of auto.
 
-    `pinned` is auto for a run that pins none, such as a pipeline, whose phases pin theirs: then the
-    device is the CPU, the default before auto was. So a run's identity does not depend on the word.
+    `pinned` is auto for a run that pins no device, such as a pipeline, whose phases pin one each: the
+    device is then the CPU, which was the default before auto. So no digest depends on the word auto.
     """
     if settings.get("device") != AUTO:
         return dict(settings)
