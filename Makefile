@@ -1,7 +1,9 @@
-# Every target sets up its own virtual environment when there is none. Needs Python 3.11+, make, a compiler.
+# Every target sets up what it needs in one virtual environment. Needs Python 3.11 or newer, and make.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Marks in it: what the program needs is installed; and what tests, lint and docs need.
+PLAIN  := $(VENV)/.installed
 READY  := $(VENV)/.ready
 # Tests side by side: many wait for processes that they started, so three keep two cores busy.
 JOBS   ?= 3
@@ -23,17 +25,22 @@ help:
 	@echo "make site   the docs as a site, into dist/site"
 	@echo "make dist   wheel and source distribution, into dist/"
 
-$(READY): pyproject.toml constraints.txt
+$(PLAIN): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 …"; exit 1; }
 	@echo "== setting up $(VENV), once: 1/3 an environment of its own"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "== 2/3 a current pip"
 	$(BIN)/python -m pip install --upgrade pip
-	@echo "== 3/3 the packages, some 200 of them: minutes, a line for each"
+	@echo "== 3/3 the program and its packages, some 90 of them: minutes, a line for each"
+	$(BIN)/python -m pip install -c constraints.txt -e .
+	touch $(PLAIN)
+
+$(READY): $(PLAIN)
+	@echo "== the tools of tests, lint and docs, some 150 packages more: minutes, a line for each"
 	$(BIN)/python -m pip install -c constraints.txt -e '.[dev]'
 	touch $(READY)
 
-demo: $(READY)
+demo: $(PLAIN)
 	VENV=$(VENV) sh examples/demo.sh
 
 # The quick tests. LANE: a choice by marks (docs/tests.md). BUDGET: what all tests together may take, in seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import time
@@ -17,6 +18,13 @@ from phases.cognate.presets import M25, Preset
 from phases.cognate.tasks import model as preset_model
 from phases.cognate.tasks.model import train_tokenizer
 from runs import keys
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose --help prints a module's docstring as it is written."""
+    return argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
 def machine() -> str:

@@ -9,6 +9,7 @@ The exit code is the command's.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import resource
 import shutil
@@ -70,13 +71,16 @@ def _processor() -> float:
 
 def main() -> int:
     """Run the command that is given, and print the most that it had."""
-    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
-        sys.exit(__doc__)
-    if shutil.which(sys.argv[1]) is None:
-        sys.exit(f"no program {sys.argv[1]} is found")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="a program with its arguments")
+    command = parser.parse_args().command
+    if not command or shutil.which(command[0]) is None:
+        parser.error(f"no program {command[0]} is found" if command else "give a command")
     imports = _imports()
     most, began, before = 0.0, time.monotonic(), _processor()
-    with subprocess.Popen(sys.argv[1:]) as process:
+    with subprocess.Popen(command) as process:
         while process.poll() is None:
             most = max(most, _held(process.pid))
             time.sleep(PERIOD)

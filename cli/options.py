@@ -75,10 +75,15 @@ def number(value: float | None, form: str = ".4f") -> str:
 
 
 def table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
-    """Print a table on a terminal, tab-separated lines otherwise; on stdout."""
+    """Print a table on stdout.
+
+    Without a terminal it is tab-separated lines: a title as `# TITLE`, the columns' names, the rows.
+    """
     rows = [list(map(visible, row)) for row in rows]
     if not sys.stdout.isatty():
-        for row in rows:
+        if title:
+            click.echo(f"# {visible(title)}")
+        for row in (columns, *rows):
             click.echo("\t".join(row))
         return
     from rich.console import Console

@@ -175,7 +175,7 @@ def _front(panel: Front, _letters: int, _levels: str) -> Picture:
     rows = [
         (short(p.id), p.label, *p.values, "chosen" if p.id == panel.chosen else "") for p in kept
     ]
-    made = _cut(["point", "", *map(_named, panel.axes), ""], rows)
+    made = _cut(["point", "name", *map(_named, panel.axes), "choice"], rows)
     rest = len(panel.points) - len(kept)
     told = [f"{rest} more points are beaten by these"] if rest else []
     return Picture(told, made.columns, made.rows, made.more)
@@ -196,7 +196,7 @@ def _matrix(panel: Matrix, _letters: int, _levels: str) -> Picture:
         (name, _named_column(metric.name, metric.unit), *values(number))
         for number, (name, metric) in enumerate(zip(panel.rows, metrics, strict=True))
     ]
-    return _cut(["", "", *panel.columns], rows)
+    return _cut(["row", "metric", *panel.columns], rows)
 
 
 def _arms(panel: Arms, _letters: int, _levels: str) -> Picture:
@@ -208,7 +208,7 @@ def _arms(panel: Arms, _letters: int, _levels: str) -> Picture:
             said = [f"{lead.value:+.6g}", f"{lead.low:+.6g} … {lead.high:+.6g}", lead.verdict]
         mark = "baseline" if arm.name == panel.baseline else arm.group
         rows.append((arm.name, mark, arm.value, arm.n, *said))
-    return _cut(["", "kind", panel.metric.name, "n", "lead", "95 % interval", ""], rows)
+    return _cut(["arm", "kind", panel.metric.name, "n", "lead", "95 % interval", "verdict"], rows)
 
 
 def _shares(panel: Shares, _letters: int, levels: str) -> Picture:
@@ -240,7 +240,7 @@ def _named_column(name: str, unit: str) -> str:
 
 def _samples(panel: Samples, _letters: int, _levels: str) -> Picture:
     rows = [(s.verdict, s.title, s.prompt, s.text) for s in panel.samples]
-    return _cut(["", "", "prompt", "text"], rows)
+    return _cut(["verdict", "title", "prompt", "text"], rows)
 
 
 def _gates(panel: Gates, _letters: int, _levels: str) -> Picture:
@@ -257,7 +257,9 @@ def _gates(panel: Gates, _letters: int, _levels: str) -> Picture:
         )
         for g in panel.gates
     ]
-    return _cut(["gate", "value", "95 % interval", "baseline", "limit", "verdict", "by", ""], rows)
+    return _cut(
+        ["gate", "value", "95 % interval", "baseline", "limit", "verdict", "by", "reason"], rows
+    )
 
 
 def _between(low: float | None, high: float | None) -> str:
@@ -276,7 +278,7 @@ def _graph(panel: Graph, _letters: int, _levels: str) -> Picture:
         for n in ours
     ]
     value = panel.metric.name if panel.metric else "value"
-    return _cut(["", "name", "kind", "column", value, "from"], rows)
+    return _cut(["id", "name", "kind", "column", value, "from"], rows)
 
 
 def _strip(panel: Strip, _letters: int, levels: str) -> Picture:
@@ -284,7 +286,7 @@ def _strip(panel: Strip, _letters: int, levels: str) -> Picture:
         (stage.number, stage.name, stage.what, _standing(stage), stage.gate, _figure(stage))
         for stage in panel.stages
     ]
-    made = _cut(["", panel.unit, "kind", "state", "gate", "figure"], rows)
+    made = _cut(["number", panel.unit, "kind", "state", "gate", "figure"], rows)
     plain = levels is PLAIN_LEVELS
     marked = (f"{s.number} {s.name} {MARKS[s.state][plain]}" for s in panel.stages)
     row = (" - " if plain else " — ").join(marked)

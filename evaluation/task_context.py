@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeVar
 
 from runs.kinds.state import State
-from weights.devices import of_process
+from weights.devices import of_run
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 
@@ -38,7 +38,7 @@ class TaskContext(Generic[S]):
     @property
     def device(self) -> str:
         """The run's device, as this process names it."""
-        return of_process(self.state.submitted.config.device)
+        return of_run(self.state)
 
     def share(self, task: Any, tasks: Sequence[Any]) -> Sequence[Any]:
         """Return the task alone."""

@@ -37,6 +37,7 @@ from evomerge.search_settings import (
     model_of,
 )
 from runs.errors import ConfigError, StrategyError
+from runs.record.device_setting import AUTO
 from runs.system.plain_text import shown
 
 #: Strategies of this program; the first is for users who choose none.
@@ -109,8 +110,9 @@ class EvoMergeConfig(BaseModel):
     times as many, once for each stage of its search; 0 never stops early."""
     seed: int = Field(default=0, ge=0)
     """All random numbers come from it."""
-    device: str = "cpu"
-    """Device that computes: cpu or cuda:N."""
+    device: str = AUTO
+    """Device that computes: auto, cpu or cuda:N; auto: a GPU if there is one where the run starts,
+    else the CPU."""
     strict: bool = False
     """Refuse sources whose settings differ, instead of warning."""
 

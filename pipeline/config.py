@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from runs.record.device_setting import AUTO, DEVICE
+
 #: Names of phases: each ends the name of a run.
 NAME = r"^[a-z0-9][a-z0-9_-]{0,31}$"
 #: What a reference to a phase's items ends with.
@@ -113,7 +115,7 @@ class PipelineConfig(BaseModel):
         description="Limits for every phase that makes one model of models it is given, measured on "
         "`test`. A phase's own gate on the same figure takes the place of one of these.",
     )
-    device: str = Field("cpu", description="cpu or cuda:N, of phases that say nothing else.")
+    device: str = Field(AUTO, description=f"Device of phases that say nothing else: {DEVICE}")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -12,6 +12,7 @@ from runs.event_types import Figure, MadeModel, ModelReference
 from runs.kinds import state as common_state
 from runs.kinds.state import State
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.record.user_events import Wish
 from runs.system.digests import Digest
 from runs.system.integers import Count
@@ -22,6 +23,8 @@ Work = Literal["phase", "measure"]
 
 class Submitted(common.Submitted):
     """A pipeline was asked for."""
+
+    schema_version = 2
 
     config: PipelineConfig
     #: Model of no phase, as the settings name it → where it was found.
@@ -36,6 +39,8 @@ class Submitted(common.Submitted):
 
 class Forked(common.Forked):
     """A pipeline was branched from another."""
+
+    schema_version = 2
 
     config: PipelineConfig
 
@@ -139,7 +144,11 @@ REGISTRY = common.registry(
         GateOverridden,
         Completed,
     ),
-    {(GateDecided.type, 1): dict},
+    {
+        (GateDecided.type, 1): dict,
+        (Submitted.type, 1): on_cpu,
+        (Forked.type, 1): on_cpu,
+    },
 )
 
 
@@ -180,9 +189,9 @@ class PipelineState(State):
     overridden: dict[int, GateOverridden] = field(default_factory=dict)
 
     @classmethod
-    def shared(cls, type_: str, data: dict[str, Any], rule: int) -> dict[str, Any]:
+    def shared(cls, type_: str, data: dict[str, Any], rule: int, device: str) -> dict[str, Any]:
         """Return the part of an event's data that the lineage digest covers: no name from outside."""
-        told = super().shared(type_, data, rule)
+        told = super().shared(type_, data, rule, device)
         if rule > 1 and type_ == Submitted.type:
             return {"config": nameless.settings(told["config"])}
         if rule > 1 and type_ == PassedThrough.type:  # the settings say which model that is

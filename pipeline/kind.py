@@ -232,6 +232,12 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
         return checks.plan(self, asked, lookup)
 
+    def check_machine(self, config: PipelineConfig) -> None:
+        """Raise UnavailableError for what any phase needs of this machine and is missing."""
+        from pipeline.submission import checks
+
+        checks.check_machine(config)
+
     def check(self, plan: Plan) -> Checked:
         """Check what can be checked of each phase's own inputs; raise the errors of its start."""
         from pipeline.submission import checks

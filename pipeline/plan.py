@@ -14,6 +14,7 @@ from runs.event_types import MadeModel, ModelReference
 from runs.kinds.asked import Asked, differ
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
+from runs.record.device_setting import AUTO
 
 #: The kind of run that measures a phase's model, and what ends its name.
 MEASURE, TEST = "measure", "test"
@@ -115,7 +116,7 @@ def measurement(state: PipelineState, number: int) -> Asked:
         "first": _models(state, config.first()) or _all_of(state.ended_phase(1)),
     }
     places = state.submitted.test or test_items(config, number) or ()
-    settings = {} if config.device == "cpu" else {"device": config.device}
+    settings = {} if config.device == AUTO else {"device": config.device}
     return Asked(MEASURE, settings, models, [_data(state, place) for place in places])
 
 
@@ -135,7 +136,7 @@ def asked(state: PipelineState, phase: PhaseConfig) -> Asked:
     """Return what a phase's run is asked for; the phases that it depends on have ended."""
     config = state.submitted.config
     settings = dict(phase.settings)
-    if config.device != "cpu":
+    if config.device != AUTO:
         settings.setdefault("device", config.device)
     models = {role: [_model(state, m) for m in some] for role, some in phase.models.items()}
     data = [_data(state, place) for place in state.submitted.places.get(phase.name, ())]

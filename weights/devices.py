@@ -3,31 +3,66 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from typing import Any
 
 from runs.errors import ConfigError, UnavailableError
+from runs.record.device_setting import AUTO, CPU
+
+_KNOWN = re.compile(r"auto|cpu|cuda(?::(\d+))?")
+
+
+def gpus() -> int:
+    """Return the number of GPUs that this process can compute on."""
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def check_device(device: str, elsewhere: bool = False) -> None:
-    """Raise ConfigError if the device is not known, UnavailableError if this machine lacks it."""
-    kind = device.partition(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise ConfigError(f"device {device!r} is not known: use cpu or cuda:N.")
-    if kind == "cuda" and not elsewhere:
-        import torch
+    """Raise ConfigError if the device is not known, UnavailableError if this machine lacks it.
 
-        index = int(device.partition(":")[2] or 0)
-        if index >= torch.cuda.device_count():
-            raise UnavailableError(
-                f"device {device} is not there ({torch.cuda.device_count()} CUDA devices). "
-                "Use --device cpu."
-            )
+    With `elsewhere` another machine computes, and its devices are not known here.
+    """
+    match = _KNOWN.fullmatch(device)
+    if match is None:
+        raise ConfigError(f"device {device!r} is not known: use auto, cpu or cuda:N.")
+    if not device.startswith("cuda") or elsewhere:
+        return
+    if int(match[1] or 0) >= (count := gpus()):
+        raise UnavailableError(
+            f"device {device} is not here: this process sees {count or 'no'} "
+            f"GPU{'' if count == 1 else 's'}. Use auto or cpu."
+        )
+
+
+def resolve(device: str, processes: int = 1) -> str:
+    """Return the device that a setting means in this process: auto is a GPU if there is one.
+
+    A worker's process has one device, which it names in FORGE_DEVICE. `processes` need a GPU each.
+    """
+    if device != AUTO:
+        return device
+    return os.environ.get("FORGE_DEVICE") or ("cuda:0" if gpus() >= processes else CPU)
 
 
 def of_process(given: str) -> str:
     """Return a run's device as this process names it: a worker's process sees one GPU, as cuda:0."""
     own = os.environ.get("FORGE_DEVICE") or given
     return own if own.partition(":")[0] == given.partition(":")[0] else given
+
+
+def of_run(state: Any) -> str:
+    """Return the device that this process does a run's work on.
+
+    Before the start auto is resolved here; after it the run's device is the one that `started` pins.
+    Raises UnavailableError if that device is not here.
+    """
+    processes = getattr(state.submitted.config, "processes", 1)
+    device = of_process(resolve(state.device, processes))
+    check_device(device)
+    return device
 
 
 def out_of_memory(error: BaseException) -> bool:

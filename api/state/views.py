@@ -45,7 +45,7 @@ def run(state: State) -> dict[str, Any]:
         "owner": submitted.owner,
         "priority": state.priority,
         "labels": list(submitted.labels),
-        "device": submitted.config.device,
+        "device": state.device,
         "place": state.place,
         "version": state.version,
         "head": state.head,

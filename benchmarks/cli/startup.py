@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from benchmarks.common import best
+from benchmarks.common import best, options
 
 
 def _run(*code: str) -> None:
@@ -33,4 +33,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    options(__doc__).parse_args()
     main()

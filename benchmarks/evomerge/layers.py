@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 import time
 from pathlib import Path
 
 from transformers import AutoTokenizer
 
+from benchmarks.common import options
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items
 from evaluation.data.packing import pack
@@ -34,9 +34,8 @@ from weights.folders.checkpoint import open_checkpoint
 WINDOWS = 12
 
 
-def main() -> None:
+def main(folder: Path) -> None:
     """Print a line per pipeline and seed, then the means."""
-    folder = Path(sys.argv[1])
     folders = [folder / name for name in ("base", "code", "math", "data")]
     weights = [open_checkpoint(f).tensors() for f in folders]
     ids = [Source(digest=f.name).id for f in folders]
@@ -116,4 +115,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    parser = options(__doc__)
+    parser.add_argument("models", type=Path, help="a folder of `forge cognate`")
+    main(parser.parse_args().models)

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import options
 from evaluation.data.builtin import corpus
 from runs import keys
 
@@ -169,7 +169,12 @@ def follow(model: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "--follow":
-        follow(sys.argv[2])
+    parser = options(__doc__)
+    either = parser.add_mutually_exclusive_group(required=True)
+    either.add_argument("folder", nargs="?", type=Path, help="where the texts are written")
+    either.add_argument("--follow", metavar="MODEL", help="count the replies in each style")
+    asked = parser.parse_args()
+    if asked.follow:
+        follow(asked.follow)
     else:
-        main(Path(sys.argv[1]))
+        main(asked.folder)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import torch
 
-from benchmarks.common import best, machine, weights
+from benchmarks.common import best, machine, options, weights
 from benchmarks.weights.merge import SIZES, shapes
 from evomerge.merging.builder import Builder
 from evomerge.recipes.recipe import PIPELINES, Genes, Merge, Mutate, Noise, Pipeline, Source
@@ -102,6 +102,9 @@ def large() -> None:
 
 
 if __name__ == "__main__":
+    parser = options(__doc__)
+    parser.add_argument("--large", action="store_true", help="also three 0.5B models")
+    asked = parser.parse_args()
     main()
-    if "--large" in sys.argv:
+    if asked.large:
         large()

@@ -79,7 +79,7 @@ def evo_command(
         _estimate(options, resume is not None, detach, as_json)
         return
     if resume is None:
-        run = _submitted(home, options, queued, detach, usual=True)
+        run = _submitted(home, options, queued, detach)
         if detach:
             emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
             return
@@ -121,7 +121,7 @@ def _estimate(options: dict[str, Any], resume: bool, detach: bool, as_json: bool
     for name, given in (("--resume", resume), ("--detach", detach)):
         if given:
             raise ConfigError(f"--dry-run estimates a run and starts nothing: leave out {name}.")
-    plan = run_request.make(options, usual=True)
+    plan = run_request.make(options)
     for warning in run_request.check(plan).warnings:
         click.echo(f"warning: {warning}", err=True)
     click.echo("measuring this machine; a minute at most", err=True)
@@ -186,9 +186,8 @@ def _submitted(
     options: dict[str, Any],
     queued: dict[str, Any],
     elsewhere: bool,
-    usual: bool = False,
 ) -> str:
     """Return the run that was recorded, now or, under the same key, before."""
     from cli.evomerge import run_request
 
-    return recorded(home, run_request.make(options, elsewhere, usual), queued)
+    return recorded(home, run_request.make(options, elsewhere), queued)

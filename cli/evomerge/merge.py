@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 @click.command("merge")
 @click.argument("config", type=click.Path())
 @click.argument("out", type=click.Path())
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="cpu or cuda:N; auto: a GPU if there is one.",
+)
 @click.option("--threads", type=click.IntRange(1), help="Threads; every core by default.")
 @click.option("--seed", default=0, show_default=True, help="The seed of random masks.")
 @click.option(
@@ -58,11 +63,12 @@ def merge_command(
     with several documents each is written to OUT/<its name>, and may use earlier ones by name.
     """
     from runs.errors import ConfigError
+    from weights.devices import check_device, resolve
 
     size = shard_bytes(shard_size)
     check_device(device)
     if _is_recipe_file(Path(config)):
-        if strict or seed or device != "cpu" or threads:
+        if strict or seed or device != "auto" or threads:
             raise ConfigError(
                 "leave --seed, --device, --threads and --strict out: a recipe file says it all."
             )
@@ -74,7 +80,7 @@ def merge_command(
         return
     if model:
         raise ConfigError("--model says where a recipe file's sources are; a config names its own.")
-    options = {"seed": seed, "device": device, "threads": threads, "shard_bytes": size}
+    options = {"seed": seed, "device": resolve(device), "threads": threads, "shard_bytes": size}
     told = _merged(Path(config), Path(out), options, check, dry_run, strict, as_json)
     if as_json:
         emit({"merges": told})
@@ -189,26 +195,6 @@ def shard_bytes(text: str) -> int:
             f"--shard-size {text!r} is no size: give a number with KB, MB or GB, as 2GB."
         )
     return size
-
-
-def check_device(device: str) -> None:
-    """Raise UnavailableError for a device that is not here, ConfigError for no device."""
-    from runs.errors import ConfigError, UnavailableError
-
-    kind, _, number = device.partition(":")
-    if (
-        kind not in ("cpu", "cuda")
-        or (number and not number.isdigit())
-        or (kind == "cpu" and number)
-    ):
-        raise ConfigError(f"--device {device!r} is no device: give cpu, cuda or cuda:N.")
-    if kind == "cuda":
-        import torch
-
-        if int(number or 0) >= torch.cuda.device_count():
-            raise UnavailableError(
-                f"--device {device}: this machine has {torch.cuda.device_count()} GPUs."
-            )
 
 
 def _warn(warnings: list[str], strict: bool) -> None:

@@ -42,7 +42,7 @@ def model_options(function: Callable) -> Callable:
         click.option(
             "--strategy", help="Search strategy: elite-loser, auto, tournament, cma-es, nsga2."
         ),
-        click.option("--device", help="cpu or cuda:N."),
+        click.option("--device", help="auto, cpu or cuda:N.  [default: auto]"),
         click.option("--strict", is_flag=True, help="Refuse sources whose settings differ."),
     ]
     for option in reversed(options):

@@ -11,15 +11,15 @@ import click
 from cli import config_file
 from cli.options import split
 from evomerge.config import RENAMED
+from runs.errors import ConfigError
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup, Plan
-from weights.devices import check_device
 from weights.folders.sources import ALIASES
 from weights.storage.model_origin import Finder
 from worker.commands import validate
 from worker.commands.validate import check
 
-__all__ = ["Plan", "check", "check_device", "make", "read_file"]
+__all__ = ["Plan", "check", "make", "read_file"]
 
 #: Keys of a config file that name models and data rather than settings.
 ABOUT_MODELS = ("base_models", "base_model", "data", "output_dir")
@@ -40,10 +40,10 @@ def read_file(path: str | None) -> dict[str, Any]:
     return data
 
 
-def make(options: Mapping[str, Any], elsewhere: bool = False, usual: bool = False) -> Plan:
+def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     """Make the plan that options and config file ask for; see `worker.commands.validate.plan`.
 
-    `usual`: without any models, those of the source documents are meant.
+    Raises ConfigError if no model is named.
     """
     file = read_file(options.get("config_file"))
     about = {key: file.pop(key) for key in ABOUT_MODELS if key in file}
@@ -63,12 +63,12 @@ def make(options: Mapping[str, Any], elsewhere: bool = False, usual: bool = Fals
         file["search"] = {k: v for k, v in file["search"].items() if k != "strategy"}
     base = options.get("base_model") or about.get("base_model")
     sources = split(options.get("base_models")) or about.get("base_models", [])
-    if usual and not sources and not base:
-        sources = list(ALIASES)
-        told = (
-            f"no models are given (--base-models A,B,C): {', '.join(sources)} of the Hub are merged"
+    if not sources and not base:
+        raise ConfigError(
+            "no models are given: --base-models A,B,C --base-model BASE, each a folder, a Hub id or a "
+            "model of a run; or `forge init` in the folder of your models, then --config run.toml. "
+            f"The names {', '.join(ALIASES)} stand for models of the Hub, about 9 GB together."
         )
-        click.echo(told, err=True)
     asked = Asked(
         "evomerge",
         {**file, **chosen},

@@ -27,7 +27,12 @@ from cli.options import SLICES, emit, json_option, number, table
     show_default=True,
     help="Tokens of a window; the model's own limit where that is smaller.",
 )
-@click.option("--device", default="cpu", show_default=True, help="cpu or cuda:N.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="cpu or cuda:N; auto: a GPU if there is one.",
+)
 @click.option(
     "--speed", is_flag=True, help="Measure speed and memory as well, beside the first model."
 )
@@ -116,10 +121,11 @@ def _references(models: tuple[str, ...]) -> list[Any]:
 def _evaluator(model: Any, options: dict[str, Any]) -> Any:
     """Return who measures the model: the server that holds it, or this process."""
     from evomerge.tasks import score
+    from weights.devices import resolve
 
     if options["endpoint"] is not None:
         return score.served(model, options["endpoint"], options["served"])
-    return score.resident(model, options["device"])
+    return score.resident(model, resolve(options["device"]))
 
 
 def _tell(what: str) -> None:
@@ -127,7 +133,7 @@ def _tell(what: str) -> None:
 
 
 def _check(models: tuple[str, ...], options: dict[str, Any]) -> None:
-    from cli.evomerge.run_request import check_device
+    from weights.devices import check_device
 
     check_device(options["device"])
     if options["endpoint"] == "":

@@ -43,7 +43,7 @@ class EvoMergeView(View):
             ]
             for g in data["generations"]
         ]
-        heads = ["generation", "best on its draw", "mean", "champion", "diversity", ""]
+        heads = ["generation", "best on its draw", "mean", "champion", "diversity", "note"]
         table(heads, cells)
         _skills(data)
         if state.completed:
@@ -60,7 +60,7 @@ class EvoMergeView(View):
             numbers = [number(r["score"]), number(r["perplexity"], ".3f")]
             lead = [number(r["lead"], "+.4f"), interval, r["verdict"] or "-"]
             rows.append([r["name"], r["kind"], *numbers, *lead])
-        columns = ["", "kind", "score", "perplexity", "lead", "95 % interval", ""]
+        columns = ["model", "kind", "score", "perplexity", "lead", "95 % interval", "verdict"]
         table(columns, rows, title="on the test slice")
         _skills(data)
         say(data["verdict"]["sentence"])

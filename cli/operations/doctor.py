@@ -60,7 +60,7 @@ def _packages() -> Iterator[Finding]:
         try:
             yield "ok", name, importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield "error", name, "not installed: pip install -c constraints.txt agent-forge"
+            yield "error", name, "not installed: install the project again, with -c constraints.txt"
 
 
 def _shadows() -> Iterator[Finding]:

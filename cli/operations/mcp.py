@@ -58,13 +58,9 @@ def mcp_command(
 
 def _check_installed() -> None:
     """Raise UnavailableError if the package `mcp` is missing."""
-    from importlib.util import find_spec
+    from runs.system import packages
 
-    from runs.errors import UnavailableError
-
-    found = find_spec("mcp")
-    if found is None or found.origin is None:  # a folder of that name is not the package
-        raise UnavailableError("MCP needs the package mcp: pip install 'agent-forge[mcp]'.")
+    packages.require("a server for MCP clients", "mcp")
 
 
 def _answer(roots: tuple[str, ...], role: Role) -> None:

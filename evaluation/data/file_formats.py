@@ -21,6 +21,7 @@ from typing import Any
 
 from evaluation.data import row_forms
 from runs.errors import DataError
+from runs.system import packages
 from runs.system.bounded_files import MOST_PARTS
 from runs.system.plain_text import shown, visible
 
@@ -348,7 +349,7 @@ def _parquet(path: Path) -> Iterator[Row]:
         from pyarrow import parquet
     except ImportError as error:
         raise DataError(
-            f"data file {path}: reading Parquet needs pyarrow: pip install 'agent-forge[notebook]'."
+            f"data file {path}: {packages.missing('reading Parquet', 'pyarrow')}."
         ) from error
     try:
         file = parquet.ParquetFile(_regular(path))

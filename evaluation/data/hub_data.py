@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from evaluation.data.file_formats import KINDS
-from runs.errors import DataError, UnavailableError
+from runs.errors import DataError
 from runs.system import user_folders
+from weights.folders.hub_errors import not_fetched
 
 PREFIX = "hub:"
 
@@ -47,7 +48,4 @@ def fetch(place: str) -> Path:
             )
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise UnavailableError(
-            f"data set {repository} is not in the local cache and cannot be fetched: "
-            f"{str(error).splitlines()[0]} Check the name, the network and HF_TOKEN, or give files."
-        ) from error
+        raise not_fetched(f"data set {repository}", error, "files") from error

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from runs.record.device_setting import AUTO, DEVICE
+
 #: Domains of the built-in text (`evaluation.data.builtin.corpus.KNOWN`; a test compares them).
 KNOWN = ("code", "math", "data", "prose", "multilingual", "chains")
 #: Shares of built-in text that is trained on: those that a base of `forge cognate` is trained on.
@@ -87,7 +89,7 @@ class TextConfig(StepsConfig):
         4_000_000, ge=100_000, description="Characters of built-in text for each domain."
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of text, new weights and batches.")
-    device: str = Field("cpu", description="cpu or cuda:N.")
+    device: str = Field(AUTO, description=DEVICE)
 
     @field_validator("domains")
     @classmethod

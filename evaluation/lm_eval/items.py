@@ -8,13 +8,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from evaluation.lm_eval import spec as lm_eval_spec
 from evaluation.lm_eval.spec import Spec
-from runs.errors import DataError, UnavailableError
+from runs.errors import DataError
+from runs.system import packages
 from runs.system.child_environment import child_environment
 
 #: Most seconds for reading a task, with the download of its data set if that is allowed.
@@ -77,10 +77,7 @@ def _read(spec: Spec) -> Read:
 
 def check(spec: Spec) -> None:
     """Raise DataError or UnavailableError if the task cannot be read on this machine."""
-    if find_spec("lm_eval") is None:
-        raise UnavailableError(
-            f"{spec} needs lm-evaluation-harness: pip install 'agent-forge[lm-eval]', then again."
-        )
+    packages.require(str(spec), "lm_eval")
     lm_eval_spec.check_file(spec)
     if spec.file is not None and not spec.file.is_file():
         raise DataError(f"task file {spec.file} does not exist.")

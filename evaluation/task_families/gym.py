@@ -13,12 +13,12 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from evaluation.task_families.base import LEVELS, Item
-from runs.errors import ConfigError, DataError, UnavailableError
+from runs.errors import ConfigError, DataError
+from runs.system import packages
 from runs.system.child_environment import child_environment
 from runs.system.line_process import Respondent
 
@@ -96,10 +96,7 @@ def find(family: str) -> Gym:
         )
     if name in LEFT_OUT:
         raise ConfigError(f"the family {family} is left out: {LEFT_OUT[name]}.")
-    if find_spec("reasoning_gym") is None:
-        raise UnavailableError(
-            f"{family} needs reasoning-gym: pip install 'agent-forge[reasoning]', then again."
-        )
+    packages.require(f"the family {family}", "reasoning_gym")
     return Gym(name)
 
 

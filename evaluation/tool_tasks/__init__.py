@@ -37,6 +37,11 @@ def find(name: str) -> Family:
     return FAMILIES[name]
 
 
+def runs_programs(name: str) -> bool:
+    """Return True if the tasks of a family need the sandbox, in which programs run."""
+    return not {"python", "test"}.isdisjoint(find(name).tools)
+
+
 def item(family: str, level: int, seed: int, number: int) -> ToolItem:
     """Return an item: the same for the same arguments.
 

@@ -173,7 +173,9 @@ class AdapterConfig:
                 "patterns to numbers."
             )
         scales = {"lora_alpha": self._settings.get("lora_alpha", 1)}
-        scales |= {f"alpha_pattern {pattern[:60]!r}": value for pattern, value in by_pattern.items()}
+        scales |= {
+            f"alpha_pattern {pattern[:60]!r}": value for pattern, value in by_pattern.items()
+        }
         for name, value in scales.items():
             if type(value) not in (int, float) or not abs(value) < MOST_ALPHA:
                 raise SourceError(f"{self._file}: {name} is {_shown(value)}, not a finite number.")

@@ -18,6 +18,7 @@ from evomerge.recipes.recipe import Recipe
 from evomerge.run.event_types import Rival
 from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.record.events import MOST_PRIORITY as MOST_PRIORITY
 from runs.record.events import DivergenceDetected as DivergenceDetected
 from runs.record.events import Failed as Failed
@@ -266,8 +267,9 @@ class Completed(common.Completed):
     rivals: tuple[Rival, ...]
 
 
-def _pooled(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of schema 2: earlier runs had no setting `skills`."""
+def _earlier(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 2: earlier runs had no setting `skills`, and were for the CPU."""
+    data = on_cpu(data)
     return {**data, "config": {**data["config"], "skills": "pooled"}}
 
 
@@ -292,5 +294,5 @@ REGISTRY = common.registry(
         Converged,
         Completed,
     ),
-    {(Submitted.type, 1): _pooled, (Forked.type, 1): _pooled},
+    {(Submitted.type, 1): _earlier, (Forked.type, 1): _earlier},
 )

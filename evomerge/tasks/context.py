@@ -35,7 +35,7 @@ from evomerge.run.views import candidates
 from evomerge.tasks import evaluation_mode, source_warnings
 from runs.errors import ConfigError, SourceChangedError, SourceError
 from weights import block_names, cost
-from weights.devices import of_process
+from weights.devices import of_run
 from weights.folders import checkpoint as weights_checkpoint
 from weights.folders import companions
 from weights.folders.sources import Family, open_family
@@ -135,7 +135,7 @@ class Bench:
     @property
     def device(self) -> str:
         """The run's device, as this process names it."""
-        return of_process(self._submitted.config.device)
+        return of_run(self.state)
 
     @cached_property
     def context(self) -> int:

@@ -20,6 +20,7 @@ from phases.bake.config import BakeConfig
 from runs.event_types import Figure, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making import events as making
@@ -29,7 +30,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(GivenSubmitted):
     """A bake was asked for."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: BakeConfig
 
@@ -37,7 +38,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """A bake was branched from another."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: BakeConfig
 
@@ -106,6 +107,8 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 2): all_weights,
         (Forked.type, 2): all_weights,
         (Started.type, 2): without_adapters,
+        (Submitted.type, 3): on_cpu,
+        (Forked.type, 3): on_cpu,
     },
 )
 

@@ -20,6 +20,7 @@ from phases.baking.config import BakingConfig, Cycle
 from runs.event_types import Figure, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making import events as making
@@ -32,7 +33,7 @@ Reason = Literal["plateau", "reverted", "nothing", "limit"]
 class Submitted(GivenSubmitted):
     """A baking run was asked for."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: BakingConfig
 
@@ -40,7 +41,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """A baking run was branched from another."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: BakingConfig
 
@@ -177,6 +178,8 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 1): all_weights,
         (Forked.type, 2): dict,
         (Started.type, 1): _drawn_alike,
+        (Submitted.type, 3): on_cpu,
+        (Forked.type, 3): on_cpu,
     },
 )
 

@@ -28,11 +28,21 @@ Tasks = Mapping[str, Mapping[str, Sequence[ToolItem]]]
 
 def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
-    found = submission.plan(kind, asked, lookup)
-    config: Any = found.config
+    return submission.plan(kind, asked, lookup)
+
+
+def check_settings(config: BakingConfig) -> None:
+    """Raise ConfigError for a family that does not exist."""
     for family in config.families:
         tool_tasks.find(family)
-    return found
+
+
+def check_machine(config: BakingConfig) -> None:
+    """Raise SandboxUnavailableError if tasks run programs and this machine cannot lock them in."""
+    from evaluation.sandbox.sandbox import Sandbox
+
+    if config.repairs or any(tool_tasks.runs_programs(family) for family in config.families):
+        Sandbox.open().close()
 
 
 def check(plan: Plan) -> Checked:

@@ -17,6 +17,7 @@ from phases.bitnet.config import BitnetConfig
 from runs.event_types import Figure, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making import events as making
@@ -26,7 +27,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(GivenSubmitted):
     """A bitnet run was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: BitnetConfig
 
@@ -34,7 +35,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """A bitnet run was branched from another."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: BitnetConfig
 
@@ -89,6 +90,8 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 1): without_watch,
         (Forked.type, 1): without_watch,
         (Started.type, 1): not_divided,
+        (Submitted.type, 2): on_cpu,
+        (Forked.type, 2): on_cpu,
     },
 )
 

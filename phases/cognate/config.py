@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from evaluation.training_runs.training_settings import Watched
 from phases.cognate.presets import PRESETS, TITANS, Preset
+from runs.record.device_setting import AUTO, DEVICE
 
 #: Domains of text of the program's own (`evaluation.training_text.own_texts.KNOWN`; a test compares).
 KNOWN = (
@@ -99,7 +100,7 @@ class CognateConfig(Watched):
         description="Domain → its weight in the common mix; none: the preset's, or with data of your "
         "own all domains alike.",
     )
-    device: str = Field("cpu", description="cpu or cuda:N.")
+    device: str = Field(AUTO, description=DEVICE)
     processes: int = Field(
         1,
         ge=1,

@@ -11,6 +11,7 @@ from phases.cognate.config import CognateConfig
 from runs.event_types import ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making import events as making
@@ -20,7 +21,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 5
+    schema_version = 6
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -32,7 +33,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A cognate run was branched from another."""
 
-    schema_version = 5
+    schema_version = 6
 
     config: CognateConfig
 
@@ -131,6 +132,8 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 3): _without_watch,
         (Submitted.type, 4): _of_qwen2,
         (Forked.type, 4): _of_qwen2,
+        (Submitted.type, 5): on_cpu,
+        (Forked.type, 5): on_cpu,
     },
 )
 

@@ -11,6 +11,7 @@ from evaluation.data import training_texts
 from phases.cognate.config import KNOWN, NAME, CognateConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.record.device_setting import AUTO, CPU
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind
@@ -47,6 +48,8 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     if config.processes > 1:
         from weights.training.team import check_shares
 
+        if lookup.elsewhere and config.device == AUTO:  # a worker's device is one GPU
+            config = config.model_copy(update={"device": CPU})
         check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
     found = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
     return Plan("cognate", config, {"base": found, "data": data}, asked.output_dir)

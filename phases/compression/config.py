@@ -8,6 +8,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from phases.compression.menu import MENU, WHOLE
+from runs.record.device_setting import AUTO, DEVICE
 
 #: Bytes of a unit.
 UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -62,7 +63,7 @@ class CompressionConfig(BaseModel):
         description="Tokens that a prediction may look back on; less if the model takes fewer.",
     )
     seed: int = Field(0, description="Of codecs that draw, and of the resamples of intervals.")
-    device: str = Field("cpu", description="cpu or cuda:N.")
+    device: str = Field(AUTO, description=DEVICE)
 
     @field_validator("budget", mode="before")
     @classmethod

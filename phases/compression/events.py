@@ -14,6 +14,7 @@ from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.kinds.state import put
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making.events import Made
@@ -23,7 +24,7 @@ from weights.making.making import MakingState
 class Submitted(common.Submitted):
     """A compression was asked for."""
 
-    schema_version = 3
+    schema_version = 4
 
     config: CompressionConfig
     #: One model.
@@ -37,7 +38,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A compression was branched from another."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: CompressionConfig
 
@@ -170,6 +171,8 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 2): dict,
         (Forked.type, 1): dict,
         (Started.type, 1): _without_students,
+        (Submitted.type, 3): on_cpu,
+        (Forked.type, 2): on_cpu,
     },
 )
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from evaluation.data.slices import Slice
 from evaluation.loading import load_items, texts_of
 from phases.compression import students
+from phases.compression.config import CompressionConfig
 from phases.compression.menu import MENU
 from phases.compression.plan import ROLE, STUDENTS
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.system import packages
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind
@@ -38,7 +40,6 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     if len(names) != 1:
         raise ConfigError("a compression is of one model: --model model=MODEL.")
     check_device(config.device, lookup.elsewhere)
-    _check_codecs(config.settings)
     aliases = {**ALIASES, **lookup.aliases}
     model, *smaller = (
         resolve(str(name), aliases, lookup.named)
@@ -49,16 +50,11 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     return Plan(kind.name, config, fields, asked.output_dir)
 
 
-def _check_codecs(settings: tuple[str, ...]) -> None:
-    """Raise ConfigError if a codec needs a package that is not installed."""
-    from importlib.util import find_spec
-
-    wanted = [name for name in settings if MENU[name].codec == "uniform@1"]
-    if wanted and find_spec("constriction") is None:
-        raise ConfigError(
-            f"{wanted[0]} needs the range coder of the package constriction, which is not installed: "
-            "pip install 'agent-forge[codecs]', or name other settings."
-        )
+def check_machine(config: CompressionConfig) -> None:
+    """Raise UnavailableError if a codec needs a package that is not installed."""
+    coded = [name for name in config.settings if MENU[name].codec == "uniform@1"]
+    if coded:
+        packages.require(f"the codec {coded[0]}", "constriction")
 
 
 def check(plan: Plan) -> Checked:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TokensConfig
 from evaluation.task_families.base import LEVELS
 from evaluation.training_runs.training_settings import Watched
+from runs.record.device_setting import AUTO, DEVICE
 
 #: A share or a rate of success.
 Rate = Annotated[float, Field(ge=0, le=1)]
@@ -146,7 +147,7 @@ class CurriculumConfig(TokensConfig, Watched):
         description="Block whose activations the self-model predicts; none: the middle one.",
     )
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of items and batches.")
-    device: str = Field("cpu", description="cpu or cuda:N.")
+    device: str = Field(AUTO, description=DEVICE)
 
     @field_validator("families", "arms", "adds", "text_domains")
     @classmethod

@@ -19,6 +19,7 @@ from phases.curriculum.config import Addition, Arm, CurriculumConfig
 from runs.event_types import Figure, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making import events as making
@@ -63,7 +64,7 @@ class Compared(Part):
 class Submitted(GivenSubmitted):
     """A curriculum run was asked for."""
 
-    schema_version = 4
+    schema_version = 5
 
     config: CurriculumConfig
 
@@ -71,7 +72,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """A curriculum run was branched from another."""
 
-    schema_version = 4
+    schema_version = 5
 
     config: CurriculumConfig
 
@@ -175,6 +176,8 @@ REGISTRY: Registry = common.registry(
         (Started.type, 2): dict,
         (MixChosen.type, 1): dict,
         (MixChosen.type, 2): dict,
+        (Submitted.type, 4): on_cpu,
+        (Forked.type, 4): on_cpu,
     },
 )
 

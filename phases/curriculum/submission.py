@@ -24,9 +24,13 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     if asked.data:
         raise ConfigError(f"{kind.title} takes no data: its tasks are made by a program.")
     config, found = submission.of_model(kind, asked, lookup)
+    return Plan(kind.name, config, {"model": found, "data": ()}, asked.output_dir)
+
+
+def check_settings(config: CurriculumConfig) -> None:
+    """Raise ConfigError or UnavailableError for a family that cannot be trained on."""
     for family in config.families:
         find(config, family)
-    return Plan(kind.name, config, {"model": found, "data": ()}, asked.output_dir)
 
 
 def find(config: CurriculumConfig, family: str) -> None:
@@ -59,11 +63,10 @@ def check(plan: Plan) -> Checked:
     plans.check_length(plan.config, context)
     tokenizer = given_tokenizer(Path(plan.fields["model"].path))
     check_items(plan.config, tokenizer, context)
-    check_sandbox(plan.config)
     return Checked(parameters=opened.parameters)
 
 
-def check_sandbox(config: CurriculumConfig) -> None:
+def check_machine(config: CurriculumConfig) -> None:
     """Raise SandboxUnavailableError if a task runs programs and this machine cannot lock them in."""
     from evaluation.sandbox.sandbox import Sandbox
 

@@ -14,6 +14,7 @@ from phases.experts.config import ExpertsConfig
 from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making import events as making
@@ -37,7 +38,7 @@ class Adapters(Part):
 class Submitted(GivenSubmitted):
     """An experts run was asked for."""
 
-    schema_version = 4
+    schema_version = 5
 
     config: ExpertsConfig
     #: Further models of the given one's architecture that mixtures may contain.
@@ -47,7 +48,7 @@ class Submitted(GivenSubmitted):
 class Forked(common.Forked):
     """An experts run was branched from another."""
 
-    schema_version = 4
+    schema_version = 5
 
     config: ExpertsConfig
 
@@ -238,6 +239,8 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 2): _without_elite,
         (Forked.type, 3): _with_three,
         (Started.type, 1): _no_adapters,
+        (Submitted.type, 4): on_cpu,
+        (Forked.type, 4): on_cpu,
     },
 )
 

@@ -50,7 +50,6 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     names = [str(name) for name in asked.models.get(MERGES, ())]
     merges = tuple(resolve(name, aliases, lookup.named) for name in names)
     _check_domains(found.config, bool(asked.data))
-    _check_families(found.config)
     return replace(found, fields={**found.fields, MERGES: merges})
 
 
@@ -68,7 +67,7 @@ def _check_domains(config: ExpertsConfig, own: bool) -> None:
         )
 
 
-def _check_families(config: ExpertsConfig) -> None:
+def check_settings(config: ExpertsConfig) -> None:
     """Raise ConfigError for a family that there is not, or whose answers are not compared by tokens."""
     for family in config.families:
         if isinstance(task_families.find(family), Gym):

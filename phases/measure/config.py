@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from evaluation.data.slices import Slice
+from runs.record.device_setting import AUTO, DEVICE
 
 
 class MeasureConfig(BaseModel):
@@ -20,4 +21,4 @@ class MeasureConfig(BaseModel):
         description="Tokens that a prediction may look back on; less if a model takes fewer.",
     )
     seed: int = Field(0, description="Of the resamples that intervals are computed from.")
-    device: str = Field("cpu", description="cpu or cuda:N.")
+    device: str = Field(AUTO, description=DEVICE)

@@ -12,6 +12,7 @@ from runs.event_types import Figure, ModelReference, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.kinds.state import State
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Large
 
@@ -23,6 +24,8 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 class Submitted(common.Submitted):
     """A measurement was asked for."""
+
+    schema_version = 2
 
     config: MeasureConfig
     #: One model.
@@ -39,6 +42,8 @@ class Submitted(common.Submitted):
 
 class Forked(common.Forked):
     """A measurement was branched from another."""
+
+    schema_version = 2
 
     config: MeasureConfig
 
@@ -70,7 +75,13 @@ class Completed(common.Completed):
     figures: dict[str, Figure]
 
 
-REGISTRY: Registry = common.registry((Submitted, Forked, Started, Observed, Completed))
+REGISTRY: Registry = common.registry(
+    (Submitted, Forked, Started, Observed, Completed),
+    {
+        (Submitted.type, 1): on_cpu,
+        (Forked.type, 1): on_cpu,
+    },
+)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from phases.quietstar.config import QuietstarConfig
 from runs.event_types import Figure, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
+from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from weights.making import events as making
@@ -23,11 +24,15 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(GivenSubmitted):
     """A quietstar run was asked for."""
 
+    schema_version = 2
+
     config: QuietstarConfig
 
 
 class Forked(common.Forked):
     """A quietstar run was branched from another."""
+
+    schema_version = 2
 
     config: QuietstarConfig
 
@@ -110,7 +115,11 @@ class Freeze:
 
 
 REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, HardTokensFrozen, Observed, Completed)
+    (Submitted, Forked, Started, *making.EVENTS, HardTokensFrozen, Observed, Completed),
+    {
+        (Submitted.type, 1): on_cpu,
+        (Forked.type, 1): on_cpu,
+    },
 )
 
 

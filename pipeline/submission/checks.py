@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from evaluation.data_packages import check_packages
 from pipeline import plan as plans
 from pipeline.config import ITEMS, PhaseConfig, PipelineConfig
 from pipeline.events import PipelineState, Started, Submitted
@@ -36,9 +37,13 @@ class Context:
         """Do nothing."""
 
     def carry_out(self, task: Any) -> Started:
-        """Check the phases again where the pipeline is carried out. Raises ConfigError."""
+        """Check the phases again where the pipeline is carried out.
+
+        Raises ConfigError, UnavailableError.
+        """
         assert isinstance(task, Start)
         check_phases(self.state.submitted.config)
+        check_machine(self.state.submitted.config)
         return Started(warnings=())
 
     def check_unchanged(self) -> None:
@@ -183,7 +188,7 @@ def _unmeasured(config: PipelineConfig) -> list[str]:
 
 
 def check_phases(config: PipelineConfig) -> None:
-    """Check kinds, settings and gates of all phases. Raises ConfigError."""
+    """Check kinds, settings and gates of all phases. Raises ConfigError, UnavailableError."""
     names.check_length(config)
     measured = kinds.of(plans.MEASURE).figures_of
     for gate in config.gates:
@@ -197,8 +202,20 @@ def check_phases(config: PipelineConfig) -> None:
             kind = kinds.of(phase.kind)
             if kind.name == "pipeline":
                 raise ConfigError("a pipeline cannot be a phase of another.")
-            kind.parse(phase.settings)
+            kind.check_settings(kind.parse(phase.settings))
             _check_gates(kind, phase)
+
+
+def check_machine(config: PipelineConfig) -> None:
+    """Raise UnavailableError for a package or a program that any phase needs and that is missing here.
+
+    Phases whose models are still to be made are checked too: by their settings and their data's names.
+    """
+    for phase in config.phases:
+        with _in(phase):
+            kind = kinds.of(phase.kind)
+            kind.check_machine(kind.parse(phase.settings))
+            check_packages(entry for entry in phase.data if config.items_of(entry) is None)
 
 
 def _check_gates(kind: Kind, phase: PhaseConfig) -> None:

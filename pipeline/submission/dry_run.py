@@ -144,9 +144,9 @@ def _as_before(log: Log, kind: Kind, wanted: Any, found: Forecast) -> Forecast:
 def _machine(device: str) -> str:
     """Return this machine's profile, as `started` pins it."""
     from evaluation.machine_profile import machine_profile
-    from weights.devices import of_process
+    from weights.devices import of_process, resolve
 
-    return machine_profile(of_process(device)).of_machine
+    return machine_profile(of_process(resolve(device))).of_machine
 
 
 def _end(

@@ -16,6 +16,7 @@ from runs import kinds
 from runs.history.repository import Log
 from runs.kinds.state import State
 from runs.record import events, lineage
+from runs.record.device_setting import with_device
 from runs.record.events import Submitted
 
 #: Type of an event → why the result of a run that has one can be taken for no other run's.
@@ -32,7 +33,7 @@ _BY_THE_CLOCK = ("max_hours", "max_device_hours", "budget_hours")
 
 def identity(state: State, version: str) -> str:
     """Return the digest of what equal runs have in common; `version` is that of the program."""
-    settings = state.submitted.config.model_dump(mode="json")
+    settings = with_device(state.submitted.config.model_dump(mode="json"), state.device)
     whole = [state.kind, version, settings, kinds.of(state.kind).pins(state)]
     return hashlib.sha256(canonical_json(whole).encode()).hexdigest()
 

@@ -251,6 +251,18 @@ class Kind(View[S], Outcome[S]):
             raise ConfigError(f"{self.title} takes neither models nor data.")
         return Plan(self.name, self.parse(asked.config), {}, asked.output_dir)
 
+    def check_settings(self, config: Any) -> None:
+        """Raise the errors that settings alone give, before any model is there.
+
+        By default none. A name that does not exist, such as of a task family, is a ConfigError.
+        """
+
+    def check_machine(self, config: Any) -> None:
+        """Raise UnavailableError if this machine lacks a package or a program that settings need.
+
+        By default nothing is needed.
+        """
+
     def placed(self, data: str) -> str:
         """Return data as a user names it with an absolute path. Raises ForgeError."""
         return str(Path(data).absolute())

@@ -19,6 +19,7 @@ from events import Envelope, Event, Registry, canonical_json
 from runs import kinds, streams
 from runs.record import budget, events, lineage, user_events
 from runs.record.budget import Spent
+from runs.record.device_setting import AUTO
 from runs.record.lineage import NEWEST
 
 Handler = Callable[[Any, Any], None]
@@ -106,21 +107,35 @@ class State:
                 return word
         return "running" if self.started else "submitted"
 
+    @property
+    def device(self) -> str:
+        """The device of the settings; if that is auto, the one that `started` pins, or auto."""
+        device = self.submitted.config.device
+        profile = getattr(self.started, "profile", None)
+        return profile.device if device == AUTO and profile is not None else device
+
     def lineage_digest(self, rule: int = NEWEST) -> str:
         """Return the SHA-256 of what a crashed and an undisturbed run share, sorted by key, by a rule.
 
-        The digest is of the data as recorded, so it does not change when schemas grow.
+        The digest is of the data as recorded, so it does not change when schemas grow; the device
+        auto counts as the device that was pinned.
         """
+        device = self.device if self.submitted else AUTO
         entries = {
-            key.partition("/")[2]: lineage.digest(self.shared(type_, json.loads(data), rule))
+            key.partition("/")[2]: lineage.digest(
+                self.shared(type_, json.loads(data), rule, device)
+            )
             for key, type_, data in self.lineage
         }
         return lineage.digest(entries)
 
     @classmethod
-    def shared(cls, type_: str, data: dict[str, Any], rule: int) -> dict[str, Any]:
-        """Return the part of an event's data that the lineage digest covers, by a rule."""
-        return lineage.shared(type_, data, rule)
+    def shared(cls, type_: str, data: dict[str, Any], rule: int, device: str) -> dict[str, Any]:
+        """Return the part of an event's data that the lineage digest covers, by a rule.
+
+        `device` is the one that the run pins; auto if it pins none.
+        """
+        return lineage.shared(type_, data, rule, device)
 
     def remembered(self, key: tuple[object, ...], work: Callable[[], Any]) -> Any:
         """Return the result of `work`, cached under `key` until an event could change the result.

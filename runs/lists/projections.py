@@ -26,6 +26,7 @@ from runs.errors import ForgeError
 from runs.history.repository import history
 from runs.kinds.kind import Kind
 from runs.record import budget, events, user_events
+from runs.record.device_setting import AUTO
 from runs.streams import run_of
 
 #: Characters of a reason in the run list.
@@ -186,6 +187,8 @@ class Batch:
                 entry |= {"ended": None, "reason": None}
             case events.Started():
                 entry |= {"started": True, "profile": event.machine}
+                if entry["device"] == AUTO and (profile := getattr(event, "profile", None)):
+                    entry["device"] = profile.device
             case events.Completed() | events.Failed() | user_events.Cancelled():
                 entry |= {"ended": event.type, "reason": _cut(getattr(event, "reason", None))}
         kind.row(entry, event)

@@ -17,6 +17,7 @@ from runs.lists import tables
 from runs.lists.family import Generation, family
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
+from runs.system import packages
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,7 @@ class RecordedRun:
         try:
             import pandas
         except ImportError as error:
-            raise UnavailableError(
-                "Tables need pandas, which is not installed: pip install 'agent-forge[notebook]'."
-            ) from error
+            raise UnavailableError(f"{packages.missing('a table', 'pandas')}.") from error
         frame = pandas.DataFrame(list(table.rows), columns=list(table.columns))
         whole = {name: "Int64" for name, kind_ in table.columns.items() if kind_ == "int"}
         real = {name: "float64" for name, kind_ in table.columns.items() if kind_ == "float"}

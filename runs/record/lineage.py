@@ -12,6 +12,7 @@ from typing import Any
 
 from events import canonical_json
 from runs.record import events, user_events
+from runs.record.device_setting import AUTO, with_device
 
 #: Types of the events that luck, places and names decide; the lineage leaves them out.
 OUTSIDE = frozenset(
@@ -47,10 +48,15 @@ def digest(data: Any) -> str:
     return hashlib.sha256(canonical_json(data).encode()).hexdigest()
 
 
-def shared(type_: str, data: Mapping[str, Any], rule: int = NEWEST) -> dict[str, Any]:
-    """Return the part of an event's data that all runs of this seed must share, by a rule."""
+def shared(
+    type_: str, data: Mapping[str, Any], rule: int = NEWEST, device: str = AUTO
+) -> dict[str, Any]:
+    """Return the part of an event's data that all runs of this seed must share, by a rule.
+
+    `device` is the one that the run pins; auto if it pins none or has not started.
+    """
     if type_ == events.Submitted.type:
-        return {"config": data["config"]}
+        return {"config": with_device(data["config"], device)}
     left = events.LUCK | UNSHARED if type_ == events.Started.type else events.LUCK
     whole = {name: value for name, value in data.items() if name not in left}
     return _nameless(whole) if type_ == events.Started.type and rule > 1 else whole

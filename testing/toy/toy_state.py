@@ -14,6 +14,7 @@ from runs.kinds import state as common_state
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision
 from runs.record import events as common
+from runs.record.device_setting import AUTO, DEVICE
 from runs.system.digests import Digest
 from runs.system.integers import Count as Whole
 
@@ -26,7 +27,7 @@ class ToyConfig(BaseModel):
     steps: int = Field(2, ge=0, le=10_000, description="Steps of the run.")
     width: int = Field(3, ge=1, le=1000, description="Tasks of a step; all are open at once.")
     seed: int = Field(0, description="Seed of the values.")
-    device: str = Field("cpu", description="cpu or cuda:N.")
+    device: str = Field(AUTO, description=DEVICE)
     slow: float = Field(0.0, ge=0, le=3600, description="Seconds that a task takes.")
     failing: str = Field("", description="Key of a task that always raises an error.")
     poison: str = Field("", description="Key of a task that kills its process.")

@@ -79,6 +79,7 @@ def small(**changes: object) -> EvoMergeConfig:
         "search_windows": 3,
         "search_questions": 2,
         "seed": 3,
+        "device": "cpu",
     }
     return parse({**fitting(usual, changes.get("strategy", "elite-loser")), **changes})
 

@@ -53,9 +53,9 @@ def imported() -> World:
     return world
 
 
-def skilled() -> World:
-    """A run whose fitness asks for all skills."""
-    world = World(small(skills="geometric"))
+def of_schema_2() -> World:
+    """A run whose fitness asks for all skills, on the device that it gets."""
+    world = World(small(skills="geometric", device="auto"))
     world.run()
     return world
 
@@ -90,8 +90,8 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    few = {"imported": imported, "schema-2": skilled}
-    for number, world in enumerate([few[name]()] if name in few else worlds(), start=1):
+    few = {"imported": imported, "schema-2": of_schema_2}.get(name)
+    for number, world in enumerate([few()] if few else worlds(), start=1):
         path = FOLDER / f"{name}-{number}.jsonl"
         if path.exists():
             raise SystemExit(f"{path} is recorded already: choose another name")

@@ -16,10 +16,11 @@ import pytest
 from events import Envelope, Event, canonical_json
 from pipeline import nameless
 from runs import kinds
-from runs.history import audit
+from runs.history import audit, reuse
 from runs.kinds.asked import roles
 from runs.kinds.state import fold_into
 from runs.record.lineage import RULES
+from tests.golden.test_golden import LOGS as LOGS_OF_MERGES
 from tests.golden.test_golden import fingerprint, lineage_of, rows_of, unlanded
 from tests.integration.kinds.test_forgeries import relinked
 
@@ -203,3 +204,36 @@ if __name__ == "__main__":
             raise SystemExit(f"{changed} have landed with other fields: raise their schema_version")
         whole = json.dumps(before | found, indent=2, sort_keys=True)
         schemas(name).write_text(whole + "\n", "utf-8")
+
+
+@pytest.mark.parametrize("path", [*NEWEST, LOGS_OF_MERGES[0]], ids=lambda path: path.stem)
+def test_auto_leaves_the_digests_of_a_run_on_the_cpu_as_they_are(path: Path) -> None:
+    """A run that was submitted with auto is the run that named the device it got."""
+    rows = rows_of(path)
+    kind = kinds.of(kind_of(rows))
+
+    def submitted(device: str) -> Any:
+        data = json.loads(rows[0].data)
+        data["config"]["device"] = device
+        changed = rows[0]._replace(data=canonical_json(data))
+        return fold_into(kind.state(), [changed, *rows[1:]])
+
+    profile = getattr(fold_into(kind.state(), rows).started, "profile", None)
+    pinned = profile.device if profile else "cpu"
+    auto, named = submitted("auto"), submitted(pinned)
+    assert auto.device == (pinned if profile else "auto")
+    assert auto.lineage_digest() == named.lineage_digest()
+    assert reuse.identity(auto, "1") == reuse.identity(named, "1")
+    if path in NEWEST:  # merges' golden logs are of an invented device
+        recorded = json.loads(path.with_suffix(".json").read_text("utf-8"))
+        assert recorded["lineage_digest"] in [auto.lineage_digest(rule) for rule in RULES]
+
+
+def test_a_row_without_a_device_was_for_the_cpu() -> None:
+    """As the default was before auto."""
+    for path in [*NEWEST, LOGS_OF_MERGES[0]]:
+        row = rows_of(path)[0]
+        data = json.loads(row.data)
+        del data["config"]["device"]
+        event = kinds.of(kind_of([row])).state.registry.load(row._replace(data=json.dumps(data)))
+        assert event.config.device == "cpu", path.stem

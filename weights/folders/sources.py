@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runs.errors import SourceError, UnavailableError
+from runs.errors import SourceError
 from runs.event_types import ModelReference
 from runs.kinds.asked import Names
 from runs.system import user_folders
 from weights.folders import adapter_folders, model_config
 from weights.folders.compared_settings import compare_settings
+from weights.folders.hub_errors import not_fetched
 from weights.tensors import HEADS, Shape
 
 if TYPE_CHECKING:
@@ -115,10 +116,7 @@ def _fetch(repository: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=PATTERNS))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise UnavailableError(
-            f"model {repository} is not in the local cache and cannot be fetched: "
-            f"{str(error).splitlines()[0]} Check the name, the network and HF_TOKEN, or give a folder."
-        ) from error
+        raise not_fetched(f"model {repository}", error, "a folder") from error
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,11 @@ def plan(asked: Asked, lookup: Lookup = Lookup()) -> Plan:
     config, aliases = without_aliases(asked.config)
     asked = replace(asked, config=config)
     lookup = replace(lookup, aliases={**lookup.aliases, **aliases})
-    made = kinds.of(asked.kind).plan(asked, lookup)
+    kind = kinds.of(asked.kind)
+    made = kind.plan(asked, lookup)
+    kind.check_settings(made.config)
+    if not lookup.elsewhere:
+        kind.check_machine(made.config)
     check_device(made.config.device, lookup.elsewhere)
     if made.output_dir is not None:
         check_apart(Path(made.output_dir), inputs(made))

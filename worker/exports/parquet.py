@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from events import Envelope
-from runs.errors import UnavailableError
 from runs.kinds.state import State
 from runs.lists import tables
+from runs.system import packages
 from weights.storage.output_folder import check_target
 
 #: The file that marks a folder as written by this module; it names the run, the place and the head.
@@ -27,10 +26,7 @@ def check(folder: Path, kind: str, run: str) -> Path:
     Neither torch nor pyarrow is imported. Raises UnavailableError if pyarrow is not installed, and
     the errors of `check_target`.
     """
-    if importlib.util.find_spec("pyarrow") is None:
-        raise UnavailableError(
-            "Parquet needs pyarrow, which is not installed: pip install 'agent-forge[notebook]'."
-        )
+    packages.require("writing Parquet", "pyarrow")
     return check_target(folder, lambda place: _of(place, kind, run))
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -30,6 +29,7 @@ from runs.home import Home
 from runs.kinds import tracking
 from runs.kinds.state import State
 from runs.streams import run_of
+from runs.system import packages
 from weights.storage.output_folder import MARK
 
 #: Names that a tracker takes for a run, and inside the name of an artifact.
@@ -94,10 +94,9 @@ class Sent:
 
 def client() -> None:
     """Raise UnavailableError if W&B is not installed."""
-    found = importlib.util.find_spec("wandb")
-    if found is None or found.origin is None:  # a mere folder named wandb is not the package
+    if not packages.installed("wandb"):
         raise UnavailableError(
-            "W&B is not installed: pip install 'agent-forge[tracking]'. Runs need it for nothing: "
+            f"{packages.missing('sending to W&B', 'wandb')}. Runs need it for nothing: "
             "`forge wandb sync RUN` sends an old one as well."
         )
 

@@ -19,15 +19,16 @@ from runs.errors import ForgeError
 from runs.kinds.tasks import Task
 from runs.lists import queries
 from runs.record import events, user_events
+from runs.record.device_setting import AUTO
 from runs.streams import run_of
 from worker.append import project
 from worker.commands import user_limits
 from worker.queue.bookkeeping import Flight, Measures, Received
 from worker.queue.device_table import Device, Roster
 from worker.queue.leases import Leases, myself
-from worker.queue.requirements import needs
+from worker.queue.requirements import gpu_offers, needs
 from worker.queue.run_cache import Desk
-from worker.queue.scheduler import Job, Needs, Scheduler
+from worker.queue.scheduler import Job, Needs, Offer, Scheduler
 from worker.queue.waiting_runs import WaitingRuns
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,8 @@ class Dispatcher(threading.Thread):
         self._flights: dict[str, Flight] = {}
         #: Runs whose history cannot be read here, until something is recorded for them.
         self._aside: set[str] = set()
+        #: What living GPUs offer: runs whose device is auto ask for one of them.
+        self._gpus: frozenset[Offer] = frozenset()
         self._after = 0
         #: The users' tags that were written last to the table.
         self._told: dict[str, float] | None = None
@@ -147,6 +150,7 @@ class Dispatcher(threading.Thread):
         self._follow()
         devices = self._roster.devices()
         held = self._leases.held()
+        self._see_gpus(devices, held)
         self._land(devices, held)
         changed, self._changed = sorted(self._changed), set()
         for run in changed:
@@ -231,6 +235,15 @@ class Dispatcher(threading.Thread):
         self._scheduler.limit(self._rules.everybody, self._rules.tasks)
         for owner, weight in sorted(self._rules.weights.items()):
             self._scheduler.weigh(owner, weight)
+
+    def _see_gpus(self, devices: list[Device], held: dict[str, str]) -> None:
+        """Give the runs that may take a GPU or a CPU other needs when GPUs come or go."""
+        offers = gpu_offers(devices)
+        if offers != self._gpus:
+            self._gpus = offers
+            for run, known in self._runs.items():
+                if known.device == AUTO:
+                    self._put(run, held)
 
     # ---- tasks that devices have -------------------------------------------------------------
 
@@ -329,7 +342,7 @@ class Dispatcher(threading.Thread):
 
     def _needs(self, run: str) -> Needs:
         known = self._runs[run]
-        return needs(known.device, known.labels, self._desk.state(run))
+        return needs(known.device, known.labels, self._desk.state(run), self._gpus)
 
     def _grant(self, devices: list[Device], held: dict[str, str]) -> int:
         """Grant every free device the task that is next for it; return the number of grants."""

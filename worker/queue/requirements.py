@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from importlib import metadata
 
 from runs import kinds
 from runs.errors import ConfigError, UnavailableError
 from runs.kinds.state import State
-from worker.queue.scheduler import Needs
+from runs.record.device_setting import AUTO, CPU
+from worker.queue.device_table import Device
+from worker.queue.scheduler import Needs, Offer
+
+_GPU = "device:cuda"
 
 
 def kind_label(device: str) -> str:
@@ -18,13 +24,33 @@ def kind_label(device: str) -> str:
     return f"device:{device.partition(':')[0]}"
 
 
-def needs(device: str, labels: tuple[str, ...], state: State | None) -> Needs:
-    """Return what a run asks of a device: kind and labels, and once started its profile and memory."""
+def needs(
+    device: str, labels: tuple[str, ...], state: State | None, offers: Collection[Offer] = ()
+) -> Needs:
+    """Return what a run asks of a device: kind and labels, and once started its profile and memory.
+
+    A run whose device is auto asks for a GPU if one of `offers`, those of the living devices, is one
+    that meets its labels, else for a CPU.
+    """
+    if state is not None:
+        device = state.device
+    if device == AUTO:
+        on_gpu = Needs(frozenset({_GPU, *labels}))
+        device = "cuda" if any(offer.meets(on_gpu) for offer in offers) else CPU
     wanted = frozenset({kind_label(device), *labels})
     if state is None or state.started is None:
         return Needs(wanted)
     memory = kinds.of(state.kind).memory(state)
     return Needs(wanted, memory, state.started.machine)
+
+
+def gpu_offers(devices: Iterable[Device]) -> frozenset[Offer]:
+    """Return what the living GPUs offer, without their memory and profiles, which may change."""
+    return frozenset(
+        Offer(d.offer.labels, only=d.offer.only)
+        for d in devices
+        if d.living and _GPU in d.offer.labels
+    )
 
 
 @dataclass(frozen=True)
@@ -40,12 +66,12 @@ class Placement:
 def placements(devices: str, concurrency: int) -> list[Placement]:
     """Return the devices that `--device` means: one per GPU, `concurrency` of them for the CPU.
 
-    Each has a process of its own. "auto" means every GPU that CUDA_VISIBLE_DEVICES leaves, else the
-    CPU. Raises ConfigError and UnavailableError.
+    Each has a process of its own. "auto" means every GPU that CUDA_VISIBLE_DEVICES leaves, and the
+    CPU, so that runs for either are taken. Raises ConfigError and UnavailableError.
     """
-    visible = _visible_gpus()
-    if devices == "auto":
-        devices = ",".join(f"cuda:{n}" for n in range(len(visible))) or "cpu"
+    visible = visible_gpus()
+    if devices == AUTO:
+        devices = ",".join([*(f"cuda:{n}" for n in range(len(visible))), CPU])
     found: list[Placement] = []
     for device in map(str.strip, devices.split(",")):
         match = re.fullmatch(r"cpu|cuda:(\d+)", device)
@@ -57,7 +83,8 @@ def placements(devices: str, concurrency: int) -> list[Placement]:
             if int(match[1]) >= len(visible):
                 raise UnavailableError(
                     f"device {device} is not here: {len(visible)} GPUs are visible. "
-                    "CUDA_VISIBLE_DEVICES and nvidia-smi say which."
+                    "CUDA_VISIBLE_DEVICES and nvidia-smi say which; "
+                    f"torch is {metadata.version('torch')}, and a build +cpu uses none."
                 )
             gpu = visible[int(match[1])]
             env = {"CUDA_VISIBLE_DEVICES": gpu, "FORGE_DEVICE": "cuda:0"}
@@ -80,8 +107,13 @@ def _on_cpu(concurrency: int) -> list[Placement]:
     return [Placement("cpu", f"cpu{n}", env) for n in range(concurrency)]
 
 
-def _visible_gpus() -> list[str]:
-    """Return one value of CUDA_VISIBLE_DEVICES for each GPU that this process may use."""
+def visible_gpus() -> list[str]:
+    """Return one value of CUDA_VISIBLE_DEVICES for each GPU that this process may use.
+
+    None with a torch that was built for the CPU alone, as its version says.
+    """
+    if metadata.version("torch").endswith("+cpu"):
+        return []
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     if given is not None:
         return [part.strip() for part in given.split(",") if part.strip() and part.strip() != "-1"]

@@ -56,9 +56,8 @@ class WaitingRuns(dict[str, Known]):
         given = state.submitted
         assert given is not None
         if not state.ended:
-            device = given.config.device
             self[run] = Known(
-                given.owner, order, state.priority, given.labels, device, state.paused
+                given.owner, order, state.priority, given.labels, state.device, state.paused
             )
 
     def apply(self, run: str, row: Envelope) -> None:

@@ -18,6 +18,7 @@ from evomerge.reports.outputs import wandb_rows
 from evomerge.run.state import RunState
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
+from runs.system import packages
 from testing.services import wandb_files
 from testing.services.wandb_server import Wandb
 from testing.waiting import PATIENCE, wait_until
@@ -323,8 +324,8 @@ def test_without_wandb_the_flag_is_an_error_and_the_variable_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The one was asked for now; the other stands there for every run."""
-    monkeypatch.setattr(sending.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[tracking\]'"):
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match=r"pip install 'wandb>="):
         wandb_follower.wanted(True, pytest.fail)
     warnings: list[str] = []
     monkeypatch.setenv("FORGE_WANDB", "1")

@@ -231,11 +231,15 @@ def test_a_command_line_is_understood(
     if parsed["resume"]:
         assert checkpoints.generation_of(parsed["resume"]) in (15, 25)
         return
-    plan = run_request.make(parsed, elsewhere=True, usual=True)
+    if "--base-models" not in words:
+        with pytest.raises(ConfigError, match="no models are given: --base-models A,B,C"):
+            run_request.make(parsed, elsewhere=True)
+        parsed["base_models"] = ",".join(ALIASES)
+    plan = run_request.make(parsed, elsewhere=True)
     assert [one.path for one in plan.fields["sources"]] == list(map(str, toys.sources))
     shown = dict(itertools.pairwise(words))
     assert plan.config.generations == int(shown.get("--gens", 50))
-    assert plan.config.device == shown.get("--device", "cpu")
+    assert plan.config.device == shown.get("--device", "auto")
     assert plan.output_dir == shown.get("--output-dir")
 
 

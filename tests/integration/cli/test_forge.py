@@ -647,7 +647,8 @@ def test_settings_are_listed_with_defaults_and_words(tmp_path: Path) -> None:
         for row in json.loads(call(tmp_path, "settings", "dare_threshold", "--json").stdout)
     ] == ["dare_drop"]
     lines = call(tmp_path, "settings", "strategy").stdout.splitlines()
-    assert lines[0].startswith("strategy\t\tauto\tSearch strategy: auto, elite-loser, ")
+    assert lines[0] == "setting\tstrategies\tdefault\twhat it is"
+    assert lines[1].startswith("strategy\t\tauto\tSearch strategy: auto, elite-loser, ")
 
 
 def test_settings_that_are_none_are_named(tmp_path: Path) -> None:

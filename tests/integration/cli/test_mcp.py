@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-from typing import Any
-
 import click
 import pytest
 
 from cli.main import forge
 from runs.errors import UnavailableError
+from runs.system import packages
 
 
 def asked(*words: str) -> None:
@@ -17,15 +15,10 @@ def asked(*words: str) -> None:
     forge(["mcp", *words], standalone_mode=False)
 
 
-def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user who has no use for MCP need not install it."""
-    found = importlib.util.find_spec
-
-    def find(name: str, *more: Any) -> Any:
-        return None if name == "mcp" else found(name, *more)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find)
-    with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[mcp\]'"):
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match=r"pip install 'mcp>=2\.3,<3' 'mcp-types>=2\.3,<3'"):
         asked()
 
 

@@ -121,10 +121,15 @@ def test_scores_are_lines_for_people_too(finished, toys: Toys) -> None:
         call(finished[0], "score", str(toys.base), str(toys.sources[1]), "--data", str(toys.data))
     )
     rows = [line.split("\t") for line in result.stdout.splitlines()]
-    assert [row[0] for row in rows] == ["data", "math", "all"] * 2
-    assert " of 6 (" in rows[0][4]
-    assert rows[1][5].endswith(" of 2")
-    assert rows[0][5] == "-"
+    places = [f"# {model.name}, test slice" for model in (toys.base, toys.sources[1])]
+    assert [row[0] for row in rows] == [
+        *(places[0], "domain", "data", "math", "all"),
+        *(places[1], "domain", "data", "math", "all"),
+    ]
+    assert rows[1][4:6] == ["questions", "problems"]
+    assert " of 6 (" in rows[2][4]
+    assert rows[3][5].endswith(" of 2")
+    assert rows[2][5] == "-"
     assert "scoring base on" in result.stderr
 
 
@@ -133,6 +138,8 @@ def test_the_built_in_domains_are_the_default(finished, toys: Toys) -> None:
     """What does not fit a tiny model's context is left out and counted."""
     result = ok(call(finished[0], "score", str(toys.base), "--slice", "selection"))
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == [
+        f"# {toys.base.name}, selection slice",
+        "domain",
         "code",
         "data",
         "math",
@@ -187,7 +194,7 @@ def test_check_finds_what_only_the_tokenizer_knows(finished, toys: Toys, tmp_pat
     )
     assert "weighs the domain 'code'" in told
     result = ok(call(finished[0], "check", *models, "--config", str(weights)))
-    assert [line.split("\t")[0] for line in result.stdout.splitlines()[3:7]] == [
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()[4:8]] == [
         "code",
         "data",
         "math",

@@ -23,6 +23,7 @@ from evaluation.lm_eval import spec as lm_eval_spec
 from evaluation.lm_eval.spec import Spec
 from evaluation.verifiers.scorer import Scored
 from runs.errors import DataError, UnavailableError
+from runs.system import packages
 from testing.models import lm_eval_reference, lm_eval_tasks
 
 
@@ -381,17 +382,17 @@ def test_a_judge_that_lacks_its_task_is_no_zero(
     (tmp_path / "says.yaml").unlink()
     with pytest.raises(UnavailableError, match=r"says\.yaml cannot be read on this machine"):
         means(resident, found, tokenizer)
-    monkeypatch.setattr(items, "find_spec", lambda name: None)
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
     (problem,) = [i for i in found if i.id == "says/0"]
     assert isinstance(problem, data_items.Problem)
     assert isinstance(problem.check, Scored)
-    with pytest.raises(UnavailableError, match="needs lm-evaluation-harness"):
+    with pytest.raises(UnavailableError, match="needs the package lm-eval"):
         judge.judge("x", {"prompt": "p", "options": problem.check.options})
 
 
-def test_the_harness_is_an_extra(monkeypatch) -> None:
-    monkeypatch.setattr(items, "find_spec", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[lm-eval\]'"):
+def test_a_missing_harness_is_named_with_its_command(monkeypatch) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match=r"pip install 'lm-eval>=0\.4\.13,<0\.5'"):
         read("lm-eval:my_task_that_nobody_read")
 
 

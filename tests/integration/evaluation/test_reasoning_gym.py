@@ -18,11 +18,12 @@ import pytest
 from evaluation import task_families
 from evaluation.task_families import gym, item, verify
 from evaluation.task_families.item_sets import items, slice_of_prompt
-from phases.curriculum.kind import Curriculum
 from runs.errors import ConfigError, DataError, UnavailableError
-from runs.kinds.asked import Asked, Lookup
+from runs.kinds.asked import Asked
+from runs.system import packages
 from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
+from worker.commands import validate
 
 STAND_IN = '''
 """Data sets by name: sums of some terms, and sets that misbehave."""
@@ -167,12 +168,12 @@ def test_a_generator_that_fails_is_named_and_the_next_one_works(
 
 
 def test_families_that_cannot_be_are_refused(stand_in: None, toys: Toys) -> None:
-    kind, model = Curriculum(), {"model": [str(toys.base)]}
+    model = {"model": [str(toys.base)]}
 
     def refused(match: str, family: str, **settings: Any) -> None:
         own = {**curriculum_runs.QUICK, "families": [family], **settings}
         with pytest.raises(ConfigError, match=match):
-            kind.check(kind.plan(Asked("curriculum", own, model), Lookup()))
+            validate.check(validate.plan(Asked("curriculum", own, model)))
 
     refused("gym-codeio is left out: its items are not the same", "gym-codeio")
     refused("gym-graph_color is left out: its items have no answer", "gym-graph_color")
@@ -182,9 +183,9 @@ def test_families_that_cannot_be_are_refused(stand_in: None, toys: Toys) -> None
     refused("gym-sums has 3 levels, and levels is 4", "gym-sums", levels=4)
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gym, "find_spec", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[reasoning\]'"):
+def test_without_the_package_its_name_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match=r"pip install 'reasoning-gym>="):
         task_families.find("gym-chain_sum")
 
 

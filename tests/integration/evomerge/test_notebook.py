@@ -85,7 +85,7 @@ def test_without_pandas_it_says_what_to_install(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[notebook\]'"):
+    with pytest.raises(UnavailableError, match=r"pip install 'pandas>="):
         Run("whole", home).frame()
 
 

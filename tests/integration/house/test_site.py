@@ -67,18 +67,21 @@ def test_a_link_that_leads_nowhere_ends_the_build(tree: Path) -> None:
 
 
 def commands() -> list[str]:
-    """The commands of `forge` in the tutorial."""
-    text = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+    """The commands of `forge` in the tutorial and in README."""
+    pages = (ROOT / "docs" / "tutorial.md", ROOT / "README.md")
+    text = "\n".join(page.read_text("utf-8") for page in pages)
     return re.findall(r"^    forge (.+)$", text, re.MULTILINE) + re.findall(
         r"`forge ([^`]+)`", text
     )
 
 
 @pytest.mark.parametrize("line", commands())
-def test_a_command_of_the_tutorial_is_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_of_tutorial_and_readme_is_one(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its options and their values, as the command line takes them; nothing is carried out."""
     monkeypatch.chdir(ROOT)
-    words = [NUMBERS.get(word, word) for word in shlex.split(line)]
+    words = [NUMBERS.get(word, word) for word in shlex.split(line, comments=True)]
     if words[0].isupper():
         return  # `forge COMMAND --help`
     context = click.Context(forge, info_name="forge", **forge.context_settings)

@@ -76,7 +76,7 @@ def test_a_run_of_any_kind_is_started_carried_and_announced(
         "steps": 1,
         "width": 2,
         "seed": 3,
-        "device": "cpu",
+        "device": "auto",
         "slow": 0.0,
         "failing": "",
         "poison": "",
@@ -171,7 +171,9 @@ def test_a_run_that_fails_says_so_and_is_tried_again(home: Home, tmp_path: Path)
 
 def test_lists_and_events_are_told_in_the_kinds_words(ended: Home) -> None:
     state = toy_runs.state(ended)
-    cells = call(ended, "runs").stdout.strip().split("\t")
+    names, cells = (line.split("\t") for line in call(ended, "runs").stdout.splitlines())
+    assert names[:3] == ["run", "kind", "status"]
+    assert len(names) == len(cells)
     assert cells[:3] == ["r", "toy", "completed"]
     assert cells[5:8] == ["1", digest_of(state.total)[:12], f"{state.total:.4f}"]
     lines = call(ended, "events", "r").stdout.splitlines()
@@ -350,7 +352,7 @@ def test_kinds_and_their_settings_are_listed(ended: Home) -> None:
     assert {row["name"]: row["default"] for row in settings} == ToyConfig().model_dump()
     assert [
         line.split("\t")[0] for line in call(ended, "settings", "toy", "po").stdout.splitlines()
-    ] == ["poison"]
+    ] == ["setting", "poison"]
     assert "forge settings toy" in str(call(ended, "settings", "toy", "x", code=2).exception)
 
 

@@ -63,10 +63,12 @@ def test_show_draws_head_and_panels_from_the_data_of_the_api(ended: Home) -> Non
         f"step 0 to 1; total {first} to {second}",
         "",
         "Steps: 2 steps of 3 tasks are closed.",
+        "step\ttotal",
         f"0\t{first}",
         f"1\t{second}",
         "",
         "Tasks: 6 done.",
+        "task\twhat\tstate\tfailed attempts",
         *(
             f"count/{step}/{slot}\tcount slot {slot} of step {step}\tdone\t0"
             for step in range(2)

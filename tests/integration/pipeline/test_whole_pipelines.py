@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
+from evaluation.sandbox import sandbox
 from pipeline.events import GateOverridden, PhaseEnded, PhaseFailed, PipelineState
 from pipeline.kind import Pipeline
 from pipeline.submission import file as pipeline_file
 from runs.errors import ConfigError, ConflictError, ForgeError, RunFailedError, SourceError
 from runs.history import audit, repository
 from runs.home import Home
-from runs.kinds.asked import Asked
+from runs.kinds.asked import Asked, Lookup
 from runs.panels.panels import Gates
 from runs.record import user_events
+from runs.system import packages
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO, phase
 from testing.toy.toy_state import digest_of
@@ -327,6 +329,68 @@ def test_a_pipeline_is_checked_whole_before_anything_starts() -> None:
     gate = {"metric": "total", "at_least": 1, "otherwise": "pass unchanged"}
     assert "passes its input unchanged: say which model" in said(phase("one", gate))
     assert "a pipeline cannot be a phase" in said({"name": "one", "kind": "pipeline"})
+
+
+def later(kind: str, settings: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a phase of a model that an earlier phase makes."""
+    models = {"model": "models:base"}
+    return {"name": "late", "kind": kind, "settings": settings, "models": models, **more}
+
+
+@pytest.mark.parametrize(
+    ("phase", "missing"),
+    [
+        (
+            later("compression", {"settings": ["rtn-4", "uniform-0.4"]}),
+            "the codec uniform-0.4 needs the package constriction",
+        ),
+        (
+            later("curriculum", {"families": ["gym-chain_sum"]}),
+            "the family gym-chain_sum needs the package reasoning-gym",
+        ),
+        (
+            later("measure", {}, data=["items.parquet"]),
+            "items.parquet needs the package pyarrow",
+        ),
+        (
+            later("measure", {}, data=["lm-eval:arc_easy"]),
+            "lm-eval:arc_easy needs the package lm-eval",
+        ),
+    ],
+)
+def test_what_a_later_phase_needs_is_checked_before_its_model_is_made(
+    phase: dict[str, Any], missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the run stops after everything but its end is done."""
+    first = {"name": "models", "kind": "cognate", "settings": {"preset": "mini"}}
+    validate.plan(Asked("pipeline", {"phases": [first]}))
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    assert said(first, phase).startswith(f"phase late: {missing}, which is not installed: pip")
+
+
+def test_the_sandbox_of_a_later_phase_is_checked_before_its_model_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = {"name": "models", "kind": "cognate", "settings": {"preset": "mini"}}
+    phases = [
+        later("curriculum", {"families": ["tool-execution"], "levels": 5}),
+        later("baking", {"families": ["calculation", "repair"]}),
+    ]
+    for late in phases:
+        validate.plan(Asked("pipeline", {"phases": [first, late]}))
+    monkeypatch.setattr(sandbox.Sandbox, "escapes", lambda self: "a program can write")
+    for late in phases:
+        assert "phase late: the sandbox does not hold on this machine" in said(first, late)
+    elsewhere = Lookup(elsewhere=True)
+    validate.plan(Asked("pipeline", {"phases": [first, *phases[:1]]}), elsewhere)
+
+
+@pytest.mark.parametrize("kind", ["curriculum", "experts", "baking"])
+def test_an_unknown_family_of_a_later_phase_is_refused(kind: str) -> None:
+    first = {"name": "models", "kind": "cognate", "settings": {"preset": "mini"}}
+    words = said(first, later(kind, {"families": ["adition"]}))
+    assert words.startswith("phase late: there ")
+    assert "'adition'" in words
 
 
 def test_a_refused_child_says_why(home: Home) -> None:

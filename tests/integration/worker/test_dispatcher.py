@@ -17,6 +17,7 @@ from events import ConcurrencyError, Context, Event, EventStore, New
 from evomerge.run import events
 from evomerge.run.state import RunState
 from runs import imported_pasts
+from runs.errors import UnavailableError
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.commands import refusal
@@ -28,10 +29,11 @@ from weights.storage.weight_cache import Artifacts
 from worker.commands import user_limits
 from worker.commands.control import control
 from worker.devices.child_main import Child
-from worker.queue.device_table import DEVICES, Roster
+from worker.queue import requirements
+from worker.queue.device_table import DEVICES, Device, Roster
 from worker.queue.dispatcher import Dispatcher
 from worker.queue.leases import LEASES, Leases
-from worker.queue.requirements import placements
+from worker.queue.requirements import gpu_offers, needs, placements
 from worker.queue.scheduler import Offer
 
 PROFILE = "x|1|x|x|x|x"
@@ -415,19 +417,69 @@ def test_a_process_without_a_task_gives_its_memory_back(
 
 
 def test_devices_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each process sees one GPU, as its first; the processes of a CPU share its cores."""
+    """Each process sees one GPU, as its first; the processes of a CPU share its cores.
+
+    With GPUs there is the CPU, too: else a run for it would wait for ever.
+    """
+    monkeypatch.setattr(requirements.metadata, "version", lambda name: "2.13.0")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-abc")
     monkeypatch.delenv("FORGE_THREADS", raising=False)
     found = placements("auto", 1)
-    assert [p.device for p in found] == ["cuda:0", "cuda:1"]
-    assert [p.env["CUDA_VISIBLE_DEVICES"] for p in found] == ["3", "GPU-abc"]
-    assert {p.env["FORGE_DEVICE"] for p in found} == {"cuda:0"}
+    assert [p.device for p in found] == ["cuda:0", "cuda:1", "cpu"]
+    assert [p.env["CUDA_VISIBLE_DEVICES"] for p in found] == ["3", "GPU-abc", ""]
+    assert [p.env["FORGE_DEVICE"] for p in found] == ["cuda:0", "cuda:0", "cpu"]
     assert [p.device for p in placements("cuda:1, cuda:0", 1)] == ["cuda:1", "cuda:0"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
     found = placements("auto", 4)
     assert [p.name for p in found] == ["cpu0", "cpu1", "cpu2", "cpu3"]
     assert {p.env["FORGE_THREADS"] for p in found} == {"2"}
+
+
+def test_a_torch_for_the_cpu_has_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements.metadata, "version", lambda name: "2.13.0+cpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert [p.device for p in placements("auto", 1)] == ["cpu"]
+    with pytest.raises(UnavailableError, match=r"torch is 2\.13\.0\+cpu"):
+        placements("cuda:0", 1)
+
+
+GPU = Offer(frozenset({"device:cuda"}), 1 << 40, "cuda|1|x|x|x|x")
+
+
+def test_a_run_for_auto_waits_for_a_gpu_while_one_is_connected(
+    home: Home, store: EventStore
+) -> None:
+    """And takes the CPU if there is none; a run for the CPU never waits for a GPU."""
+    fake_runs.submit(store, "any", device="auto")
+    processor, one = Hand(store, "processor"), dispatcher(home)
+    graphics = Hand(store, "graphics", GPU)
+    one.step()
+    assert (graphics.granted(), processor.granted()) == (("any", "start"), None)
+    fake_runs.submit(store, "next", "bob", device="auto")
+    submit(store, "plain", "bob")
+    one.step()
+    assert processor.granted() == ("plain", "start"), "next waits for the GPU, which is busy"
+    graphics.rest()
+    graphics.roster.leave(graphics.name, graphics.owner)
+    processor.rest()
+    submit(store, "more", "bob")
+    one.step()
+    assert processor.granted() in {("any", "start"), ("next", "start")}
+
+
+def test_a_label_that_no_gpu_has_leaves_auto_to_the_cpu() -> None:
+    offers = gpu_offers([device_of(GPU), device_of(Offer(CPU.labels | {"big"}))])
+    assert offers == {Offer(GPU.labels)}
+    assert needs("auto", (), None, offers).labels == {"device:cuda"}
+    assert needs("auto", ("big",), None, offers).labels == {"device:cpu", "big"}
+    assert needs("cpu", (), None, offers).labels == {"device:cpu"}
+    assert needs("auto", (), None, ()).labels == {"device:cpu"}
+
+
+def device_of(offer: Offer) -> Device:
+    """Return a living device with this offer."""
+    return Device("d", "o", "cpu", "idle", offer, None, None, 0, None, {}, 0.0, True, 0.0)
 
 
 def test_a_grant_that_nobody_claims_is_taken_back(

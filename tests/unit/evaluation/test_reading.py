@@ -149,12 +149,12 @@ def test_a_file_that_is_not_what_its_name_says_is_named(
         load(tmp_path / name)
 
 
-def test_parquet_without_its_package_names_the_extra(
+def test_parquet_without_its_package_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "a.parquet").write_bytes(b"x")
-    with pytest.raises(DataError, match=r"pip install 'agent-forge\[notebook\]'"):
+    with pytest.raises(DataError, match=r"pip install 'pyarrow>=17'"):
         load(tmp_path / "a.parquet")
 
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from weights.devices import out_of_memory
+from evaluation.task_context import TaskContext
+from evomerge.tasks import context as merging
+from runs import kinds
+from runs.errors import ConfigError, UnavailableError
+from runs.record.device_setting import AUTO
+from weights import devices
+from weights.devices import check_device, of_run, out_of_memory, resolve
 
 
 class GpuIsFullError(RuntimeError):
@@ -28,3 +35,72 @@ def test_a_process_without_torch_has_no_errors_of_torch(monkeypatch: pytest.Monk
     assert out_of_memory(MemoryError())
     assert not out_of_memory(GpuIsFullError())
     assert "torch" not in sys.modules
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give this machine a number of GPUs; no process of a worker is asked."""
+    monkeypatch.delenv("FORGE_DEVICE", raising=False)
+    return lambda count: monkeypatch.setattr(devices, "gpus", lambda: count)
+
+
+def state_of(kind: str, device: str, pinned: str = "", **settings: Any) -> Any:
+    """Return a state of a kind with a device in its settings, and one that `started` pins."""
+    state: Any = kinds.of(kind).state()
+    state.submitted = SimpleNamespace(config=SimpleNamespace(device=device, **settings))
+    if pinned:
+        state.started = SimpleNamespace(profile=SimpleNamespace(device=pinned))
+    return state
+
+
+def test_auto_is_a_gpu_if_there_is_one(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(0)
+    assert (resolve("auto"), resolve("cpu")) == ("cpu", "cpu")
+    machine(1)
+    assert (resolve("auto"), resolve("cpu")) == ("cuda:0", "cpu")
+    assert resolve("auto", processes=2) == "cpu", "each process needs a GPU of its own"
+    monkeypatch.setenv("FORGE_DEVICE", "cpu")
+    assert resolve("auto") == "cpu", "a worker's process has one device"
+
+
+@pytest.mark.parametrize("kind", sorted(set(kinds.KINDS) - {"pipeline"}))
+def test_every_kind_takes_the_gpu_and_stays_with_it(kind: str, machine: Any) -> None:
+    """The device is pinned at the start: what comes or goes later changes no run."""
+    assert kinds.of(kind).config.model_fields["device"].default == AUTO
+    device: Any = (merging.Bench if kind == "evomerge" else TaskContext).device
+    told = SimpleNamespace(state=state_of(kind, "auto"))
+    machine(1)
+    assert device.fget(told) == "cuda:0"
+    told.state = state_of(kind, "auto", pinned="cpu")
+    assert device.fget(told) == "cpu"
+    told.state = state_of(kind, "auto", pinned="cuda:0")
+    machine(0)
+    with pytest.raises(UnavailableError, match="device cuda:0 is not here"):
+        device.fget(told)
+
+
+def test_a_pipeline_leaves_the_device_to_its_phases() -> None:
+    assert kinds.of("pipeline").config.model_fields["device"].default == AUTO
+
+
+def test_processes_of_a_training_take_gpus_if_there_are_enough(machine: Any) -> None:
+    machine(2)
+    assert of_run(state_of("cognate", "auto", processes=2)) == "cuda:0"
+    assert of_run(state_of("cognate", "auto", processes=3)) == "cpu"
+
+
+@pytest.mark.parametrize("device", ["abacus", "cuda:", "cuda:x", "cpu:0", "auto:1", "", "cuda:-1"])
+def test_an_unknown_device_is_refused(device: str) -> None:
+    with pytest.raises(ConfigError, match="is not known: use auto, cpu or cuda:N"):
+        check_device(device)
+
+
+def test_a_missing_gpu_is_named(machine: Any) -> None:
+    machine(1)
+    check_device("cuda")
+    check_device("cuda:0")
+    check_device("cuda:7", elsewhere=True)
+    with pytest.raises(
+        UnavailableError, match="device cuda:1 is not here: this process sees 1 GPU"
+    ):
+        check_device("cuda:1")

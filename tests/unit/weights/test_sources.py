@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from evomerge.run.events import ModelReference
 from runs.errors import SourceError, UnavailableError
 from weights.folders.checkpoint import open_checkpoint
+from weights.folders.hub_errors import not_fetched
 from weights.folders.sources import check_distinct, open_family, resolve
 
 HEAD = "lm_head.weight"
@@ -311,3 +312,21 @@ def test_a_model_with_an_adapter_is_merged_first(tmp_path: Path) -> None:
     plus = model(tmp_path / "c++" / "a+b")
     assert resolve(plus.path) == plus
     assert resolve(f"{tmp_path}/gone+x").path == f"{tmp_path}/gone+x"
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("Got: ConnectError: [Errno -2] Name or service not known\n\nmore", "ConnectError: "),
+        ("Repository Not Found for url: https://hub/x.\nMore.", "Repository Not Found for url: "),
+        ("\n\n401 Client Error.", "401 Client Error"),
+        ("", "ValueError"),
+    ],
+)
+def test_a_model_that_the_hub_does_not_give_is_told_in_sentences(said: str, reason: str) -> None:
+    told = str(not_fetched("model a/b", ValueError(said), "a folder"))
+    start = f"model a/b is not in the local cache and cannot be fetched: {reason}"
+    assert told.startswith(start)
+    assert told.endswith(". Check the name, the network and HF_TOKEN, or give a folder.")
+    assert ".." not in told
+    assert "Got:" not in told

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from runs.errors import ConfigError, SourceError, UnavailableError
+from runs.system import packages
 
 #: Symbols of the longest table.
 MOST_SYMBOLS = 4096
@@ -148,7 +149,5 @@ def _package() -> Any:
     try:
         import constriction
     except ModuleNotFoundError as error:
-        raise UnavailableError(
-            "entropy coding needs the package constriction: pip install 'agent-forge[codecs]'."
-        ) from error
+        raise UnavailableError(f"{packages.missing('entropy coding', 'constriction')}.") from error
     return constriction

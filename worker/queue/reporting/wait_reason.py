@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from runs.record.device_setting import CPU
 from worker.queue.device_table import Device
-from worker.queue.requirements import needs
+from worker.queue.requirements import gpu_offers, needs
 
 
 def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
@@ -19,7 +20,7 @@ def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
     living = [device for device in devices if device.living]
     if not living:
         return "a worker (none is connected)"
-    wanted = needs(row["device"] or "cpu", tuple(row["labels"].split()), None)
+    wanted = needs(row["device"] or CPU, tuple(row["labels"].split()), None, gpu_offers(living))
     fitting = [d for d in living if d.offer.meets(wanted)]
     if not fitting:
         return _lacking(wanted.labels, living)

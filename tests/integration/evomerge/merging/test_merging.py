@@ -981,7 +981,7 @@ def test_a_dry_run_writes_nothing_and_bad_options_are_named(toys: Toys, tmp_path
     assert not (tmp_path / "out").exists()
     for options, words in (
         (["--shard-size", "2"], "--shard-size '2' is no size"),
-        (["--device", "tpu"], "--device 'tpu' is no device"),
+        (["--device", "tpu"], "device 'tpu' is not known"),
     ):
         bad = forge("merge", str(config), str(tmp_path / "out"), *options)
         assert (bad.returncode, words in bad.stderr) == (2, True), bad.stderr

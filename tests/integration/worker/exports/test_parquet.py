@@ -14,6 +14,7 @@ from runs.errors import UnavailableError
 from runs.history import repository
 from runs.home import Home
 from runs.lists import tables
+from runs.system import packages
 from testing.worlds import fake_runs
 from tests.integration.cli.test_forge import call, fails
 from worker.exports import parquet
@@ -115,8 +116,8 @@ def test_half_an_export_is_none(
 def test_without_pyarrow_it_says_what_to_install(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UnavailableError, match=r"pip install 'agent-forge\[notebook\]'"):
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    with pytest.raises(UnavailableError, match=r"pip install 'pyarrow>=17'"):
         parquet.check(tmp_path / "t", "evomerge", "r")
 
 

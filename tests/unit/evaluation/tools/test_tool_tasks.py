@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.tool_tasks import FAMILIES, item
+from evaluation.tool_tasks import FAMILIES, item, runs_programs
 from evaluation.tool_tasks.base import LEVELS, right
 from evaluation.tool_tasks.item_sets import digest, items
 from runs.errors import ConfigError
@@ -44,3 +44,8 @@ def test_unknown_families_and_levels_are_refused() -> None:
         item("poetry", 1, 0, 0)
     with pytest.raises(ValueError, match="levels 1 to 5"):
         item("table", 6, 0, 0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_runs_programs_if_its_items_need_the_sandbox(family: str) -> None:
+    assert runs_programs(family) == item(family, 1, 0, 0).needs_sandbox

@@ -1,0 +1,28 @@
+"""The setting `device`, which every kind of run has: its default and its description. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: The device is chosen where the run starts: the first GPU, or the CPU if there is none.
+AUTO = "auto"
+CPU = "cpu"
+#: What the setting is, in the words of `forge settings`.
+DEVICE = "auto, cpu or cuda:N; auto: a GPU if there is one where the run starts, else the CPU."
+
+
+def with_device(settings: Mapping[str, Any], pinned: str) -> dict[str, Any]:
+    """Return settings as plain data, with the pinned device in the place of auto.
+
+    `pinned` is auto for a run that pins no device, such as a pipeline, whose phases pin one each: the
+    device is then the CPU, which was the default before auto. So no digest depends on the word auto.
+    """
+    if settings.get("device") != AUTO:
+        return dict(settings)
+    return {**settings, "device": CPU if pinned == AUTO else pinned}
+
+
+def on_cpu(data: dict[str, Any]) -> dict[str, Any]:
+    """Upcast settings from before auto was the default: a run that names no device was for the CPU."""
+    return {**data, "config": {"device": CPU, **data["config"]}}
