@@ -25,7 +25,7 @@ from phases.baking.tasks.execute import Context
 from runs.errors import ConfigError, NotFoundError
 from runs.history import audit
 from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
+from runs.kinds.asked import Asked
 from runs.kinds.state import fold_into
 from testing.miniatures import baking_runs
 from testing.models import toy_models
@@ -41,6 +41,7 @@ from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training.trajectories import BAKED, OTHERS, unpack
 from weights.training.windows import stream_digest
+from worker.commands import validate
 
 #: Recorded logs: `baking-1` of before each iteration drew numbers of its own.
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -306,13 +307,13 @@ def test_a_model_that_can_do_nothing_goes_through_unchanged(tmp_path: Path) -> N
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
-    kind, model = Baking(), {"model": [str(toys.base)]}
+    model = {"model": [str(toys.base)]}
     quick = {**baking_runs.QUICK, "tool_prompt": "T\n", "reply_tokens": 8}
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         asked = Asked("baking", {**quick, **settings}, models or model)
         with pytest.raises(error, match=match):
-            kind.check(kind.plan(asked, Lookup()))
+            validate.check(validate.plan(asked))
 
     refused(ConfigError, "is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "no tool tasks 'poetry': there are calculation", families=["poetry"])

@@ -34,7 +34,7 @@ from phases.curriculum.tasks.execute import Context
 from runs.errors import ConfigError, NotFoundError, SourceError
 from runs.history import audit
 from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
+from runs.kinds.asked import Asked
 from runs.lists import model_registry
 from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
@@ -383,13 +383,13 @@ def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
-    kind, model = Curriculum(), {"model": [str(toys.base)]}
+    model = {"model": [str(toys.base)]}
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         data = settings.pop("data", ())
         asked = Asked("curriculum", {**curriculum_runs.QUICK, **settings}, models or model, data)
         with pytest.raises(error, match=match):
-            kind.check(kind.plan(asked, Lookup()))
+            validate.check(validate.plan(asked))
 
     refused(ConfigError, "a curriculum run is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "takes no data", data=[str(tmp_path)])

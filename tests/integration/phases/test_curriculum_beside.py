@@ -21,7 +21,7 @@ from phases.curriculum.tasks.execute import Context
 from runs.errors import ConfigError, DataError, SourceChangedError
 from runs.history import audit
 from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
+from runs.kinds.asked import Asked
 from testing.miniatures import curriculum_runs
 from testing.models import able_toy, symbol_models
 from testing.models.toys import Toys
@@ -33,6 +33,7 @@ from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.recipes import Train
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
+from worker.commands import validate
 
 LOG = Path("tests/golden/curriculum-3.jsonl")
 
@@ -209,12 +210,12 @@ def test_a_run_with_tools_pins_its_tasks(tmp_path: Path) -> None:
 
 
 def test_tool_families_that_cannot_run_are_refused(toys: Toys) -> None:
-    kind, model = Curriculum(), {"model": [str(toys.base)]}
+    model = {"model": [str(toys.base)]}
 
     def refused(match: str, **settings: Any) -> None:
         asked = Asked("curriculum", {**TOOLS, **settings}, model)
         with pytest.raises(ConfigError, match=match):
-            kind.check(kind.plan(asked, Lookup()))
+            validate.check(validate.plan(asked))
 
     refused("there are no tool tasks 'poetry'", families=["tool-poetry"])
     refused("tool-repair is left to baking", families=["tool-repair"])

@@ -40,7 +40,7 @@ from weights.recipes import Train
 from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
-from worker.commands import fork
+from worker.commands import fork, validate
 from worker.tasks import runner
 
 
@@ -495,11 +495,11 @@ def test_a_forecast_tries_the_start_some_steps_and_a_mixture(made, tmp_path: Pat
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) -> None:
-    kind, model = Experts(), {"model": [str(toys.base)]}
+    model = {"model": [str(toys.base)]}
 
     def refused(error: type[Exception], match: str, models: Any = None, **settings: Any) -> None:
         with pytest.raises(error, match=match):
-            kind.check(kind.plan(Asked("experts", settings, models or model), Lookup()))
+            validate.check(validate.plan(Asked("experts", settings, models or model)))
 
     refused(ConfigError, "an experts run is of one model: --model model=MODEL", {"model": []})
     refused(ConfigError, "no models 'base'", {**model, "base": [str(toys.base)]})

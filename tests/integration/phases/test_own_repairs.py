@@ -15,15 +15,15 @@ from evaluation.tool_tasks.episodes import Toolbox
 from evaluation.tool_tasks.own import OwnRepair
 from evaluation.tools.calls import BRACKETS, CHAT, TAGS, WORDS, Form
 from phases.baking.config import BakingConfig
-from phases.baking.kind import Baking
 from phases.baking.submission import all_tasks
 from runs.errors import ConfigError, DataError
 from runs.history import audit
 from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
+from runs.kinds.asked import Asked
 from testing.miniatures import baking_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
+from worker.commands import validate
 
 #: Lines of the file with the bug before it.
 HEAD = "from tax import RATE\n\ndef price(x):\n"
@@ -123,13 +123,13 @@ def test_a_fix_that_no_model_can_write_is_named(
 
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
-    kind, model = Baking(), {"model": [str(toys.base)]}
+    model = {"model": [str(toys.base)]}
     quick = {**baking_runs.QUICK, "tool_prompt": "T\n", "reply_tokens": 8, "families": []}
 
     def refused(match: str, repairs: list[dict[str, Any]], **settings: Any) -> None:
         asked = Asked("baking", {**quick, "repairs": repairs, **settings}, model)
         with pytest.raises((ConfigError, DataError), match=match):
-            kind.check(kind.plan(asked, Lookup()))
+            validate.check(validate.plan(asked))
 
     refused("name families, or give repairs", [])
     refused("the repair 'shop-1' is there twice", [repair(1), repair(1)])

@@ -7,9 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from cli.evomerge import merge, score
 from evaluation.task_context import TaskContext
 from evomerge.tasks import context as merging
+from evomerge.tasks import score as tasks_score
 from runs import kinds
 from runs.errors import ConfigError, UnavailableError
 from runs.record.device_setting import AUTO
@@ -104,3 +107,17 @@ def test_a_missing_gpu_is_named(machine: Any) -> None:
         UnavailableError, match="device cuda:1 is not here: this process sees 1 GPU"
     ):
         check_device("cuda:1")
+
+
+def test_merges_and_scores_without_a_run_take_the_gpu(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine(1)
+    asked: list[str] = []
+    monkeypatch.setattr(merge, "_merged", lambda c, o, options, *_: asked.append(options["device"]))
+    monkeypatch.setattr(tasks_score, "resident", lambda model, device: asked.append(device))
+    for words in ([], ["--device", "cpu"]):
+        CliRunner().invoke(merge.merge_command, ["c.yml", "out", *words], catch_exceptions=False)
+    for device in ("auto", "cpu"):
+        score._evaluator("model", {"endpoint": None, "device": device})
+    assert asked == ["cuda:0", "cpu", "cuda:0", "cpu"]
