@@ -98,7 +98,6 @@ def check(plan: Plan) -> Checked:
     from evomerge.data_settings import check_settings
     from evomerge.merging.dataflow import check_paths
     from evomerge.tasks import source_warnings
-    from weights.folders import model_config
     from weights.folders.sources import open_family
 
     data = plan.fields["data"]
@@ -107,7 +106,7 @@ def check(plan: Plan) -> Checked:
     folders = [one.folder for one in (family.base, *family.sources)]
     names = [model.name for model in given]
     strange = source_warnings.other_tokens(names, folders, plan.config.strict)
-    model_config.empty(family.base.folder, model_config.load(family.base.folder))
+    strange += source_warnings.strange(given, folders)
     tokenizer = load_tokenizer(str(family.base.folder))
     notes: list[str] = []
     allowed, parameters = plan.config.allow_benchmarks, family.base.parameters

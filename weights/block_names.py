@@ -8,6 +8,16 @@ from typing import Any
 
 #: Names that a config.json may give to the number of its blocks.
 COUNT_KEYS = ("num_hidden_layers", "n_layer", "num_layers")
+#: Lists of a config.json that name blocks by their numbers.
+BLOCK_NUMBERS = (
+    "mlp_only_layers",
+    "moe_layers",
+    "full_attn_idxs",
+    "cross_attention_layers",
+    "ple_layer_ids",
+)
+#: Ends of the keys of lists that may be as long as the model is deep, and are not about blocks.
+_OTHER_LISTS = ("_ids", "_id", "architectures", "_multipliers", "_pinpoints", "_section")
 #: Parts of a block that its tensors belong to.
 PARTS = ("attention", "mlp", "rest")
 _ATTENTION = ("self_attn.", ".attn.", "attention.")
@@ -34,15 +44,61 @@ def count(names: Sequence[str]) -> int:
     return 1 + max((b for name in names if (b := block_of(name)) is not None), default=-1)
 
 
-def with_blocks(config: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Return a config.json for `count` blocks, all of the first block's kind."""
-    changed = dict(config)
-    for key in COUNT_KEYS:
-        if key in changed:
-            changed[key] = count
-    if changed.get("layer_types"):
-        changed["layer_types"] = [changed["layer_types"][0]] * count
-    return changed
+def decoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of the blocks: `text_config`, if a config.json has one, or else all."""
+    return config.get("text_config") or config
+
+
+def depth(config: Mapping[str, Any]) -> int | None:
+    """Return the number of blocks that a config.json says; None if it does not."""
+    return next((n for key in COUNT_KEYS if type(n := decoder(config).get(key)) is int), None)
+
+
+def per_block(config: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the lists of a config.json that have an entry for each block, by their keys."""
+    count = depth(config)
+    return {
+        key: value
+        for key, value in decoder(config).items()
+        if isinstance(value, list)
+        and len(value) == count
+        and not key.endswith(_OTHER_LISTS)
+        and key not in BLOCK_NUMBERS
+    }
+
+
+def with_blocks(
+    config: Mapping[str, Any], blocks: Sequence[tuple[Mapping[str, Any], int]]
+) -> dict[str, Any]:
+    """Return a config.json for other blocks: each is (config.json of its model, its number there).
+
+    Lists with an entry for each block take the entries of those blocks, and lists of numbers of
+    blocks (`mlp_only_layers`) the new numbers. A list is set if `config` or the first block's model
+    has it, and left out if one of the models lacks it.
+    """
+    settings = dict(decoder(config))
+    settings |= {key: len(blocks) for key in COUNT_KEYS if key in settings}
+    lists = [per_block(model) for model, _ in blocks]
+    for key in sorted(set(per_block(config)).union(*lists[:1])):
+        settings.pop(key, None)
+        if all(key in each for each in lists):
+            settings[key] = [
+                each[key][number] for each, (_, number) in zip(lists, blocks, strict=True)
+            ]
+    for key in BLOCK_NUMBERS:
+        if isinstance(settings.get(key), list):
+            settings[key] = [
+                at for at, (model, number) in enumerate(blocks) if number in _numbers(model, key)
+            ]
+    if "attention_types" in settings and "attention_layers" in settings:  # GPT-Neo has both
+        settings["attention_types"] = [[settings["attention_layers"], 1]]
+    return {**config, "text_config": settings} if config.get("text_config") else settings
+
+
+def _numbers(config: Mapping[str, Any], key: str) -> list[int]:
+    """Return a list of numbers of blocks of a config.json; empty if it has none."""
+    value = decoder(config).get(key)
+    return value if isinstance(value, list) else []
 
 
 def part_of(name: str) -> str:

@@ -22,7 +22,7 @@ from evaluation.data.packing import Ids, Posed
 from runs.errors import SourceError
 from weights import block_names
 from weights.folders import model_config
-from weights.tensors import HEADS
+from weights.folders.parameters import fill, fill_buffers
 
 
 class ResidentModel:
@@ -66,34 +66,8 @@ class ResidentModel:
     def _empty(self, config: Any) -> Any:
         """Return a module without weights, but with its buffers."""
         module = model_config.empty(self.folder, config)
-        self._materialise_buffers(module, config)
+        fill_buffers(module, self.device)
         return module.eval()
-
-    def _materialise_buffers(self, module: Any, config: Any) -> None:
-        """Take buffers (rotary frequencies and the like) from a throw-away model with one block.
-
-        Raises SourceError if the architecture keeps a buffer in every block.
-        """
-        from weights.architectures.auto import AutoModelForCausalLM
-
-        before = next(iter(getattr(self, "_modules", {}).values()), None)
-        if before is not None:  # buffers do not depend on the number of blocks
-            _share_buffers(before, module)
-            return
-        small = type(config).from_dict(block_names.with_blocks(config.to_dict(), 1))
-        donor = dict(
-            AutoModelForCausalLM.from_config(small, trust_remote_code=False).named_buffers()
-        )
-        for name, buffer in list(module.named_buffers()):
-            if buffer.device.type != "meta":
-                continue
-            if name not in donor:
-                raise SourceError(
-                    f"the architecture keeps a buffer ({name}) in every block; models like that "
-                    "are not supported yet"
-                )
-            parent, _, leaf = name.rpartition(".")
-            setattr(module.get_submodule(parent), leaf, donor[name].to(self.device))
 
     def load(self, weights: Mapping[str, torch.Tensor], blocks: int | None = None) -> None:
         """Point every parameter at its tensor. Raises SourceError if names do not match.
@@ -102,20 +76,23 @@ class ResidentModel:
         the folder's model has.
         """
         self._choose_module(blocks)
-        own = dict(self.module.named_parameters())
-        missing = sorted(set(own) - set(weights))
-        strange = sorted(set(weights) - set(own) - set(HEADS.values()))
-        if missing or strange:
+        filled = fill(self.module, weights)
+        parameters = dict(self.module.named_parameters())
+        missing = sorted(set(parameters) - set(filled.tensors))
+        if missing or filled.unexpected:
             raise SourceError(
                 f"the model's tensors do not fit its config.json: missing {missing[:3]}, "
-                f"unexpected {strange[:3]}"
+                f"unexpected {list(filled.unexpected[:3])}"
             )
         with torch.no_grad():
-            for name in own:
+            for name, tensor in filled.tensors.items():
                 parent, _, leaf = name.rpartition(".")
                 module = self.module.get_submodule(parent)
-                tensor = weights[name].to(self.device, self.dtype)
-                module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
+                placed = tensor.to(self.device, self.dtype)
+                if name in parameters:
+                    module._parameters[leaf] = torch.nn.Parameter(placed, requires_grad=False)
+                elif leaf in module._buffers:
+                    module._buffers[leaf] = placed
         self.module.tie_weights()
 
     def _choose_module(self, blocks: int | None) -> None:
@@ -124,7 +101,8 @@ class ResidentModel:
         if blocks is None:
             return
         if blocks not in modules:
-            changed = block_names.with_blocks(self.config.to_dict(), blocks)
+            settings = self.config.to_dict()
+            changed = block_names.with_blocks(settings, [(settings, 0)] * blocks)
             modules[blocks] = self._empty(type(self.config).from_dict(changed))
         if modules[blocks] is not self.module:
             self._let_go()
@@ -227,11 +205,3 @@ class ResidentModel:
             logits_processor=LogitsProcessorList([] if choose is None else [choose]),
         )
         return found[:, ids.shape[1] :].cpu()
-
-
-def _share_buffers(donor: Any, module: Any) -> None:
-    """Point a module's buffers at those of another module of the same architecture."""
-    known = dict(donor.named_buffers())
-    for name, _ in list(module.named_buffers()):
-        parent, _, leaf = name.rpartition(".")
-        setattr(module.get_submodule(parent), leaf, known[name])

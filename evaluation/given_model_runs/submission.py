@@ -67,8 +67,9 @@ def opened(plan: Plan) -> Checkpoint:
 
     folder = Path(plan.fields["model"].path)
     found = open_checkpoint(folder)
+    found.check_plain("trained")
+    model_config.check_predicts_tokens(folder, found.config)
     training_plan.window(plan.config, found.positions)
-    model_config.load(folder)
     return found
 
 

@@ -83,15 +83,14 @@ class Model:
     @property
     def tied(self) -> bool:
         """True if the head is the embedding, also with the adapter's change."""
-        said = self.config.get("tie_word_embeddings")
-        return not self._untied and (self._head not in self._tensors or said is True)
+        return self.checkpoint.tied and not self._untied
 
     def names(self, tied: bool) -> list[str]:
         """Return the names of the tensors; with the head unless all models' heads are tied."""
         names = set(self._tensors)
         if self._head is not None:
             names = names - {self._head} if tied else names | {self._head}
-        return sorted(n for n in names if not n.endswith("rotary_emb.inv_freq"))
+        return sorted(names)
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return a tensor as stored; the embedding in place of a head that is not stored."""
@@ -128,7 +127,7 @@ class Model:
                     continue
                 if dtype not in TORCH:
                     raise SourceError(f"tensor {name} of {self.name} is {dtype}: not readable.")
-                entry = entries[name]
+                entry = entries[self.checkpoint.stored[name]]
                 self._places[name] = _Place(memory, entry.begin, entry.end - entry.begin)
                 found[name] = _tensor(memory, TORCH[dtype], shape, entry.begin)
         return {name: found[name] for name in sorted(found)}

@@ -11,10 +11,11 @@ from evomerge.mergekit import chat_templates, vocabulary
 from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout
-from runs.errors import ConfigError
+from runs.errors import ConfigError, SourceError
 from runs.system import bounded_files
-from weights import architectures
+from weights import architectures, block_names
 from weights.folders import companions, model_config
+from weights.folders.confrontation import TORCH, confront
 from weights.tensors import HEADS
 
 #: Record of how the folder was made; it marks the folder as one that may be replaced.
@@ -56,12 +57,34 @@ def fill(
     (folder / "README.md").write_text(said, "utf-8")
 
 
-def check(document: Document, layout: Layout, models: Mapping[Reference, Model]) -> None:
-    """Raise ConfigError for what `fill` would find: links, template, tokens, special ids."""
+def check(document: Document, layout: Layout, models: Mapping[Reference, Model], out: Path) -> None:
+    """Raise an error if the result could not be used; nothing is written.
+
+    ConfigError for what `fill` would find: links, template, tokens, special ids. SourceError if
+    transformers could not load the result from `out`.
+    """
     _template_text(document, models)
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     companions.found(donor)  # raises for a link out of the folder
-    check_tokens(donor, _config(layout, donor), _rows(layout))
+    config = _config(layout, donor)
+    check_tokens(donor, config, _rows(layout))
+    names = {dtype: name for name, dtype in TORCH.items()}
+    shapes = {op.name: (names[op.dtype], op.shape) for op in layout.outputs}
+    confront(out, config, shapes)
+    _check_blocks(out, config)
+
+
+def _check_blocks(out: Path, config: Mapping[str, Any]) -> None:
+    """Raise SourceError if transformers would read a list of blocks otherwise than it is meant."""
+    meant = block_names.per_block(config)
+    read = block_names.per_block(model_config.configuration(out, config).to_dict())
+    for key in sorted(meant):
+        if key in read and read[key] != meant[key]:
+            raise SourceError(
+                f"the merge's blocks need {key} = {meant[key]} in {companions.CONFIG}, and "
+                f"transformers makes {read[key]} of it: it derives {key} from other settings, so "
+                "these slices cannot be written as a model."
+            )
 
 
 def _config(layout: Layout, donor: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from evomerge.merging.methods import frankenmerge
 from evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied, merged
 from runs.errors import ConfigError, SourceError
 from weights import block_names
-from weights.block_names import COUNT_KEYS
+from weights.folders import model_config
 from weights.folders.compared_settings import compare_settings
 from weights.tensors import HEADS
 
@@ -292,22 +292,24 @@ class _Layout:
             )
 
     def _config(self) -> dict[str, Any]:
+        """Return config.json of the result: the donor's, for the blocks that the slices take."""
         config = dict(self._donor.config)
-        layers = [end - first for s in self._slices for first, end in [s.parts[0].layers or (0, 0)]]
-        for key in COUNT_KEYS:
-            if key in config:
-                config[key] = sum(layers)
-        if isinstance(config.get("layer_types"), list):
-            config["layer_types"] = [
-                (
-                    self._models[s.parts[0].reference].config.get("layer_types")
-                    or config["layer_types"]
-                )[i]
+        if not self._document.whole:
+            blocks = [
+                (self._models[s.parts[0].reference], number)
                 for s in self._slices
-                for i in range(*(s.parts[0].layers or (0, 0)))
+                for number in range(*(s.parts[0].layers or (0, 0)))
             ]
+            filled = {model: _filled(model) for model in dict.fromkeys(m for m, _ in blocks)}
+            config = block_names.with_blocks(config, [(filled[model], n) for model, n in blocks])
         config["tie_word_embeddings"] = self._tied
         config.pop("torch_dtype", None)
         if self._vocabulary is not None:
             config["vocab_size"] = len(self._vocabulary.tokens)
         return config
+
+
+def _filled(model: Model) -> dict[str, Any]:
+    """Return a model's config.json with the defaults that it leaves out, lists of blocks among them."""
+    place = model.checkpoint.given
+    return model_config.configuration(place, model.config).to_dict()

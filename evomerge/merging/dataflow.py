@@ -75,17 +75,19 @@ def check(recipe: Flow, count: int) -> None:
 
 def check_architecture(config: Mapping[str, Any]) -> None:
     """Raise ConfigError if paths cannot be taken through models with this config.json."""
-    kind, types = config.get("model_type"), config.get("layer_types") or []
+    kind = config.get("model_type")
     if kind not in PRE_NORM:
         known = ", ".join(sorted(PRE_NORM))
         raise ConfigError(
             f"setting path_repeats: paths can be taken through {known} models, not through {kind}."
         )
-    if len(set(types)) > 1:
-        raise ConfigError(
-            "setting path_repeats: the blocks of these models are of several kinds "
-            f"({', '.join(sorted(set(types)))}), and paths mix blocks."
-        )
+    for key, entries in block_names.per_block(config).items():
+        kinds = sorted({str(entry) for entry in entries})
+        if len(kinds) > 1:
+            raise ConfigError(
+                "setting path_repeats: the blocks of these models are of several kinds "
+                f"({key}: {', '.join(kinds)}), and paths mix blocks."
+            )
 
 
 def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, A
     config = {k: v for k, v in companions.cleaned(donor.config).items() if k != "torch_dtype"}
     blocks = block_names.count(list(weights))
     if blocks != block_names.count(list(donor.shapes)):
-        config = block_names.with_blocks(config, blocks)
+        config = block_names.with_blocks(config, [(config, 0)] * blocks)
     config["tie_word_embeddings"] = tied
     config["dtype"] = str(next(iter(weights.values())).dtype).removeprefix("torch.")
     return config

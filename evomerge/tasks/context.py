@@ -98,7 +98,13 @@ class Bench:
 
     def _open(self, checkpoint: weights_checkpoint.Checkpoint) -> Weights:
         tensors = checkpoint.tensors()
-        return tensors if self.family.tied else weights_checkpoint.untied(tensors)
+        return tensors if self.tied else weights_checkpoint.untied(tensors)
+
+    @property
+    def tied(self) -> bool:
+        """True if the merged model's head is its embedding: as the run started."""
+        started = self.state.started
+        return self.family.tied if started is None else started.tied
 
     @cached_property
     def digests(self) -> list[str]:
@@ -123,7 +129,7 @@ class Bench:
 
     @cached_property
     def _resident(self) -> ResidentModel:
-        return ResidentModel(self.copies[0], self.device, self.family.tied)
+        return ResidentModel(self.copies[0], self.device, self.tied)
 
     @property
     def device(self) -> str:

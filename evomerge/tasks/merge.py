@@ -14,6 +14,7 @@ from evomerge.mergekit.plan import Layout, lay_out
 from evomerge.merging.kernels.chunks import Pool
 from evomerge.tasks import source_warnings
 from runs.errors import ConflictError
+from runs.event_types import ModelReference
 from runs.kinds.asked import Names
 from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint
 from weights.folders.sources import resolve
@@ -34,8 +35,18 @@ class Prepared:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings for the user: of the config, of settings that are not read, of the layout."""
-        return [*self.document.warnings, *method_map.unread(self.document), *self.layout.warnings]
+        """Warnings for the user: of the config, of unread settings, of models, of the layout."""
+        opened = [model.checkpoint for model in self.models.values()]
+        models = [
+            ModelReference(name=m.name, path=str(m.checkpoint.folder)) for m in self.models.values()
+        ]
+        return [
+            *self.document.warnings,
+            *method_map.unread(self.document),
+            *(warning for checkpoint in opened for warning in checkpoint.warnings),
+            *source_warnings.strange(models, [checkpoint.folder for checkpoint in opened]),
+            *self.layout.warnings,
+        ]
 
 
 def open_models(
@@ -74,7 +85,7 @@ def prepare(
         folders = [model.checkpoint.folder for model in models.values()]
         tokens = source_warnings.other_tokens([str(reference) for reference in models], folders)
         layout = replace(layout, warnings=(*layout.warnings, *tokens))
-    model_folder.check(document, layout, models)
+    model_folder.check(document, layout, models, target)
     more = model_folder.warnings(document, layout, models)
     layout = replace(layout, warnings=(*layout.warnings, *more))
     return Prepared(document, models, layout, target)

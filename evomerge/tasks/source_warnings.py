@@ -22,7 +22,7 @@ def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[
         if files := companions.naming_code(folder):
             told.append(
                 f"{', '.join(files)} of model {model.name} name Python code (auto_map): it is not run "
-                "here, and results are written without it."
+                f"here, and results are written without it{_copies(folder)}."
             )
         told += [
             f"the chat template in {file} of model {model.name} {why}. Results may carry it: read it "
@@ -30,6 +30,12 @@ def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[
             for file, why in chat_template.unusual(folder)
         ]
     return tuple(told)
+
+
+def _copies(folder: Path) -> str:
+    """Return the files of a model's code, for those who load a result with it."""
+    files = companions.code_files(folder)
+    return f" (to load them with it, copy {', '.join(files)} and auto_map)" if files else ""
 
 
 def other_tokens(

@@ -83,7 +83,8 @@ def check(plan: Plan) -> Checked:
         opened = open_checkpoint(folder)
         window(config, opened.positions)
         parameters = opened.parameters
-        model_config.empty(folder, model_config.load(folder))
+        opened.check_plain("trained")
+        model_config.check_predicts_tokens(folder, opened.config)
         given_tokenizer(folder)
     if not data:
         return Checked(parameters=parameters)

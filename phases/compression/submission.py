@@ -73,7 +73,7 @@ def check(plan: Plan) -> Checked:
     _check_budget(plan.config.budget, tensors)
     for one in (opened, *others):
         model_config.check_predicts_tokens(one.given, one.config)
-        model_config.check_tensors(one.folder, one.shapes)
+        one.check_plain("compressed")
         _check_floats(one)
     tokenizer = load_tokenizer(model.path)
     for given, own in zip(smaller, others, strict=True):

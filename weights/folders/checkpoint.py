@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from events import failpoints
 from runs.errors import SourceError, UnavailableError
 from runs.system import bounded_files, open_files
 from weights.folders import adapter_folders, model_config, safetensors_header
+from weights.folders.confrontation import TORCH, confront
 from weights.model import Model
 from weights.tensors import HEADS, Shape, elements
 
@@ -33,19 +35,6 @@ SINGLE = "model.safetensors"
 LONGEST_NAME = 500
 #: Largest shard written, bytes.
 SHARD_BYTES = 2_000_000_000
-#: dtypes by the names that safetensors gives them.
-TORCH = {
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "F64": torch.float64,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
 
 
 @dataclass(frozen=True)
@@ -55,11 +44,18 @@ class Checkpoint:
     folder: Path
     #: The folder that the user named; `folder` may be a private copy of it.
     given: Path
+    #: Content of config.json; `tie_word_embeddings` is as the stored tensors have it.
     config: Mapping[str, Any]
     #: Tensor name → file.
     files: Mapping[str, Path]
     #: Tensor name → (dtype as safetensors names it, shape).
     shapes: Mapping[str, tuple[str, Shape]]
+    #: Tensor name → its name in the file.
+    stored: Mapping[str, str]
+    #: True if transformers packs some of the tensors together when it loads them.
+    packed: bool = False
+    #: Notes for the user about what the files have in an unusual way.
+    warnings: tuple[str, ...] = ()
 
     @property
     def tied(self) -> bool:
@@ -67,11 +63,17 @@ class Checkpoint:
         return not any(head in self.files for head in HEADS.values())
 
     def model(self) -> Model:
-        """Return config and tensors; a head that the config ties to the embedding is left out."""
-        config, left = self.config, set(HEADS.values())
-        tied = bool(config.get("tie_word_embeddings"))
-        weights = self.tensors()
-        return Model(config, {n: t for n, t in weights.items() if not (tied and n in left)})
+        """Return config and tensors."""
+        return Model(self.config, self.tensors())
+
+    def check_plain(self, what: str) -> None:
+        """Raise SourceError if tensors are packed on loading: such a model cannot be `what`."""
+        if self.packed:
+            raise SourceError(
+                f"model {self.given} stores its experts one by one, and transformers packs them when "
+                "it loads them: such a model can be merged, searched and measured, but not "
+                f"{what} yet."
+            )
 
     @property
     def parameters(self) -> int:
@@ -101,15 +103,35 @@ class Checkpoint:
                 open_files.reading(file),
                 safe_open(file, framework="pt") as opened,  # pyright: ignore[reportCallIssue]
             ):
-                for name in opened.keys():  # noqa: SIM118 - not a mapping
-                    result[name] = opened.get_tensor(name)
+                for name, place in self.files.items():
+                    if place == file:
+                        result[name] = opened.get_tensor(self.stored[name])
         return {name: result[name] for name in sorted(result)}
 
 
 def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
-    """Open a model folder and read its headers; `given` is the folder that messages name.
+    """Open a model folder, and confront its tensors with the model that transformers builds.
 
-    Raises SourceError naming what is wrong.
+    Only headers are read. `given` is the folder that messages name. Tensors have the names under which
+    transformers saves them, whatever the files call them. Raises SourceError naming what is wrong.
+    """
+    checkpoint = read_folder(folder, given)
+    fit = confront(checkpoint.given, checkpoint.config, checkpoint.shapes, _Equal(checkpoint.files))
+    return replaced(
+        checkpoint,
+        config=fit.config,
+        files={name: checkpoint.files[place] for name, place in fit.stored.items()},
+        shapes={name: checkpoint.shapes[place] for name, place in fit.stored.items()},
+        stored=fit.stored,
+        packed=fit.packed,
+        warnings=fit.warnings,
+    )
+
+
+def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
+    """Read a model folder's headers as they are, whatever model its config.json describes.
+
+    Raises SourceError naming what is wrong with the files.
     """
     if not folder.exists():
         raise SourceError(f"model {folder} does not exist. Check the path, or give a Hub id.")
@@ -122,6 +144,11 @@ def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
     shapes: dict[str, tuple[str, Shape]] = {}
     for file in weight_files(folder):
         for name, shape in _header(file).items():
+            if name in files:
+                raise SourceError(
+                    f"model {folder}: tensor {name} is in {files[name].name} and in {file.name}. "
+                    "Remove the file that is not meant."
+                )
             files[name], shapes[name] = file, shape
     if not files:
         raise SourceError(f"model {folder} holds no tensors.")
@@ -129,12 +156,34 @@ def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
     if lacking:
         raise SourceError(f"{folder / INDEX} names tensor {lacking[0]}, which no shard holds.")
     model_config.check(config_file, config, {name: shape for name, (_, shape) in shapes.items()})
-    return Checkpoint(folder, given or folder, config, files, shapes)
+    stored = {name: name for name in files}
+    return Checkpoint(folder, given or folder, config, files, shapes, stored)
+
+
+@dataclass(frozen=True)
+class _Equal:
+    """Comparison of two stored tensors by their values."""
+
+    files: Mapping[str, Path]
+
+    def __call__(self, one: str, other: str) -> bool:
+        """Return True if both have the same dtype and values."""
+        first, second = (self._read(name) for name in (one, other))
+        return first.dtype == second.dtype and torch.equal(first, second)
+
+    def _read(self, name: str) -> torch.Tensor:
+        with safe_open(self.files[name], framework="pt") as opened:  # pyright: ignore[reportCallIssue]
+            return opened.get_tensor(name)
 
 
 def weight_files(folder: Path) -> list[Path]:
     """Return the safetensors files of a model folder. Raises SourceError if there is none."""
     index = folder / INDEX
+    if index.is_file() and (folder / SINGLE).is_file() and SINGLE not in _indexed(folder).values():
+        raise SourceError(
+            f"model {folder} has both {SINGLE} and {INDEX}, which names other files: programs differ "
+            "in which they read. Remove the one that is not meant."
+        )
     if index.is_file():
         files = [folder / name for name in sorted(set(_indexed(folder).values()))]
         missing = [file.name for file in files if not file.is_file()]

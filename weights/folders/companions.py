@@ -111,6 +111,15 @@ def naming_code(folder: Path) -> list[str]:
     ]
 
 
+def code_files(folder: Path) -> list[str]:
+    """Return the names of the files in a folder that its config.json names as its code."""
+    settings = _settings(CONFIG, folder / CONFIG) if (folder / CONFIG).is_file() else None
+    classes = (settings or {}).get("auto_map")
+    values = classes.values() if isinstance(classes, dict) else ()
+    modules = {str(value).rpartition("--")[2].partition(".")[0] for value in values}
+    return sorted(f"{name}.py" for name in modules if (folder / f"{name}.py").is_file())
+
+
 def quant_method(folder: Path) -> str | None:
     """Return the method of quantisation that a folder's config.json names; None without one."""
     try:

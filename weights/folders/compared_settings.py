@@ -1,17 +1,17 @@
 """Settings of two models that change what the same weights compute, compared key by key.
 
 Both config.json are read as transformers reads them: defaults filled in, old spellings as new ones,
-`text_config` inside. Of an architecture that transformers does not have, the files are compared. Every
-key counts, but those that are known to have no bearing on what the weights compute.
+`text_config` inside. Every key counts, but those that are known to have no bearing on what the weights
+compute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weights.block_names import COUNT_KEYS
+from weights.folders import model_config
 
 if TYPE_CHECKING:
     from weights.folders.checkpoint import Checkpoint
@@ -21,7 +21,6 @@ MEANINGS = {
     "rope_theta": "positions are encoded with another base",
     "rope_type": "long positions are scaled otherwise",
     "factor": "long positions are scaled otherwise",
-    "rope_scaling": "long positions are scaled otherwise",
     "rms_norm_eps": "norms divide by something slightly else",
     "layer_norm_eps": "norms divide by something slightly else",
     "layer_norm_epsilon": "norms divide by something slightly else",
@@ -106,9 +105,10 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
 
     `apart`: keys that are left out.
     """
-    left, right = _settings(a.folder, a.config), _settings(b.folder, b.config)
-    if left is None or right is None:
-        left, right = _standard(a.config), _standard(b.config)
+    left, right = (
+        _standard(model_config.configuration(model.given, model.config).to_dict())
+        for model in (a, b)
+    )
     warnings = []
     for key, one, other in _differences(left, right):
         last = key.rpartition(".")[2]
@@ -120,42 +120,18 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
     return warnings
 
 
-def _settings(folder: Path, config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the settings that transformers makes of a folder; None if it knows no such model."""
-    if not isinstance(config.get("model_type"), str):
-        return None
-    from weights.architectures.auto_config import AutoConfig
-
-    try:
-        return _standard(AutoConfig.from_pretrained(folder, trust_remote_code=False).to_dict())
-    except Exception:  # whatever a config class raises about foreign settings; loading says it
-        return None
-
-
 def _standard(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in one spelling, with the sizes of heads that follow from others."""
+    """Return the settings of a configuration, with the sizes of heads that follow from others."""
     settings = {
-        key: _standard(value) if key.endswith("_config") and isinstance(value, Mapping) else value
+        key: _standard(value) if isinstance(value, Mapping) else value
         for key, value in config.items()
     }
-    scaling = settings.pop("rope_scaling", None)
-    rope = {**_object(settings.pop("rope_parameters", None)), **_object(scaling)}
-    if "rope_theta" in settings:
-        rope["rope_theta"] = settings.pop("rope_theta")
-    if rope:
-        kind = rope.pop("type", "default")
-        settings["rope_parameters"] = {"rope_type": kind, **rope}
+    if "rope_type" in settings:
+        settings.pop("type", None)  # its old name
     hidden, heads = settings.get("hidden_size"), settings.get("num_attention_heads")
     if settings.get("head_dim") is None and type(hidden) is int and type(heads) is int and heads:
         settings["head_dim"] = hidden // heads
-    if settings.get("num_key_value_heads") is None:
-        settings["num_key_value_heads"] = heads
     return settings
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """Return an object of settings; an empty one in place of anything else."""
-    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _differences(

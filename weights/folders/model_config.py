@@ -17,7 +17,7 @@ from runs.errors import ForgeError, SourceError
 from runs.system import bounded_files
 from weights import block_names
 from weights.block_names import COUNT_KEYS
-from weights.tensors import HEADS, Shape
+from weights.tensors import Shape
 
 FILE = "config.json"
 #: Bytes of the largest config.json that is read.
@@ -133,15 +133,40 @@ def load(folder: Path) -> Any:
 
     Raise SourceError.
     """
-    from weights.architectures.auto_config import AutoConfig
+    settings = read(folder)
+    check_predicts_tokens(folder, settings)
+    return configuration(folder, settings)
 
-    check_predicts_tokens(folder, read(folder))
+
+def configuration(folder: Path, settings: Mapping[str, Any]) -> Any:
+    """Return the configuration that transformers makes of a config.json's content.
+
+    `folder` is the one that messages name. Raise SourceError if transformers knows no such model.
+    """
+    import transformers
+    from transformers import CONFIG_MAPPING
+
+    from weights.architectures import auto_config  # noqa: F401 - registers the configurations
+
+    kind, code = settings.get("model_type"), settings.get("auto_map")
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
+        named = f"is a {_shown(kind)} model" if kind else "names no model_type"
+        remedy = "Check model_type, or use a transformers that has it."
+        if code:
+            remedy = (
+                f"Its auto_map names code of its own ({_shown(code)}), and code that comes with a "
+                "model is never run here."
+            )
+        raise SourceError(
+            f"{folder / FILE} {named}, which transformers {transformers.__version__} has no class for: "
+            f"nothing here could build it. {remedy}"
+        )
     with described(f"{folder / FILE} is no configuration that transformers can use"):
-        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        return CONFIG_MAPPING[kind].from_dict(dict(settings))
 
 
 def empty(folder: Path, config: Any) -> Any:
-    """Return the module that the configuration of a folder describes, without weights.
+    """Return the causal language model that a configuration describes, without weights.
 
     Raise SourceError if there is no such module.
     """
@@ -153,24 +178,31 @@ def empty(folder: Path, config: Any) -> Any:
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 
 
-def check_tensors(folder: Path, stored: Mapping[str, tuple[str, Shape]]) -> None:
-    """Raise SourceError unless a folder's tensors are those of the model that its config describes.
+def module(folder: Path, settings: Mapping[str, Any]) -> Any:
+    """Return the module, without weights, that transformers builds from a config.json's content.
 
-    `stored`: name → (dtype, shape), as in `Checkpoint.shapes`. A head that is stored although it is the
-    embedding is left out.
+    Its class is the one that `architectures` names if that is no causal language model, such as one
+    that reads pictures, too. Raise SourceError if there is no such module.
     """
-    module = empty(folder, load(folder))
-    own = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
-    if missing := sorted(set(own) - set(stored)):
-        raise SourceError(f"{folder} lacks the tensor {missing[0]}, which its {FILE} describes.")
-    if strange := sorted(set(stored) - set(own) - set(HEADS.values())):
-        raise SourceError(f"{folder}: tensor {strange[0]} has no place in the model of its {FILE}.")
-    for name, shape in own.items():
-        if (found := stored[name][1]) != shape:
-            raise SourceError(
-                f"{folder}: tensor {name} has the shape {list(found)}, and {FILE} describes "
-                f"{list(shape)}."
-            )
+    import torch
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    from weights.architectures.auto import AutoModelForCausalLM
+
+    config = configuration(folder, settings)
+    named = settings.get("architectures")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    if set(names) & set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()):
+        return empty(folder, config)
+    classes = [getattr(transformers, name, None) for name in names]
+    known = [c for c in classes if isinstance(c, type) and hasattr(c, "_from_config")]
+    if not known and type(config) in AutoModelForCausalLM._model_mapping:
+        return empty(folder, config)
+    with described(f"{folder / FILE} describes no model that can be built"), torch.device("meta"):
+        if known:
+            return known[0]._from_config(config)
+        return transformers.AutoModel.from_config(config, trust_remote_code=False)
 
 
 def check_tokenizer(folder: Path) -> None:

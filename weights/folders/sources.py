@@ -32,9 +32,6 @@ ALIASES = {
 #: Files that are fetched of a Hub repository: no file that can run code.
 PATTERNS = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
 
-#: Floating-point dtypes, as safetensors names them, that can be read.
-READABLE = {"F32", "F16", "BF16", "F64"}
-
 
 def resolve(
     text: str,
@@ -167,6 +164,7 @@ def open_family(
     everyone = [origin, *opened] if base else opened
     for one in everyone:
         model_config.check_predicts_tokens(one.given, one.config)
+        warnings += one.warnings
     tied = all(c.tied for c in everyone)
     if not tied and any(c.tied for c in everyone):
         warnings.append("some models tie their head to the embedding, others do not: all untied.")
@@ -218,6 +216,3 @@ def _compare_shapes(a: Checkpoint, b: Checkpoint, tied: bool) -> None:
                 f"tensor {name} is {list(left[name][1])} in {a.given} and "
                 f"{list(right[name][1])} in {b.given}: sources must agree on shapes."
             )
-        for checkpoint, (dtype, _) in ((a, left[name]), (b, right[name])):
-            if dtype not in READABLE and not dtype.startswith(("I", "U", "BOOL")):
-                raise SourceError(f"tensor {name} of {checkpoint.given} is {dtype}: not readable.")

@@ -44,10 +44,6 @@ def check(checkpoint: Checkpoint, type_: str) -> tuple[list[str], int]:
             f"{checkpoint.given}: a model of type {kind!r} cannot be written as compressed-tensors: "
             f"known are {', '.join(KNOWN)}."
         )
-    if checkpoint.config.get("quantization_config"):
-        raise SourceError(
-            f"{checkpoint.given} is quantised already: give the model it was made of."
-        )
     names = [name for name in checkpoint.shapes if name.endswith("_proj.weight")]
     for name in names:
         if checkpoint.shapes[name][0] not in FLOATS:

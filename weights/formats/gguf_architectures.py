@@ -43,8 +43,6 @@ class Architecture:
     paired: bool = False
     #: True if norms are stored as their difference from 1.
     centred: bool = False
-    #: True if the head is the embedding where a config does not say.
-    tied: bool = False
     #: Yields what a config has that llama.cpp would compute otherwise.
     unfit: Callable[[Config], str | None] = lambda config: None
     #: Adds numbers that only this architecture has.
@@ -125,18 +123,16 @@ ARCHITECTURES = {
     "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, unfit=_unfit_llama),
     "llama": Architecture(gguf.MODEL_ARCH.LLAMA, paired=True, unfit=_unfit_llama),
     "mistral": Architecture(gguf.MODEL_ARCH.LLAMA, paired=True, unfit=_unfit_llama),
-    "gemma": Architecture(gguf.MODEL_ARCH.GEMMA, centred=True, tied=True, unfit=_unfit_gemma),
+    "gemma": Architecture(gguf.MODEL_ARCH.GEMMA, centred=True, unfit=_unfit_gemma),
     "gemma2": Architecture(
         gguf.MODEL_ARCH.GEMMA2,
         centred=True,
-        tied=True,
         unfit=_all_of(_unfit_gemma, _unfit_gemma2),
         describe=_describe_gemma2,
     ),
     "gemma3_text": Architecture(
         gguf.MODEL_ARCH.GEMMA3,
         centred=True,
-        tied=True,
         unfit=_all_of(_unfit_gemma, _unfit_gemma2),
         describe=_describe_gemma2,
     ),
@@ -194,11 +190,6 @@ def describe(writer: gguf.GGUFWriter, config: Config, name: str) -> None:
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
     of(config).describe(writer, config)
-
-
-def tied(config: Config) -> bool:
-    """Return True if the head is the embedding."""
-    return bool(config.get("tie_word_embeddings", of(config).tied))
 
 
 def tensor_name(config: Config, name: str) -> str:

@@ -107,11 +107,7 @@ def write(
     """
     check(checkpoint, type_, fallback)
     config = checkpoint.config
-    placed = sorted(
-        (architectures.tensor_name(config, n), n)
-        for n in checkpoint.shapes
-        if not _second(checkpoint, n)
-    )
+    placed = sorted((architectures.tensor_name(config, n), n) for n in checkpoint.shapes)
     types = {n: _type(n, checkpoint.shapes[n][1], type_) for _, n in placed}
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[architectures.of(config).gguf])
     try:
@@ -140,11 +136,6 @@ def write(
     if type_ in TERNARY:
         matrices = [n for n in matrices if _linear(n)]
     return Written(file.stat().st_size, tuple(n for n in matrices if types[n] != wanted))
-
-
-def _second(checkpoint: Checkpoint, name: str) -> bool:
-    """Return True for the head of a model whose embedding is its head: readers take the embedding."""
-    return name == "lm_head.weight" and architectures.tied(checkpoint.config)
 
 
 def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:

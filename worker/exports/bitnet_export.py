@@ -24,6 +24,7 @@ def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> di
     place = check_target(out, bitnet_folder.is_one)
     given = resolve(model, named=Finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
+    checkpoint.check_plain("written as bitnet")
     matrices = bitnet_folder.check(checkpoint)
     publish(place, lambda folder: bitnet_folder.write(checkpoint, folder))
     return {

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from runs.home import Home
-from weights.folders import model_config
 from weights.folders.checkpoint import open_checkpoint, publish
 from weights.folders.sources import resolve
 from weights.formats import compressed_tensors_folder as format_
@@ -28,7 +27,7 @@ def export(
     given = resolve(model, named=Finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
     names, group = format_.check(checkpoint, type_)
-    model_config.check_tensors(checkpoint.folder, checkpoint.shapes)
+    checkpoint.check_plain("compressed")
     publish(place, lambda folder: format_.write(checkpoint, folder, type_))
     return {
         "model": given.name,

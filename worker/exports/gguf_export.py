@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from evaluation.loading import load_tokenizer
 from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
-from weights.folders import model_config
 from weights.folders.checkpoint import open_checkpoint, sync
 from weights.folders.sources import resolve
 from weights.formats import gguf_file, gguf_tokens
@@ -44,7 +43,6 @@ def export(
     given = resolve(model, named=Finder(home, tell))
     checkpoint = open_checkpoint(Path(given.path))
     gguf_file.check(checkpoint, type_, fallback)
-    model_config.check_tensors(checkpoint.folder, checkpoint.shapes)
     rows = checkpoint.config["vocab_size"]
     tokenizer = load_tokenizer(given.path)
     tokens = gguf_tokens.of(tokenizer, rows)

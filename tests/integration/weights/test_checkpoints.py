@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from runs.errors import SourceError, UnavailableError
 from weights.folders import checkpoint
-from weights.folders.checkpoint import digest, open_checkpoint, publish, untied, write_weights
+from weights.folders.checkpoint import digest, publish, read_folder, untied, write_weights
 
 WEIGHTS = {
     "lm_head.weight": torch.arange(12.0).view(4, 3),
@@ -45,7 +45,7 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 def test_a_folder_is_opened_and_read(folder: Path):
     """Headers first, tensors when asked; in order of name, with the bits that were written."""
-    opened = open_checkpoint(folder)
+    opened = read_folder(folder)
     assert opened.config == {"model_type": "qwen2"}
     assert opened.shapes["model.norm.weight"] == ("BF16", (3,))
     assert opened.parameters == 12 + 12 + 3
@@ -56,16 +56,16 @@ def test_a_folder_is_opened_and_read(folder: Path):
 def test_a_missing_folder_is_named(tmp_path: Path):
     """With what to do."""
     with pytest.raises(SourceError, match=r"gone does not exist\. Check the path"):
-        open_checkpoint(tmp_path / "gone")
+        read_folder(tmp_path / "gone")
 
 
 def test_a_folder_without_a_config_is_no_model(folder: Path):
     """And a file is no folder."""
     (folder / "config.json").unlink()
     with pytest.raises(SourceError, match=r"has no config\.json"):
-        open_checkpoint(folder)
+        read_folder(folder)
     with pytest.raises(SourceError, match=r"has no config\.json"):
-        open_checkpoint(folder / "model.safetensors")
+        read_folder(folder / "model.safetensors")
 
 
 @pytest.mark.parametrize("content", [b'{"model_type": ', b"\xff\xfe\x00"])
@@ -73,14 +73,14 @@ def test_a_broken_config_is_named(folder: Path, content: bytes):
     """Half a download, or no text at all."""
     (folder / "config.json").write_bytes(content)
     with pytest.raises(SourceError, match=r"config\.json cannot be read as JSON"):
-        open_checkpoint(folder)
+        read_folder(folder)
 
 
 def test_a_config_that_is_no_object_is_named(folder: Path):
     """A list is JSON and still no config."""
     (folder / "config.json").write_text("[]", "utf-8")
     with pytest.raises(SourceError, match=r"config\.json"):
-        open_checkpoint(folder)
+        read_folder(folder)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pth"])
@@ -88,7 +88,7 @@ def test_pickled_weights_are_refused_with_the_command_that_converts_them(folder:
     """Loading them could run anything; the user decides where."""
     (folder / "model.safetensors").rename(folder / name)
     with pytest.raises(SourceError) as refused:
-        open_checkpoint(folder)
+        read_folder(folder)
     message = str(refused.value)
     assert name in message
     assert "can run code" in message
@@ -98,7 +98,7 @@ def test_pickled_weights_are_refused_with_the_command_that_converts_them(folder:
 def test_pickled_weights_beside_safetensors_are_ignored(folder: Path):
     """Many repositories hold both."""
     (folder / "pytorch_model.bin").write_bytes(b"pickle")
-    assert same(open_checkpoint(folder).tensors(), WEIGHTS)
+    assert same(read_folder(folder).tensors(), WEIGHTS)
 
 
 @pytest.mark.parametrize("length", [0, 4, 60, -1])
@@ -107,7 +107,7 @@ def test_a_truncated_file_is_named(folder: Path, length: int):
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:length])
     with pytest.raises(SourceError, match=r"model\.safetensors is not a whole safetensors file"):
-        open_checkpoint(folder)
+        read_folder(folder)
 
 
 def test_a_folder_without_weights_is_named(folder: Path):
@@ -115,10 +115,10 @@ def test_a_folder_without_weights_is_named(folder: Path):
     file = folder / "model.safetensors"
     file.unlink()
     with pytest.raises(SourceError, match=r"has no model\.safetensors and no .*index"):
-        open_checkpoint(folder)
+        read_folder(folder)
     save_file({}, file)
     with pytest.raises(SourceError, match="holds no tensors"):
-        open_checkpoint(folder)
+        read_folder(folder)
 
 
 # ---- shards --------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_shards_hold_what_the_index_says(sharded: Path):
     assert index["metadata"] == {"total_size": 102}
     assert index["weight_map"] == dict(zip(WEIGHTS, names, strict=True))
     assert sorted(p.name for p in sharded.glob("*.safetensors")) == names
-    opened = open_checkpoint(sharded)
+    opened = read_folder(sharded)
     assert {n: f.name for n, f in opened.files.items()} == index["weight_map"]
     assert same(opened.tensors(), WEIGHTS)
 
@@ -154,21 +154,21 @@ def test_tensors_share_a_shard_while_they_fit(folder: Path):
         "model-00002-of-00002.safetensors",
     ]
     write_weights(folder, WEIGHTS, 1)
-    assert len(set(open_checkpoint(folder).files.values())) == 3
+    assert len(set(read_folder(folder).files.values())) == 3
 
 
 def test_a_missing_shard_is_named(sharded: Path):
     """The most frequent half-download of all."""
     (sharded / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(SourceError, match=r"lacks the shards model-00002-of-00003\.safetensors"):
-        open_checkpoint(sharded)
+        read_folder(sharded)
 
 
 def test_shards_without_their_index_are_not_guessed(sharded: Path):
     """Which shards belong together is the index's to say."""
     (sharded / checkpoint.INDEX).unlink()
     with pytest.raises(SourceError, match="and no model"):
-        open_checkpoint(sharded)
+        read_folder(sharded)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_broken_index_is_named(sharded: Path, content: str):
     """Cut off, empty, or of another shape."""
     (sharded / checkpoint.INDEX).write_text(content, "utf-8")
     with pytest.raises(SourceError, match="is not a safetensors index"):
-        open_checkpoint(sharded)
+        read_folder(sharded)
 
 
 def test_a_tensor_that_only_the_index_has_is_named(sharded: Path):
@@ -194,7 +194,7 @@ def test_a_tensor_that_only_the_index_has_is_named(sharded: Path):
     index["weight_map"]["model.extra.weight"] = "model-00001-of-00003.safetensors"
     (sharded / checkpoint.INDEX).write_text(json.dumps(index), "utf-8")
     with pytest.raises(SourceError, match=r"model\.extra\.weight"):
-        open_checkpoint(sharded)
+        read_folder(sharded)
 
 
 def test_an_index_cannot_lead_out_of_its_folder(sharded: Path):
@@ -202,7 +202,7 @@ def test_an_index_cannot_lead_out_of_its_folder(sharded: Path):
     index = {"weight_map": {"a": "../../etc/passwd"}}
     (sharded / checkpoint.INDEX).write_text(json.dumps(index), "utf-8")
     with pytest.raises(SourceError, match="lacks the shards passwd"):
-        open_checkpoint(sharded)
+        read_folder(sharded)
 
 
 # ---- digests -------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_a_digest_does_not_depend_on_order_or_layout(sharded: Path):
     """Shards, order and strides are how weights are kept, not what they are."""
     wanted = digest(WEIGHTS)
     assert digest(dict(reversed(WEIGHTS.items()))) == wanted
-    assert digest(open_checkpoint(sharded).tensors()) == wanted
+    assert digest(read_folder(sharded).tensors()) == wanted
     turned = {**WEIGHTS, "lm_head.weight": WEIGHTS["lm_head.weight"].t().contiguous().t()}
     assert not turned["lm_head.weight"].is_contiguous()
     assert digest(turned) == wanted

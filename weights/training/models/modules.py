@@ -8,6 +8,7 @@ import torch
 
 from runs.errors import SourceError
 from weights.folders.model_config import described
+from weights.folders.parameters import fill as parameters_of
 from weights.model import Model
 from weights.training.models import low_rank
 from weights.training.models.sharding import whole
@@ -37,16 +38,19 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
 
 def fill(module: Any, model: Model) -> None:
     """Copy a model's weights into the parameters of a module. Raises SourceError if they differ."""
-    parameters = dict(module.named_parameters())
-    if set(parameters) != set(model.weights):
-        name = sorted(set(parameters) ^ set(model.weights))[0]
+    parameters, given = (
+        dict(module.named_parameters()),
+        parameters_of(module, model.weights).tensors,
+    )
+    if set(parameters) != set(given):
+        name = sorted(set(parameters) ^ set(given))[0]
         raise SourceError(f"tensor {name} is only in one of the weights and their architecture")
     with torch.no_grad():
         for name, parameter in parameters.items():
-            if parameter.shape != model.weights[name].shape:
-                shapes = [*model.weights[name].shape], [*parameter.shape]
+            if parameter.shape != given[name].shape:
+                shapes = [*given[name].shape], [*parameter.shape]
                 raise SourceError(f"tensor {name} has the shape {shapes[0]}, not {shapes[1]}")
-            parameter.copy_(model.weights[name])
+            parameter.copy_(given[name])
 
 
 def checkpoint_activations(module: Any) -> None:

@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from evaluation.loading import load_tokenizer
 from runs.errors import ConfigError, ConflictError, NotFiniteError, SourceError
 from runs.home import Home
+from testing.models import families
 from testing.models.toys import Toys
 from testing.services.llama_cpp import LlamaCpp
 from weights.folders.checkpoint import open_checkpoint
@@ -140,8 +141,8 @@ def test_what_cannot_be_written_is_refused_before_any_work(toys: Toys, tmp_path:
     changed = tmp_path / "changed"
     shutil.copytree(toys.base, changed)
     config = json.loads((changed / "config.json").read_text())
-    (changed / "config.json").write_text(json.dumps(config | {"model_type": "gpt_neox"}))
-    refused(SourceError, "'gpt_neox' cannot be written as GGUF", changed)
+    other = families.save(tmp_path / "gpt2", "gpt2")
+    refused(SourceError, "'gpt2' cannot be written as GGUF", other)
     short = {name: value for name, value in config.items() if name != "rms_norm_eps"}
     (changed / "config.json").write_text(json.dumps(short))
     refused(SourceError, "config.json lacks rms_norm_eps", changed)
