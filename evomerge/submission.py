@@ -107,6 +107,7 @@ def check(plan: Plan) -> Checked:
     names = [model.name for model in given]
     strange = source_warnings.other_tokens(names, folders, plan.config.strict)
     strange += source_warnings.strange(given, folders)
+    strange += source_warnings.left_behind(given, folders)
     tokenizer = load_tokenizer(str(family.base.folder))
     notes: list[str] = [] if data else [f"no data: {SCORED_ON}."]
     allowed, parameters = plan.config.allow_benchmarks, family.base.parameters

@@ -23,6 +23,8 @@ PARTS = ("attention", "mlp", "rest")
 _ATTENTION = ("self_attn.", ".attn.", "attention.")
 _MLP = (".mlp.", "feed_forward.", ".ffn.")
 _BLOCK = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
+#: Parts of a model with blocks of their own, beside those of its decoder.
+_TOWER = re.compile(r"(?:^|[._])(?:vision|visual|image|video|audio|speech)")
 
 
 def block_of(name: str) -> int | None:
@@ -37,6 +39,26 @@ def rename(name: str, number: int) -> str:
     if match is None:
         raise ValueError(f"tensor {name} is in no block")
     return f"{name[: match.start(1)]}{number}{name[match.end(1) :]}"
+
+
+def of_decoder(names: Sequence[str]) -> list[str]:
+    """Return the names of tensors in the decoder's blocks.
+
+    The encoders of images, video and sound in a model have blocks, too, which slices do not mean.
+    """
+    inside = [name for name in names if block_of(name) is not None]
+    return [name for name in inside if not _TOWER.search(name[: _begin(name)])] or inside
+
+
+def of_tower(name: str) -> bool:
+    """Return True if a tensor belongs to an encoder of images, video or sound, or to its projector."""
+    return _TOWER.search(name) is not None or "multi_modal_projector" in name
+
+
+def _begin(name: str) -> int:
+    """Return where the number of a tensor's block begins in its name."""
+    match = _BLOCK.search(name)
+    return match.start(1) if match else 0
 
 
 def count(names: Sequence[str]) -> int:

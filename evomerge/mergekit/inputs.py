@@ -83,7 +83,7 @@ class Model:
     @property
     def tied(self) -> bool:
         """True if the head is the embedding, also with the adapter's change."""
-        return not self._untied and self.checkpoint.tied
+        return self.checkpoint.tied and not self._untied
 
     def names(self, tied: bool) -> list[str]:
         """Return the names of the tensors; with the head unless all models' heads are tied."""

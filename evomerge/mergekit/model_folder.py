@@ -37,6 +37,9 @@ def fill(
     """Write everything but weights. Raise ConfigError if the result could not be used."""
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     companions.write(donor, folder)
+    for name, file in companions.in_folders(donor).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(file.read_bytes())
     config = _config(layout, donor)
     (folder / companions.CONFIG).write_text(companions.as_text(config), "utf-8")
     if layout.vocabulary is not None:
@@ -66,6 +69,7 @@ def check(document: Document, layout: Layout, models: Mapping[Reference, Model],
     _template_text(document, models)
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
     companions.found(donor)  # raises for a link out of the folder
+    companions.in_folders(donor)
     config = _config(layout, donor)
     check_tokens(donor, config, _rows(layout))
     names = {dtype: name for name, dtype in TORCH.items()}

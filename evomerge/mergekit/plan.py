@@ -71,8 +71,10 @@ class _Layout:
         self._donor = models[donor]
         self._tied = all(m.tied for m in models.values())
         self._names = {r: m.names(self._tied) for r, m in models.items()}
-        self._by_layer = {r: _by_layer(names) for r, names in self._names.items()}
-        self._counts = {r: block_names.count(names) for r, names in self._names.items()}
+        #: Names of the tensors in blocks of the decoder.
+        self._inside = {r: block_names.of_decoder(names) for r, names in self._names.items()}
+        self._by_layer = {r: _by_layer(names) for r, names in self._inside.items()}
+        self._counts = {r: block_names.count(names) for r, names in self._inside.items()}
         self._vocabulary = vocabulary.plan(document.vocabulary, document.base, models)
         self._slices = [self._complete(s) for s in document.slices]
         self._warnings: list[str] = []
@@ -123,11 +125,28 @@ class _Layout:
                 )
             mapped = () if self._vocabulary is None else ("vocab_size",)
             self._warnings += compare_settings(first.checkpoint, other.checkpoint, mapped)
+        self._warn_of_cut_rows()
         if not self._tied and any(m.tied for m in self._models.values()):
             self._warnings.append("some models tie their head to the embedding: all are untied.")
 
+    def _warn_of_cut_rows(self) -> None:
+        """Warn if the result's embedding has fewer rows than that of its tokenizer's model."""
+        words = self._vocabulary
+        if words is None:
+            return
+        donor = next(m for m in self._models.values() if m.checkpoint.folder == words.donor.folder)
+        for name in sorted(set(HEADS) & self._edge_names(donor)):
+            rows, left = donor.rows(name).shape[0], len(words.tokens)
+            if left < rows:
+                self._warnings.append(
+                    f"the result has {left:,} rows of tokens, {donor.name} has {rows:,}: its rows of "
+                    "padding are cut, and adapters that were trained on it no longer fit. To keep "
+                    f"them, write tokenizer: {{source: …, pad_to_multiple_of: {_padding(left, rows)}}}."
+                )
+
     def _edge_names(self, model: Model) -> set[str]:
-        return {name for name in model.names(self._tied) if not _BLOCK.match(name)}
+        names = model.names(self._tied)
+        return set(names) - set(block_names.of_decoder(names))
 
     def _complete(self, given: Slice) -> Slice:
         """Return a slice with its layers checked and the base added if the method wants it.
@@ -162,12 +181,11 @@ class _Layout:
         return self._counts[reference]
 
     def _edges(self) -> list[TensorOp]:
-        """Return the tensors of no block: the embedding by the first slice, others by the last."""
+        """Return the tensors of no block: before the blocks by the first slice, others by the last."""
         found = []
-        for name in self._names[next(r for r, m in self._models.items() if m is self._donor)]:
-            if _BLOCK.match(name):
-                continue
-            first = any(part in name for part in GROUPS["embedding"])
+        donor = next(r for r, m in self._models.items() if m is self._donor)
+        for name in sorted(set(self._names[donor]) - set(self._inside[donor])):
+            first = block_names.of_tower(name) or any(p in name for p in GROUPS["embedding"])
             slice_ = self._slices[0 if first else -1]
             found.append(self._output(name, [name] * len(slice_.parts), slice_, 0.0))
         return found
@@ -307,6 +325,12 @@ class _Layout:
         if self._vocabulary is not None:
             config["vocab_size"] = len(self._vocabulary.tokens)
         return config
+
+
+def _padding(rows: int, padded: int) -> int:
+    """Return a number whose next multiple from `rows` on is `padded`: a power of two if one is."""
+    powers = [1 << exponent for exponent in range(17)]
+    return next(n for n in (*powers, *range(1, padded + 1)) if rows + -rows % n == padded)
 
 
 def _filled(model: Model) -> dict[str, Any]:

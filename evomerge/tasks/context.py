@@ -197,6 +197,8 @@ class Bench:
         names = [model.name for model in self._given]
         strange = source_warnings.other_tokens(names, self.copies, config.strict)
         strange += source_warnings.strange(self._given, self.copies)
+        places = [Path(reference.path) for reference in self._given]  # copies have no folders
+        strange += source_warnings.left_behind(self._given, places)
         shapes = {name: tuple(t.shape) for name, t in self.origin.items()}
         width = next(iter(self.origin.values())).element_size()
         pools: dict[Slice, dict[str, Pool]] = {

@@ -32,6 +32,16 @@ def strange(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[
     return tuple(told)
 
 
+def left_behind(models: Sequence[ModelReference], folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return a warning for each model with files that belong to it and that a run does not take."""
+    return tuple(
+        f"{', '.join(names)} of model {model.name}: a run's results are written without it. Copy it "
+        "to a result that needs it."
+        for model, folder in zip(models, folders, strict=True)
+        if (names := sorted(companions.in_folders(folder)))
+    )
+
+
 def _copies(folder: Path) -> str:
     """Return the files of a model's code, for those who load a result with it."""
     files = companions.code_files(folder)

@@ -50,10 +50,10 @@ def unusual(folder: Path) -> list[tuple[str, str]]:
 
 def _templates(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield (file, template) of each chat template in a model folder."""
-    for name, file in companions.found(folder).items():
-        if name == "chat_template.jinja":
+    for name, file in {**companions.found(folder), **companions.in_folders(folder)}.items():
+        if name.endswith(".jinja"):
             yield name, file.read_text("utf-8", "replace")
-        elif name in ("chat_template.json", "tokenizer_config.json"):
+        elif name in ("chat_template.json", "tokenizer_config.json", "processor_config.json"):
             try:
                 given = json.loads(file.read_bytes())
             except (ValueError, RecursionError):

@@ -21,7 +21,7 @@ from runs.system import bounded_files
 from weights import architectures
 
 CONFIG = "config.json"
-#: Files of tokenizer and generation.
+#: Files of tokenizer, generation and processors of images, video and sound.
 COMPANIONS = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -31,10 +31,18 @@ COMPANIONS = (
     "merges.txt",
     "vocab.txt",
     "tokenizer.model",
+    "tekken.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
     "chat_template.jinja",
     "chat_template.json",
     "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
 )
+#: Folders of a model that no run takes along: `forge merge` copies them.
+FOLDERS = ("additional_chat_templates",)
 #: Keys that name Python code of a repository, which loaders run when told to trust it.
 CODE = ("auto_map", "custom_pipelines", "custom_generate")
 
@@ -46,21 +54,40 @@ def found(folder: Path) -> dict[str, Path]:
     """
     result: dict[str, Path] = {}
     for name in (CONFIG, *COMPANIONS):
-        file = folder / name
-        if not file.is_file():
-            continue
-        place = file.resolve()
-        if not _belongs(folder.resolve(), place):
-            raise SourceError(
-                f"model {folder}: {name} is a link to {place}, outside of the folder. Copy the file "
-                "into the folder if it belongs to the model."
-            )
-        if place.stat().st_size > bounded_files.MOST_BYTES:
-            raise SourceError(
-                f"model {folder}: {name} is larger than {bounded_files.MOST_BYTES >> 20} MiB."
-            )
-        result[name] = place
+        if (folder / name).is_file():
+            result[name] = _place(folder, name)
     return result
+
+
+def in_folders(folder: Path) -> dict[str, Path]:
+    """Return the files in a model's `FOLDERS`: name with its folder → file, links resolved.
+
+    Raises SourceError for a link that leaves the model's folder, or a file that is too large.
+    """
+    result: dict[str, Path] = {}
+    for inner in FOLDERS:
+        for file in sorted((folder / inner).glob("*")):
+            if file.is_file():
+                result[f"{inner}/{file.name}"] = _place(folder, f"{inner}/{file.name}")
+    return result
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Return a file of a model's folder, links resolved.
+
+    Raises SourceError for a link that leaves the folder, or a file over `bounded_files.MOST_BYTES`.
+    """
+    place = (folder / name).resolve()
+    if not _belongs(folder.resolve(), place):
+        raise SourceError(
+            f"model {folder}: {name} is a link to {place}, outside of the folder. Copy the file "
+            "into the folder if it belongs to the model."
+        )
+    if place.stat().st_size > bounded_files.MOST_BYTES:
+        raise SourceError(
+            f"model {folder}: {name} is larger than {bounded_files.MOST_BYTES >> 20} MiB."
+        )
+    return place
 
 
 def _belongs(folder: Path, place: Path) -> bool:

@@ -21,7 +21,6 @@ MEANINGS = {
     "rope_theta": "positions are encoded with another base",
     "rope_type": "long positions are scaled otherwise",
     "factor": "long positions are scaled otherwise",
-    "rope_scaling": "long positions are scaled otherwise",
     "rms_norm_eps": "norms divide by something slightly else",
     "layer_norm_eps": "norms divide by something slightly else",
     "layer_norm_epsilon": "norms divide by something slightly else",
@@ -107,7 +106,8 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
     `apart`: keys that are left out.
     """
     left, right = (
-        _standard(model_config.configuration(c.given, c.config).to_dict()) for c in (a, b)
+        _standard(model_config.configuration(model.given, model.config).to_dict())
+        for model in (a, b)
     )
     warnings = []
     for key, one, other in _differences(left, right):
@@ -121,29 +121,17 @@ def compare_settings(a: Checkpoint, b: Checkpoint, apart: Collection[str] = ()) 
 
 
 def _standard(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings in one spelling, with the sizes of heads that follow from others."""
+    """Return the settings of a configuration, with the sizes of heads that follow from others."""
     settings = {
-        key: _standard(value) if key.endswith("_config") and isinstance(value, Mapping) else value
+        key: _standard(value) if isinstance(value, Mapping) else value
         for key, value in config.items()
     }
-    scaling = settings.pop("rope_scaling", None)
-    rope = {**_object(settings.pop("rope_parameters", None)), **_object(scaling)}
-    if "rope_theta" in settings:
-        rope["rope_theta"] = settings.pop("rope_theta")
-    if rope:
-        kind = rope.pop("type", "default")
-        settings["rope_parameters"] = {"rope_type": kind, **rope}
+    if "rope_type" in settings:
+        settings.pop("type", None)  # its old name
     hidden, heads = settings.get("hidden_size"), settings.get("num_attention_heads")
     if settings.get("head_dim") is None and type(hidden) is int and type(heads) is int and heads:
         settings["head_dim"] = hidden // heads
-    if settings.get("num_key_value_heads") is None:
-        settings["num_key_value_heads"] = heads
     return settings
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """Return an object of settings; an empty one in place of anything else."""
-    return dict(value) if isinstance(value, Mapping) else {}
 
 
 def _differences(

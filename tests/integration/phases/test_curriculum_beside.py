@@ -15,7 +15,6 @@ from evaluation.tool_tasks.item_sets import of_level
 from phases.curriculum import findings, plan
 from phases.curriculum.dreams import Dream
 from phases.curriculum.events import CurriculumState, Dreamed
-from phases.curriculum.kind import Curriculum
 from phases.curriculum.tasks import dreaming, tools
 from phases.curriculum.tasks.execute import Context
 from runs.errors import ConfigError, DataError, SourceChangedError

@@ -574,6 +574,22 @@ tokenizer:
     assert model.get_input_embeddings().weight.shape[0] == 384
 
 
+def test_rows_of_padding_that_a_policy_cuts_are_said(toys: Toys, tmp_path: Path) -> None:
+    """As in mergekit; with the setting that keeps them."""
+    _, (one, other) = toy_models.family(tmp_path / "family", 2, vocab_size=384)
+    text = UNION.format(base=one, more=other, source="base")
+    (document,) = parser.parse(text)
+    (warning,) = tasks_merge.prepare(document, tmp_path / "out", {}).warnings
+    assert "the result has 320 rows of tokens" in warning
+    assert "has 384: its rows of padding are cut" in warning
+    setting = warning.split("write ")[1].removesuffix(".").replace("…", "base")
+    assert setting == "tokenizer: {source: base, pad_to_multiple_of: 128}"
+    (document,) = parser.parse(text.replace("tokenizer_source: base", setting))
+    prepared = tasks_merge.prepare(document, tmp_path / "out", {})
+    assert prepared.warnings == []
+    assert prepared.layout.config["vocab_size"] == 384
+
+
 def test_special_ids_beyond_the_rows_are_found(toys: Toys, tmp_path: Path) -> None:
     import shutil
 
@@ -985,6 +1001,70 @@ def test_a_dry_run_writes_nothing_and_bad_options_are_named(toys: Toys, tmp_path
     ):
         bad = forge("merge", str(config), str(tmp_path / "out"), *options)
         assert (bad.returncode, words in bad.stderr) == (2, True), bad.stderr
+
+
+PROCESSOR = (
+    "preprocessor_config.json",
+    "processor_config.json",
+    "video_preprocessor_config.json",
+    "tekken.json",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "additional_chat_templates/tool_use.jinja",
+)
+
+
+def test_files_that_belong_to_the_model_are_taken_along(toys: Toys, tmp_path: Path) -> None:
+    """Without its processor a model of images cannot be used; files of other programs stay."""
+    base = Path(shutil.copytree(toys.base, tmp_path / "base"))
+    (base / "additional_chat_templates").mkdir()
+    for name in (*PROCESSOR, "optimizer.json"):
+        (base / name).write_text('{"size": 1}')
+    text = UNION.format(base=base, more=toys.sources[0], source="base")
+    merge(text, tmp_path / "out")
+    for name in PROCESSOR:
+        assert (tmp_path / "out" / name).read_text() == '{"size": 1}', name
+    assert not (tmp_path / "out" / "optimizer.json").exists()
+    (base / "additional_chat_templates" / "x.jinja").symlink_to(toys.base / "config.json")
+    with pytest.raises(SourceError, match=r"x\.jinja is a link to"):
+        merge(text, tmp_path / "other")
+
+
+def test_slices_cut_the_decoder_of_a_model_of_images(tmp_path: Path) -> None:
+    """Its encoder has blocks, too: all stay, as the config says, and the text's number is right."""
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    text = {
+        "vocab_size": 320,
+        "hidden_size": 16,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "intermediate_size": 32,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]},
+    }
+    vision = {"depth": 5, "embed_dim": 16, "hidden_size": 16, "num_heads": 2, "mlp_ratio": 2}
+    config = Qwen2VLConfig(text_config=text, vision_config=vision, image_token_id=3)
+
+    def of() -> Any:
+        return Qwen2VLForConditionalGeneration(config)
+
+    base, (other,) = toy_models.family(tmp_path / "family", 1, of=of)
+    slices = "merge_method: passthrough\nslices:\n"
+    for model, layers in ((base, [0, 2]), (other, [1, 2]), (other, [2, 3])):
+        slices += f"- sources: [{{model: {model}, layer_range: {layers}}}]\n"
+    merge(slices, tmp_path / "out")
+    made: Any = Qwen2VLForConditionalGeneration.from_pretrained(tmp_path / "out")
+    assert made.config.text_config.num_hidden_layers == 4
+    assert made.config.vision_config.depth == 5
+    found, left, right = tensors(tmp_path / "out"), tensors(base), tensors(other)
+    seen = [name for name in left if "visual" in name]
+    assert len({name.split(".blocks.")[1][0] for name in seen if ".blocks." in name}) == 5
+    assert all(torch.equal(found[name], left[name]) for name in seen)
+    block = next(name for name in found if ".layers.3." in name)
+    assert torch.equal(found[block], right[block.replace(".layers.3.", ".layers.2.")])
 
 
 def test_a_merge_takes_no_file_from_outside_and_names_no_code(toys: Toys, tmp_path: Path) -> None:
