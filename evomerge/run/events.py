@@ -266,11 +266,6 @@ class Completed(common.Completed):
     rivals: tuple[Rival, ...]
 
 
-def _pooled(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of schema 2: earlier runs had no setting `skills`."""
-    return {**data, "config": {**data["config"], "skills": "pooled"}}
-
-
 REGISTRY = common.registry(
     (
         Submitted,
@@ -292,5 +287,5 @@ REGISTRY = common.registry(
         Converged,
         Completed,
     ),
-    {(Submitted.type, 1): _pooled, (Forked.type, 1): _pooled},
+    {(Submitted.type, 1): dict, (Forked.type, 1): dict},  # runs before `skills` have its default
 )

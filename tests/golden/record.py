@@ -89,7 +89,7 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    few = {"imported": imported, "schema-2": skilled}
+    few = {"imported": imported, "schema-skills": skilled}
     for number, world in enumerate([few[name]()] if name in few else worlds(), start=1):
         path = FOLDER / f"{name}-{number}.jsonl"
         if path.exists():
