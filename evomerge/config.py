@@ -20,8 +20,10 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     ValidationError,
     field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -252,6 +254,17 @@ class EvoMergeConfig(BaseModel):
             )
         return self
 
+    @model_serializer(mode="wrap")
+    def _recorded(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `skills` at its default: digests are those of runs before the setting.
+
+        Another default needs another schema of the events, whose upcaster names this one.
+        """
+        settings = dump(self)
+        if settings.get("skills") == type(self).model_fields["skills"].default:
+            del settings["skills"]
+        return settings
+
     @property
     def generations_wanted(self) -> int | None:
         """The number of generations after generation 0; None if the run has a budget instead."""
@@ -278,7 +291,7 @@ class EvoMergeConfig(BaseModel):
 
     def flat(self) -> dict[str, Any]:
         """Return all settings as JSON has them, those of the search beside the others."""
-        whole = self.model_dump(mode="json")
+        whole = {"skills": self.skills, **self.model_dump(mode="json")}
         search = whole.pop("search")
         return {**whole, **search}
 

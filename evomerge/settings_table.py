@@ -55,7 +55,7 @@ class Setting:
 
 def settings() -> list[Setting]:
     """Return all settings, in groups; those of the search last."""
-    usual = EvoMergeConfig().model_dump(mode="json")
+    usual = EvoMergeConfig().flat()
     found = [
         Setting(name, group, usual[name], _words(EvoMergeConfig, name))
         for group, names in GROUPS.items()

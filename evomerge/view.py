@@ -106,7 +106,7 @@ class RunView(View[RunState]):
         return model.name if model is not None and model.same_weights else None
 
     def panels(self, state: RunState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
-        """Return scores, diversity, front, rivals, domains, generations and the champion's lineage."""
+        """Return rivals, skills, scores, diversity, front, generations and the champion's lineage."""
         from evomerge.reports import panels
 
         return panels.panels(state) or [default_panels.tasks(self, state)]

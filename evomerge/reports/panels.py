@@ -95,11 +95,11 @@ def panels(state: RunState) -> list[Panel]:
     rows = generation_rows.rows(state, [column.name for column in COLUMNS])
     found: list[Panel | None] = [
         arms(state) if state.completed else None,
+        domains(state),
         measures(state) if state.completed else None,
         *(lines(state, rows) if rows else ()),
         components(state) if rows else None,
         front(state),
-        domains(state),
         generations(rows),
         lineage(state) if state.champion else None,
     ]

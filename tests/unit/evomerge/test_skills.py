@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.data.outcomes import DomainOutcomes, Outcomes
+from events import Envelope
 from evomerge.config import changed, parse
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Reference, Skills, Weighting
 from evomerge.fitness.paired_bootstrap import ACCURACY_ROUNDING, compare, rounding
 from evomerge.run.rules import fork_rules
+from evomerge.run.state import RunState
 from runs.errors import ConfigError
 from runs.history import audit
 from testing.worlds.fake_world import World, small
 
+GOLDEN = Path(__file__).parents[2] / "golden"
 ASKING: tuple[Skills, ...] = ("mean", "geometric", "worst")
 SOLVING = Weighting(perplexity=0.0, accuracy=1.0, speed=0.0, memory=0.0)
 
@@ -194,6 +199,24 @@ def test_the_setting_needs_sources_to_be_relative_to():
     with pytest.raises(ConfigError, match="setting skills"):
         parse({"skills": "all"})
     assert parse({}).skills == "pooled"
+
+
+def test_runs_with_the_default_record_what_they_recorded_before() -> None:
+    """So their digests, and those of old forks, are the same; the other settings are recorded."""
+    recorded = World().rows[0]
+    assert "skills" not in recorded.data
+    assert changed(small(), {"skills": "worst"}).model_dump(mode="json")["skills"] == "worst"
+    assert '"skills":"worst"' in World(small(skills="worst")).rows[0].data
+    assert small().flat()["skills"] == "pooled"
+    assert parse(small().model_dump(mode="json")) == small()
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN.glob("schema-1-*.jsonl")), ids=lambda p: p.stem)
+def test_events_of_golden_logs_are_written_as_they_were(path: Path) -> None:
+    """Byte by byte, submissions first: nothing that a run with the defaults records has changed."""
+    for line in path.read_text("utf-8").splitlines():
+        row = Envelope(**json.loads(line))
+        assert RunState.registry.load(row).payload() == row.data
 
 
 def test_a_fork_cannot_change_it():
