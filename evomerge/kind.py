@@ -323,7 +323,7 @@ class EvoMerge(RunView, Kind[RunState]):
         yield from verify.rebuild(state, cache, ids, say)
 
     @property
-    def measured(self) -> tuple[type[Event], ...]:
+    def remeasured(self) -> tuple[type[Event], ...]:
         """The answers that `forge verify --recompute` obtains again; no decision reads the speed."""
         return (events.Evaluated, events.LayersChosen)
 

@@ -186,7 +186,7 @@ class Compression(CompressionView, MakingKind[CompressionState]):
     # ---- verification ----------------------------------------------------------------------------
 
     @property
-    def measured(self) -> tuple[type[Event], ...]:
+    def remeasured(self) -> tuple[type[Event], ...]:
         """The answers that `forge verify --recompute` obtains again: sizes are measured, too."""
         return (Encoded, Refused, Packed, Observed, Unmeasurable)
 

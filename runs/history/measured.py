@@ -25,7 +25,7 @@ def measurements(rows: Sequence[Envelope]) -> Iterator[tuple[Any, Event]]:
     assert kind is not None
     for group in appends(rows):
         event = state.registry.load(group[0])
-        if isinstance(event, kind.measured):
+        if isinstance(event, kind.remeasured):
             key = group[0].key.partition("/")[2]
             yield next(task for task in open_tasks(state) if task.key == key), event
         state.absorb(group)

@@ -83,7 +83,7 @@ class Kind(View[S], Outcome[S]):
         return Delegate in self.answers.values()
 
     @property
-    def measured(self) -> tuple[type[Event], ...]:
+    def remeasured(self) -> tuple[type[Event], ...]:
         """The answers that `forge verify --recompute` obtains again."""
         return tuple(e for e, task in self.answers.items() if task not in (Start, Delegate))
 

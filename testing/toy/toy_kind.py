@@ -330,7 +330,7 @@ class Toy(Kind[ToyState]):
     # ---- verification --------------------------------------------------------------------------
 
     @property
-    def measured(self) -> tuple[type[Event], ...]:
+    def remeasured(self) -> tuple[type[Event], ...]:
         """Nothing: `rebuild` counts again."""
         return ()
 

@@ -17,8 +17,10 @@ from events import Envelope, Event, canonical_json
 from pipeline import nameless
 from runs import kinds
 from runs.history import audit, reuse
+from runs.history.measured import difference, measurements
 from runs.kinds.asked import roles
 from runs.kinds.state import fold_into
+from runs.kinds.tasks import Delegate
 from runs.record.lineage import RULES
 from tests.golden.test_golden import LOGS as LOGS_OF_MERGES
 from tests.golden.test_golden import fingerprint, lineage_of, rows_of, unlanded
@@ -108,6 +110,22 @@ def test_another_model_in_submitted_is_found(path: Path, role: str) -> None:
     assert complaints(["0" * 64, *pinned[1:]]) == [
         f"started pins other models as {role} than submitted names"
     ]
+
+
+#: Answers that make models, or are ends of runs; the others are measured, or follow from a model.
+MADE = {"started", "made", "advanced", "encoded", "packed"}
+
+
+@pytest.mark.parametrize("path", NEWEST, ids=lambda path: path.stem)
+def test_everything_that_a_kind_measures_is_measured_again(path: Path) -> None:
+    """By `forge verify --recompute`: a new answer to a task is left out by nobody's choice."""
+    kind, rows = kinds.of(kind_of(rows_of(path))), rows_of(path)
+    answers = {event.type for event, task in kind.answers.items() if task is not Delegate}
+    again = {event.type for event in kind.remeasured}
+    assert answers - MADE <= again <= answers - {"started", "made", "advanced"}
+    found = list(measurements(rows))
+    assert len(found) == sum(row.type in again for row in rows)
+    assert all(difference(one.model_dump(), one.model_dump()) == 0.0 for _, one in found)
 
 
 def renamed(rows: Sequence[Envelope]) -> list[Envelope]:

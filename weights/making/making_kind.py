@@ -39,9 +39,9 @@ class MakingKind(Kind[S]):
     package: ClassVar[str]
 
     @property
-    def measured(self) -> tuple[type[Event], ...]:
+    def remeasured(self) -> tuple[type[Event], ...]:
         """The answers that `forge verify --recompute` obtains again; models are `--rebuild`'s."""
-        return tuple(event for event in super().measured if self.answers[event] is not Make)
+        return tuple(event for event in super().remeasured if self.answers[event] is not Make)
 
     def _file(self, name: str) -> Any:
         return import_module(f"{self.package}.{name}")
