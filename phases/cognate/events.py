@@ -20,7 +20,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 5
+    schema_version = 6
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -32,7 +32,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A cognate run was branched from another."""
 
-    schema_version = 5
+    schema_version = 6
 
     config: CognateConfig
 
@@ -120,6 +120,11 @@ def _of_qwen2(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], **settings}}
 
 
+def _of_presets_vocabulary(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 6: earlier tokenizers had the preset's number of tokens."""
+    return {**data, "config": {**data["config"], "vocabulary": None}}
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
     {
@@ -131,6 +136,8 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 3): _without_watch,
         (Submitted.type, 4): _of_qwen2,
         (Forked.type, 4): _of_qwen2,
+        (Submitted.type, 5): _of_presets_vocabulary,
+        (Forked.type, 5): _of_presets_vocabulary,
     },
 )
 
