@@ -88,6 +88,13 @@ class CognateConfig(Watched):
     context: int | None = Field(
         None, ge=8, le=1 << 20, description="Tokens of a window; none: the preset's."
     )
+    vocabulary: int | None = Field(
+        None,
+        ge=257,
+        le=1 << 18,
+        description="Tokens of the tokenizer that is trained on the text; none: the preset's. Text "
+        "with few different words gives fewer. The embedding has a row for each.",
+    )
     own_share: float | None = Field(
         None,
         gt=0,
@@ -160,11 +167,16 @@ class CognateConfig(Watched):
 
     @property
     def size(self) -> Preset:
-        """The preset, with the settings that change it."""
+        """The preset, with the settings that change it. Embedding and head are one tensor."""
         names = ("base_tokens", "specialist_tokens", "batch", "context", "own_share")
         given = {name: getattr(self, name) for name in names}
         changed = {name: value for name, value in given.items() if value is not None}
         if self.architecture == "qwen2":
-            return PRESETS[self.preset].model_copy(update=changed)
-        preset = TITANS[self.preset].chosen(self.memory, self.recursions, self.halting)
+            preset = PRESETS[self.preset]
+        else:
+            preset = TITANS[self.preset].chosen(self.memory, self.recursions, self.halting)
+        if self.vocabulary is not None:
+            rows = self.vocabulary - preset.vocabulary
+            changed["vocabulary"] = self.vocabulary
+            changed["parameters"] = preset.parameters + rows * preset.hidden
         return preset.model_copy(update=changed)

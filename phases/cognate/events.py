@@ -121,6 +121,15 @@ def _of_qwen2(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], **settings}}
 
 
+def _of_presets_vocabulary(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 6: earlier tokenizers had the preset's number of tokens.
+
+    Runs that named no device were for the CPU.
+    """
+    data = on_cpu(data)
+    return {**data, "config": {**data["config"], "vocabulary": None}}
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
     {
@@ -132,8 +141,8 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 3): _without_watch,
         (Submitted.type, 4): _of_qwen2,
         (Forked.type, 4): _of_qwen2,
-        (Submitted.type, 5): on_cpu,
-        (Forked.type, 5): on_cpu,
+        (Submitted.type, 5): _of_presets_vocabulary,
+        (Forked.type, 5): _of_presets_vocabulary,
     },
 )
 

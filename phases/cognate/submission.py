@@ -65,11 +65,17 @@ def _check_names(there: Sequence[str]) -> None:
             )
 
 
+#: Setting → what a given base has instead, if that is not its architecture.
+_OWN = {"vocabulary": "tokenizer"}
+
+
 def _check_base(config: CognateConfig) -> None:
     """Raise ConfigError for a setting that says how a base is made: a given one is there."""
-    for name in ("architecture", "memory", "recursions", "halting"):
+    for name in ("architecture", "memory", "recursions", "halting", "vocabulary"):
         if getattr(config, name) != CognateConfig.model_fields[name].default:
-            raise ConfigError(f"a base that is given has its own architecture: leave out {name}.")
+            raise ConfigError(
+                f"a base that is given has its own {_OWN.get(name, 'architecture')}: leave out {name}."
+            )
     for name in ("base_tokens", "base_rate"):
         if getattr(config, name) is not None:
             raise ConfigError(f"a base that is given is not trained further: leave out {name}.")
@@ -92,9 +98,15 @@ def check(plan: Plan) -> Checked:
         opened.check_plain("trained")
         model_config.check_predicts_tokens(folder, opened.config)
         given_tokenizer(folder)
-    if not data:
+    found = training_texts.read(data) if data else None
+    if base is None:
+        from phases.cognate.tasks.model import train_tokenizer
+        from phases.cognate.tasks.prepare import learning
+
+        texts = learning(config, None if found is None else found.documents)
+        train_tokenizer(texts, config.size.vocabulary)
+    if found is None:
         return Checked(parameters=parameters)
-    found = training_texts.read(data)
     counts = {
         domain: {slice_: len(texts) for slice_, texts in split.items()}
         for domain, split in found.documents.items()

@@ -30,13 +30,14 @@ def texts(folder: Path) -> list[str]:
 def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequence[Envelope]:
     """Return the rows of a run over the texts, carried to its end in segments of a few steps."""
     home = Home(folder / name)
-    cognate_runs.submit(home, name, base, texts(folder), **QUICK, **settings)
+    cognate_runs.submit(home, name, base, texts(folder), **{**QUICK, **settings})
     cognate_runs.finish(home, name)
     return cognate_runs.rows(home, name)
 
 
 def main() -> None:
-    """Write runs: from scratch with Muon, over a given base, sharded, checkpointed, of titans-mag.
+    """Write runs: from scratch with Muon, over a given base, sharded, checkpointed, of titans-mag, of a
+    smaller vocabulary.
 
     The first two were recorded with schema 1 of `submitted`; those that are there stay.
     """
@@ -52,6 +53,11 @@ def main() -> None:
                 "titans",
                 None,
                 {"base_tokens": 20_000, "architecture": "titans-mag", "recursions": 2},
+            ),
+            (
+                "vocabulary",
+                None,
+                {"base_tokens": 2_048, "specialist_tokens": 1_024, "vocabulary": 300},
             ),
         )
         for number, (name, given, settings) in enumerate(runs, start=1):

@@ -34,8 +34,11 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
     )
     core.train_from_iterator(texts, trainer)
     if core.get_vocab_size() != vocabulary:
+        count = core.get_vocab_size()
         raise PresetError(
-            f"the text gives {core.get_vocab_size()} tokens, the preset asks for {vocabulary}"
+            f"the text gives {count} tokens, and the tokenizer needs {vocabulary}: too few pieces of "
+            f"the text come more than once. Set vocabulary to {count} (--set vocabulary={count}), or "
+            "give more, and more varied, text."
         )
     merges: Any = [tuple(pair) for pair in json.loads(core.to_str())["model"]["merges"]]
     return Qwen2Tokenizer(vocab=core.get_vocab(), merges=merges, bos_token=END)

@@ -5,7 +5,8 @@ Documents are built-in or the user's, the tokenizer is trained on them or the gi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,15 @@ def fill(folder: Path, submitted: Submitted, donor: Path | None) -> Sequence[str
         own = training_texts.read(submitted.data)
         notes = own.notes
         documents, rows = own.documents, parts.rows(own.documents, own.others)
-        learning = {d: _spread(split["train"]) for d, split in own.documents.items()}
+        texts = learning(config, own.documents)
         training = {domain: split["train"] for domain, split in own.documents.items()}
     else:
         documents = own_texts.corpus(config.seed, config.size.characters, config.domains)
         rows = builtin_corpus.items(documents, config.seed)
-        learning = {d: split["train"][:TOKENIZER_DOCUMENTS] for d, split in documents.items()}
+        texts = learning(config)
         wanted = config.mix or config.size.base_mix
         training = parts.builtin(documents, config.seed, config.size.characters, wanted)
     if donor is None:
-        texts = (document.text for found in learning.values() for document in found)
         tokenizer = train_tokenizer(texts, config.size.vocabulary)
         _write_own(folder, config, tokenizer)
     else:
@@ -53,6 +53,18 @@ def fill(folder: Path, submitted: Submitted, donor: Path | None) -> Sequence[str
     _check_read(folder, tokenizer, [split["test"][0].text for split in documents.values()])
     parts.write(folder, tokenizer, training, rows)
     return notes
+
+
+def learning(config: CognateConfig, own: Mapping[str, parts.Split] | None = None) -> Iterator[str]:
+    """Yield the texts that the tokenizer learns from; `own` are the user's documents, if they are."""
+    if own is not None:
+        for split in own.values():
+            yield from (document.text for document in _spread(split["train"]))
+        return
+    for domain in config.domains:
+        every = own_texts.documents(domain, config.seed, config.size.characters)
+        training = (document.text for document in every if document.slice() == "train")
+        yield from islice(training, TOKENIZER_DOCUMENTS)
 
 
 def _spread(documents: Sequence[Document]) -> Sequence[Document]:

@@ -63,6 +63,20 @@ def test_a_preset_has_the_parameters_that_it_says(name: str) -> None:
     PRESETS[name].check(sum(p.numel() for p in model.parameters()))
 
 
+@pytest.mark.parametrize("architecture", ["qwen2", "titans-mag"])
+def test_another_vocabulary_changes_the_parameters_by_its_rows(architecture: str) -> None:
+    """Counted on a real model of that shape."""
+    from phases.cognate.config import CognateConfig
+    from weights.architectures.auto import AutoModelForCausalLM
+
+    settings = {"preset": "mini", "architecture": architecture, "vocabulary": 300}
+    size = CognateConfig.model_validate(settings).size
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(configuration(size))
+    size.check(sum(p.numel() for p in model.parameters()))
+    assert size.vocabulary == 300
+
+
 def test_the_25m_preset_is_within_five_percent_of_25_million() -> None:
     """The source documents' 25,083,528, their check of 5 %."""
     assert abs(PRESETS["25m"].parameters / 25_083_528 - 1) < 0.05
@@ -575,7 +589,8 @@ def test_a_text_that_gives_too_few_tokens_ends_the_run_with_both_numbers(tmp_pat
     """Arithmetic alone has fewer than 512 different pieces."""
     words = ("cognate", "--preset", "mini", "--out", str(tmp_path / "m"), "--domains", "math")
     told = fails(tmp_path / "home", 2, *words)
-    assert "the text gives 423 tokens, the preset asks for 512" in told
+    assert "the text gives 423 tokens, and the tokenizer needs 512" in told
+    assert "--set vocabulary=423" in told
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
 from phases.cognate.kind import Cognate
 from phases.cognate.tasks.execute import Context
-from runs.errors import DataError, ForgeError, SourceChangedError
+from runs.errors import ConfigError, DataError, ForgeError, SourceChangedError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
@@ -209,11 +209,24 @@ def test_a_file_whose_name_is_no_name_of_a_model_needs_one(given, tmp_path: Path
     assert validate.plan(named).config.domains == ("sums",)
 
 
-def test_a_vocabulary_that_the_text_does_not_give_is_refused(given, tmp_path: Path) -> None:
+def test_a_vocabulary_that_the_text_does_not_give_says_which_it_gives(
+    given, tmp_path: Path
+) -> None:
+    """Before anything is recorded; with the setting that the error names, the run starts."""
+    data = [str(given[1] / "law.txt")]
+    plan = validate.plan(Asked("cognate", {"preset": "mini"}, {}, data))
+    with pytest.raises(ForgeError, match=r"the text gives \d+ tokens.* needs 512.*--set") as error:
+        validate.check(plan)
+    count = int(str(error.value).split()[3])
     home = Home(tmp_path / "home")
-    cognate_runs.submit(home, data=[str(given[1] / "law.txt")])
-    with pytest.raises(ForgeError, match=r"the text gives \d+ tokens, the preset asks for 512"):
-        cognate_runs.finish(home)
+    cognate_runs.submit(home, data=data, vocabulary=count, base_tokens=512, specialist_tokens=512)
+    state = cognate_runs.carry_until(home, lambda state: state.started is not None)
+    assert state.started is not None
+    # Rows of 32 numbers in the embedding, which is the head, too.
+    assert state.started.parameters == 28_960 - (512 - count) * 32
+    asked = Asked("cognate", {"vocabulary": 300}, {"base": [str(given[0])]}, data)
+    with pytest.raises(ConfigError, match="its own tokenizer: leave out vocabulary"):
+        validate.plan(asked)
 
 
 def test_tokenizers_that_do_not_fit_are_refused(given, tmp_path: Path) -> None:
