@@ -254,4 +254,5 @@ def test_a_row_without_a_device_was_for_the_cpu() -> None:
         data = json.loads(row.data)
         del data["config"]["device"]
         event = kinds.of(kind_of([row])).state.registry.load(row._replace(data=json.dumps(data)))
-        assert event.config.device == "cpu", path.stem
+        if row.schema < type(event).schema_version:  # the newest always names one
+            assert event.config.device == "cpu", path.stem
