@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from evaluation.data import hub_data, training_texts
+from evaluation.data import domains, hub_data, training_texts
 from runs.errors import ConfigError
 from runs.system import user_folders
 from runs.system.child_environment import may_ask_hub
 
 #: Names of this machine that only this machine has.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+#: A name or an address (that of version 6 in brackets), and a port.
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,255}))(?::[0-9]{1,5})?")
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,14 @@ class Options:
         return cls(hub=may_ask_hub(os.environ), anywhere=True)
 
     def answers_for(self, host: str) -> bool:
-        """Return True if a request's Host names this server; others come of foreign pages."""
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
+        """Return True if a request's Host names this server; others come of foreign pages.
+
+        A Host is a name and perhaps a port (RFC 9110, 7.2), and nothing else.
+        """
+        found = _HOST.fullmatch(host)
+        if found is None:
             return False
+        name = (found[1] or found[2]).lower()
         if name in self.hosts:
             return True
         try:
@@ -162,19 +167,22 @@ class Options:
         """Raise ConfigError for a placed model that is no path, where no models may be fetched."""
         if not Path(placed).is_absolute() and not self.hub:
             raise ConfigError(
-                f"{placed!r} is in none of this server's folders, and it fetches nothing from the Hub: "
-                "set FORGE_API_HUB=1 where it starts."
+                f"{placed[:200]!r} is in none of this server's folders, and it fetches nothing from "
+                "the Hub: set FORGE_API_HUB=1 where it starts."
             )
 
     def data(self, text: str) -> str:
         """Return data of a request, PATH or DOMAIN=PATH, with the path below a root in full.
 
-        Data sets of the Hub only if this server may fetch. Raises ConfigError for a path outside.
+        Data sets of the Hub only if this server may fetch. Raises ConfigError for a path outside, and
+        for a text that is no path and no name of data.
         """
         placed = self.place(text)
         domain, rest = training_texts.parts(text)
-        if Path(placed).is_absolute() or not domain:
+        if Path(placed).is_absolute() or text == domains.NAME or (self.anywhere and not domain):
             return placed
+        if not domain:
+            raise ConfigError(_outside(text))
         if hub_data.is_hub(rest):
             if not self.hub:
                 raise ConfigError(
@@ -184,7 +192,7 @@ class Options:
             return text
         place = Path(self.place(rest))
         if not place.is_absolute():
-            raise ConfigError(f"{rest[:200]!r} is in none of this server's folders.")
+            raise ConfigError(_outside(rest))
         for folder, _, _ in os.walk(place):  # every file below is read
             self._check_links(Path(folder))
         return f"{domain}={place}"
@@ -212,8 +220,10 @@ class Options:
         if self.anywhere:
             return text  # who opens it says that it is missing
         if text.startswith((".", "/", "~")) or Path(text).exists() or ".." in plain.parts:
-            roots = ", ".join(map(str, self.roots))
-            raise ConfigError(
-                f"{text!r} is not in the folders that this server may read ({roots})."
-            )
+            raise ConfigError(_outside(text))
         return text
+
+
+def _outside(text: str) -> str:
+    """Return the message for a text under no root: it tells no path and not what is there."""
+    return f"{text[:200]!r} is in none of this server's folders. `GET /me` lists them."

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -18,6 +21,9 @@ from runs import errors
 from runs.system import plain_text
 
 log = logging.getLogger(__name__)
+
+#: Folders that no error shows: the homes of the logs that are served.
+_homes: list[str] = []
 
 MEDIA = "application/problem+json"
 
@@ -69,9 +75,28 @@ def problem_of(error: Exception) -> Problem:
         return Problem(503, "Service Unavailable", detail)
     for cls, status, title in STATUS:
         if isinstance(error, cls):
-            return Problem(status, title, str(error))
+            return Problem(status, title, _without_homes(str(error)))
     log.error("a request failed", exc_info=error)
     return Problem(500, "Internal Server Error", "The server's own log says more.")
+
+
+@contextmanager
+def concealed(home: Path) -> Iterator[None]:
+    """Let no error of a request show where the server's home is, for as long as it serves.
+
+    Users name roots, runs and models, never a path in the home. The server's own log says it in full.
+    """
+    _homes.append(str(home))
+    try:
+        yield
+    finally:
+        _homes.remove(str(home))
+
+
+def _without_homes(text: str) -> str:
+    for home in sorted(_homes, key=len, reverse=True):
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "$FORGE_HOME", text)
+    return text
 
 
 def answer(problem: Problem) -> JSONResponse:
@@ -86,12 +111,12 @@ def install(app: FastAPI) -> None:
     async def _invalid(_request: Request, error: RequestValidationError) -> JSONResponse:
         found = [
             {
-                "field": plain_text.visible(_place(e["loc"])),
-                "message": str(e["msg"]).removeprefix("Value error, "),
+                "field": _shown(_place(e["loc"])),
+                "message": _shown(str(e["msg"]).removeprefix("Value error, ")),
             }
             for e in error.errors()
         ]
-        said = plain_text.visible("; ".join(f"{e['field']}: {e['message']}" for e in found))
+        said = "; ".join(f"{e['field']}: {e['message']}" for e in found)
         return answer(Problem(422, UNPROCESSABLE, said, errors=found))
 
     @app.exception_handler(HTTPException)
@@ -101,6 +126,11 @@ def install(app: FastAPI) -> None:
 
     for cls in (Problem, errors.ForgeError, EventsError, SQLAlchemyError):
         app.add_exception_handler(cls, _any)
+
+
+def _shown(text: str) -> str:
+    """Return a text of a request in one line, with characters escaped that steer or do not show."""
+    return plain_text.visible(plain_text.for_reader(text))
 
 
 def _place(parts: Sequence[int | str]) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from starlette.datastructures import State
 
+from api import problems
 from api.access.authorization import Access
 from api.access.waiting import Seats
 from api.options import Options
@@ -25,7 +26,8 @@ async def opened(state: State, home: Home, options: Options) -> AsyncIterator[No
     state.access = Access(desk.store, options)
     state.seats = Seats(options.watchers, options.user_watchers)
     try:
-        yield
+        with nullcontext() if options.anywhere else problems.concealed(home.folder):
+            yield
     finally:
         await state.work.stop()
         state.readers.stop()

@@ -17,6 +17,8 @@ from events.errors import StoreUnavailableError
 
 #: Retries when the server goes away during an operation; the waits add up to about three seconds.
 RECONNECTS = 5
+#: Words of errors of a transaction that has ended by an earlier error.
+_FOLLOWING = ("no such savepoint", "no transaction is active", "transaction is aborted")
 
 
 class Database:
@@ -147,11 +149,22 @@ class Database:
 
     def unavailable(self, error: Exception) -> StoreUnavailableError:
         """Return the error that users see."""
-        return StoreUnavailableError(self.name, str(getattr(error, "orig", error)).strip())
+        return StoreUnavailableError(self.name, _first_reason(error))
 
     def close(self) -> None:
         """Close the connections. A later use opens new connections."""
         self.engine.dispose()
+
+
+def _first_reason(error: BaseException) -> str:
+    """Return the text of an error, or of the error before it that it only follows from.
+
+    SQLite undoes a transaction on a full disk by itself; the end of its savepoint then fails, too.
+    """
+    text = str(getattr(error, "orig", None) or error).strip()
+    before = error.__cause__ or error.__context__
+    follows = any(words in text for words in _FOLLOWING)
+    return _first_reason(before) if follows and before is not None else text
 
 
 def _wrapped(error: Exception, dialect: Dialect, lost: bool) -> Exception:

@@ -83,7 +83,7 @@ def read(desk: Desk, uri: str) -> types.TextResourceContents:
     with completed(desk, desk.name(unquote(found[1]))) as (state, rows):
         kind = kinds.of(state.kind)
         if form is JSON:
-            text = as_json(kind.report(state, rows), LARGEST)
+            text = as_json(plain_text.for_reader(kind.report(state, rows)), LARGEST)
         else:
-            text = "\n".join(map(plain_text.visible, kind.markdown(state, rows).split("\n")))
+            text = plain_text.for_reader(kind.markdown(state, rows))
     return types.TextResourceContents(uri=uri, mime_type=form.media_type, text=text)

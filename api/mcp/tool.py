@@ -117,7 +117,7 @@ async def answered(
             found = await tool.do(call, asked)
         else:
             found = await asyncio.to_thread(tool.do, call, asked)
-        data = found.model_dump(mode="json", by_alias=True)
+        data = plain_text.for_reader(found.model_dump(mode="json", by_alias=True))
         text = as_json(data)
     except Exception as error:
         refused = types.TextContent(type="text", text=words(problem_of(error)))
@@ -156,4 +156,5 @@ def as_json(data: Any, largest: int = LARGEST) -> str:
 
 def words(problem: Problem) -> str:
     """Return a problem in one line: its title and its sentence."""
-    return plain_text.visible(f"{problem.body['title']}: {problem.body['detail']}")
+    said = f"{problem.body['title']}: {problem.body['detail']}"
+    return plain_text.visible(plain_text.for_reader(said))

@@ -33,7 +33,7 @@ from api.schemas.listings import (
     Workers,
 )
 from api.schemas.runs import Activity, Again, Answer, Rows, Run, RunFacts, Status
-from api.schemas.texts import Config, Label, Lines, Name, Plain, Text
+from api.schemas.texts import Config, Label, Lines, Name, NewName, Plain, Text
 from runs import kinds
 from worker.commands.accounts import MOST_DAYS, NAME, Role
 
@@ -227,10 +227,10 @@ class NewModel(_Body):
     """A model folder for the registry."""
 
     path: Name = Field(examples=["models/base"])
-    name: Annotated[Plain, Field(min_length=1, max_length=200)] | None = None
+    name: Annotated[NewName, Field(min_length=1, max_length=200)] | None = None
     kind: Literal["base", "source", "specialist"] = "specialist"
     metrics: dict[
-        Annotated[Plain, Field(min_length=1, max_length=100)],
+        Annotated[NewName, Field(min_length=1, max_length=100)],
         Annotated[float, Field(allow_inf_nan=False)],
     ] = Field({}, max_length=MOST_METRICS)
     lineage: list[Name] = Field([], max_length=64)

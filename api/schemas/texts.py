@@ -19,6 +19,14 @@ def plain(text: str) -> str:
         raise ValueError(str(error)) from error
 
 
+def named(text: str) -> str:
+    """Return a new name. Raises ValueError for characters that steer a terminal or do not show."""
+    try:
+        return plain_text.check_name(text, "the name")
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
 def one_line(given: Any) -> Any:
     """Return what people write in several lines as one; anything else as it is."""
     return re.sub(r"[ \t]*(\r\n|[\r\n\t])[ \t]*", " ", given) if isinstance(given, str) else given
@@ -53,5 +61,7 @@ Plain = Annotated[str, AfterValidator(plain)]
 Text = Annotated[Plain, BeforeValidator(one_line), Field(max_length=2000)]
 Lines = Annotated[str, AfterValidator(plain_lines)]
 Name = Annotated[Plain, Field(min_length=1, max_length=1000)]
-Label = Annotated[Plain, Field(max_length=100)]
+#: A name that is given to something, not one that is looked up.
+NewName = Annotated[str, AfterValidator(named)]
+Label = Annotated[NewName, Field(max_length=100)]
 Config = Annotated[dict[str, Any], AfterValidator(plain_values)]

@@ -78,7 +78,7 @@ def check_patterns(checks: Iterable[Check | None]) -> None:
 def matches(check: Pattern, reply: str) -> Verdict:
     """Return 1 if the reply, without surrounding whitespace, matches the pattern, else 0.
 
-    A match that needs more than `patterns.MOST_STEPS` steps is none, on every machine.
+    A match that needs more than `patterns.MOST_STEPS` steps counts 0, on every machine.
     """
     text = reply.strip()[:MOST]
     try:

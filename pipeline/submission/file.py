@@ -19,6 +19,21 @@ from runs.system import bounded_files
 MOST_BYTES = 1 << 20
 #: Bits of the largest whole number.
 MOST_BITS = 64
+#: Texts and comments of TOML. A text without an end goes on to where it must have ended, so the
+#: expression never goes back.
+_TEXTS = re.compile(
+    r'''"""(?:[^\\"]|\\.|"(?!""))*(?:""")?'''
+    r"""|'''(?:[^']|'(?!''))*(?:''')?"""
+    r"""|"(?:[^"\\\n]|\\.)*"?|'[^'\n]*'?|#[^\n]*""",
+    re.DOTALL,
+)
+#: Signs outside of texts and comments, how many a file has at most, and what they stand for.
+_MOST_SIGNS = (
+    ("[", 5_000, "tables and lists"),
+    ("=", 10_000, "keys"),
+    (".", 4_000, "dots in keys and numbers"),
+    (",", 20_000, "entries of lists"),
+)
 #: The table of names that the file gives to models; every config file may have it.
 ALIASES = "aliases"
 #: Key of a table in the file → the field that it is, and what its tables hold.
@@ -39,6 +54,7 @@ def parse(text: str, place: str = "the file") -> dict[str, Any]:
     `place` names the file in an error. Raises ConfigError with the line.
     """
     try:
+        _check_size(text)
         content = tomllib.loads(text)
         _check_plain(content)
     except RecursionError as error:
@@ -50,6 +66,18 @@ def parse(text: str, place: str = "the file") -> dict[str, Any]:
     for line, what in _unknown(content, text):
         raise ConfigError(f"{place}, line {line}: {what}")
     return content
+
+
+def _check_size(text: str) -> None:
+    """Raise ValueError for a text with more signs than a pipeline's file needs.
+
+    The parser's time grows with the square of tables, and of the parts of a key; texts and comments
+    do not count.
+    """
+    bare = _TEXTS.sub("", text)
+    for sign, most, what in _MOST_SIGNS:
+        if bare.count(sign) > most:
+            raise ValueError(f"it has more than {most:,} {what}: a pipeline needs a few hundred.")
 
 
 def _check_plain(value: Any) -> None:

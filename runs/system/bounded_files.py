@@ -69,7 +69,7 @@ class UnusualJSONError(ValueError):
 
 
 def parse_json(raw: bytes, levels: int = DEEPEST) -> Any:
-    """Return what UTF-8 JSON holds. Raise ValueError if it is none, UnusualJSONError beyond a bound.
+    """Return what UTF-8 JSON holds. Raise ValueError for other text, UnusualJSONError beyond a bound.
 
     Values are counted before the first is made. `levels` is the bound of nested lists and objects.
     """

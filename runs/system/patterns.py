@@ -106,7 +106,7 @@ class Matcher:
     """A regular expression with the syntax and the meaning of Python's `re`."""
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
-        """Compile a pattern. Raise ValueError that says why it is none, or is too large."""
+        """Compile a pattern. Raise ValueError that says what is wrong with it."""
         if len(pattern) > MOST_PATTERN:
             raise ValueError(f"it has more than {MOST_PATTERN:,} characters")
         try:
@@ -360,35 +360,44 @@ class _Run:
                         spans = (*spans[:first], begins[0], place, *spans[first + 2 :])
                         begins = begins[1]
                     at += 1
-                elif operation == _REF:
-                    length = self._repeated(spans[first], spans[first + 1], place, second)
-                    if length is None:
-                        break
-                    left -= length
-                    place += length
-                    at += 1
                 elif operation == _IF:
                     at = at + 1 if spans[first] >= 0 else second
-                elif operation in (_LOOK, _ATOMIC):
-                    back, meant = second or (0, True)
-                    self._steps.left = left
-                    inner = None
-                    if place >= back:
-                        inner = self.matched(first, place - back, spans, set())
-                    left = self._steps.left
-                    if (inner is not None) != meant:
+                elif operation == _END:
+                    if whole and place != end:
                         break
-                    if inner is not None:
-                        spans = inner[1]
-                        place = inner[0] if operation == _ATOMIC else place
-                    at += 1
-                elif operation == _FAIL or (whole and place != end):
-                    break
-                else:
                     self._steps.left = left
                     return place, spans
+                else:
+                    self._steps.left = left
+                    passed = self._passed(code[at], place, spans)
+                    left = self._steps.left
+                    if passed is None:
+                        break
+                    place, spans = passed
+                    at += 1
         self._steps.left = left
         return None
+
+    def _passed(
+        self, instruction: tuple[int, Any, Any], place: int, spans: Spans
+    ) -> tuple[int, Spans] | None:
+        """Return place and spans behind an instruction that is a match of its own; None for none."""
+        operation, first, second = instruction
+        if operation == _REF:
+            length = self._repeated(spans[first], spans[first + 1], place, second)
+            if length is None:
+                return None
+            self._steps.left -= length
+            return place + length, spans
+        if operation == _FAIL:
+            return None
+        back, meant = second or (0, True)
+        inner = self.matched(first, place - back, spans, set()) if place >= back else None
+        if (inner is not None) != meant:
+            return None
+        if inner is None:
+            return place, spans
+        return (inner[0] if operation == _ATOMIC else place), inner[1]
 
     def _repeated(self, begin: int, end: int, place: int, any_case: bool) -> int | None:
         """Return the characters of an earlier group's text if they stand at `place`; else None."""

@@ -73,7 +73,7 @@ def check(
     """
     _named(folder, name)
     for metric in metrics or {}:
-        plain_text.check(metric, "a metric's name")
+        plain_text.check_name(metric, "a metric's name")
     return tuple(model_registry.find(store, parent)["id"] for parent in lineage)
 
 
@@ -121,7 +121,7 @@ def record(
 def _named(folder: Path, name: str | None) -> str:
     """Return the model's name, by default the folder's. Raises ConfigError for an invalid name."""
     name = folder.resolve().name if name is None else name.strip()
-    plain_text.check(name, "the model's name")
+    plain_text.check_name(name, "the model's name")
     if not name or len(name) > 200:
         raise ConfigError("a model's name has 1 to 200 characters.")
     if re.match(rf"[0-9a-f]{{{model_registry.DIGITS}}}", name):

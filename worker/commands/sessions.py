@@ -23,7 +23,7 @@ def create(
 
     Raises ConfigError, and ConflictError if a session of this name has another config.
     """
-    plain_text.check(name, "the session's name")
+    plain_text.check_name(name, "the session's name")
     if not 1 <= len(name) <= 200:
         raise ConfigError("a session's name has 1 to 200 characters.")
     try:
@@ -44,7 +44,7 @@ def progress(
 ) -> Session:
     """Record how far a phase of a session is, 0 to 100. Raises ConfigError, NotFoundError."""
     sessions.found(store, name)
-    plain_text.check(phase, "the phase's name")
+    plain_text.check_name(phase, "the phase's name")
     try:
         event = SessionProgressed(session=name, phase=phase, percent=percent)
     except ValidationError as error:

@@ -16,7 +16,7 @@ from runs.kinds.asked import Plan
 from runs.record import events
 from runs.record.events import Quarantine, Submitted
 from runs.streams import check_name, stream
-from runs.system.plain_text import check
+from runs.system import plain_text
 from worker.append import actor
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,8 @@ def submit(
         reason=reason,
     )
     for text, what in ((reason, "the reason"), (plan.output_dir, "a path"), *kind.texts(event)):
-        check(text or "", what)
+        checked = plain_text.check_name if what.endswith("name") else plain_text.check
+        checked(text or "", what)
     done = _append(store, stream(kind.name, run), event, Context(by or actor(), asked, cause))
     same = done.fresh or (asked is not None and done.rows[0].correlation == asked)
     if not same and kind.state.registry.load(done.rows[0]) != event:
@@ -116,6 +117,8 @@ def check_queued(
         )
     if key is not None and not key.strip():
         raise ConfigError("the idempotency key is empty: give one, or leave out --key.")
+    for label in labels:
+        plain_text.check_name(label, "a label")
     bad = [label for label in labels if not re.fullmatch(r"[\w./+-]+", label)]
     if bad:
         raise ConfigError(

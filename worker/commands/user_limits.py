@@ -147,7 +147,7 @@ def _check(
     if owner is not None and run_tasks is not None:
         raise ConfigError("--run-tasks holds for all users: leave out the user.")
     if owner is not None:
-        plain_text.check(owner, "the user's name")
+        plain_text.check_name(owner, "the user's name")
     if owner is not None and not owner.strip():
         raise ConfigError("the user's name is empty.")
     for number in (tasks, run_tasks):

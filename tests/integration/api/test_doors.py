@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,27 @@ def test_text_that_steers_a_terminal_is_refused_by_the_name_of_its_field(
         assert answer.status_code == 422, (path, told)
         assert told["errors"][0]["field"].startswith(field), told
         assert not any(character in told["detail"] for character in "\x1b\x00\u202e\x9b")
+
+
+#: Soft hyphen, space without width, mark of byte order, tag letter A, filler of Hangul, variation
+#: selector, blank of braille.
+UNSEEN = ("\xad", "\u200b", "\ufeff", "\U000e0041", "\u3164", "\ufe0f", "\u2800")
+
+
+@pytest.mark.parametrize("bad", UNSEEN, ids=lambda c: f"U+{ord(c):04X}")
+def test_a_new_name_has_no_character_that_does_not_show(shared: Served, bad: str) -> None:
+    """Two names would look alike, and a language model would read what its user does not see."""
+    for path, body, field in (
+        ("/models", {"path": "a", "name": f"ti{bad}ny"}, "name"),
+        ("/models", {"path": "a", "metrics": {f"ti{bad}ny": 1}}, "metrics"),
+        ("/runs", {"models": ["a", "b"], "labels": [f"gp{bad}u"]}, "labels"),
+        ("/runs", {"models": ["a", "b"], "name": f"ti{bad}ny"}, "name"),
+        ("/users", {"name": f"ad{bad}a", "role": "viewer"}, "name"),
+    ):
+        answer = shared.ask("POST", path, json=body)
+        assert answer.status_code == 422, (path, answer.text)
+        assert answer.json()["errors"][0]["field"].startswith(field), answer.text
+        assert bad not in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("bad", STEERING)
@@ -173,6 +195,20 @@ def test_only_hosts_that_are_this_server_are_answered(shared: Served) -> None:
         assert "default-src" in answer.headers["content-security-policy"]
     for host in ("localhost", "localhost:8083", "127.0.0.1:9", "[::1]:8083", "LOCALHOST"):
         assert shared.get("/health", headers={"Host": host}).status_code == 200
+    for host in (
+        "127.0.0.1#evil",
+        "127.0.0.1/evil.com",
+        "127.0.0.1?x=evil.com",
+        "127.0.0.1:18201, evil.com",
+        "evil.com@127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:x",
+        "[::1",
+        "::1",
+        "[127.0.0.1]evil",
+        "",
+    ):
+        assert shared.get("/health", headers={"Host": host}).status_code == 421, host
     watching = shared.client.websocket_connect("/ws", headers={"Host": "evil.example"})
     with pytest.raises(WebSocketDisconnect):
         watching.__enter__()
@@ -277,7 +313,7 @@ def test_data_with_a_domain_is_below_the_roots_too(tmp_path: Path) -> None:
     assert options.data(f"law={root / 'texts'}") == f"law={root / 'texts'}"
     assert options.data("a=b.jsonl") == str(root / "a=b.jsonl")
     for outside in ("law=/etc/passwd", "law=/etc", "law=../root2", "law=~/x", "/etc/passwd"):
-        with pytest.raises(ConfigError, match="folders that this server may read"):
+        with pytest.raises(ConfigError, match="in none of this server's folders"):
             options.data(outside)
     with pytest.raises(ConfigError, match="none of this server's folders"):
         options.data("law=nothing")
@@ -289,10 +325,35 @@ def test_data_with_a_domain_is_below_the_roots_too(tmp_path: Path) -> None:
         options.data("law=texts")
 
 
+@pytest.mark.parametrize(
+    "text", ["hub:x/y", "LM-EVAL:/tmp/x.yaml", "=/etc/passwd", "x/y", "1=", "no such", "builtin:x"]
+)
+def test_data_under_no_root_is_looked_up_nowhere_else(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """It was looked up in the folder where the server was started, and the answer told which."""
+    monkeypatch.chdir(tmp_path)
+    words = f"{text!r} is in none of this server's folders. `GET /me` lists them."
+    for kind in ("cognate", "bake", "evomerge"):
+        answer = served.ask("POST", "/runs/check", json={"kind": kind, "data": [text]})
+        assert (answer.status_code, answer.json()["detail"]) == (422, words)
+    for hub in (False, True):
+        with pytest.raises(ConfigError, match=re.escape(words)):
+            Options((tmp_path,), hub=hub).data(text)
+    assert Options((tmp_path,)).data("builtin:domains") == "builtin:domains"
+
+
+def test_no_error_tells_where_the_server_s_home_is(served: Served) -> None:
+    """A user names runs and roots; a path in the home is none of them."""
+    home = served.home.folder
+    detail = problem_of(ConflictError(f"{home}/models/x is there, and {home}-2.")).body["detail"]
+    assert detail == f"$FORGE_HOME/models/x is there, and {home}-2."
+
+
 def test_a_run_of_text_outside_of_the_roots_is_refused(served: Served) -> None:
     """By the route, for a kind that takes data with domains."""
     body = {"kind": "cognate", "data": ["law=/etc/passwd"], "config": {"preset": "mini"}}
     for path in ("/runs/check", "/runs", "/phases/cognate/start"):
         answer = served.ask("POST", path, json=body)
         assert answer.status_code == 422, answer.text
-        assert "folders that this server may read" in answer.json()["detail"]
+        assert "in none of this server's folders" in answer.json()["detail"]

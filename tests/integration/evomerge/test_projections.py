@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, select, text
 
-from events import Envelope, EventStore, ProjectionError, failpoints
+from events import Envelope, EventStore, ProjectionError, StoreUnavailableError, failpoints
 from events.databases.sqlite import open_store
-from events.projection import PROJECTIONS, catch_up, gaps, rebuild
+from events.projection import PROJECTIONS, catch_up, gaps, position, rebuild
 from evomerge.reports import generation_rows
 from evomerge.run.state import RunState
 from runs.history import repository
@@ -221,3 +221,26 @@ def test_what_a_newer_version_wrote_does_not_stop_the_list(store: EventStore) ->
     (entry,) = [row for row in rows if row["run"] == "new"]
     assert entry["version"] == 2
     assert entry["status"] == "submitted"
+
+
+def test_a_disk_that_is_full_is_said_and_not_what_follows_from_it(store: EventStore) -> None:
+    """SQLite undoes the transaction by itself, so the end of its savepoint fails, too."""
+
+    class Large(Runs):
+        """A projection that writes more than there is room for."""
+
+        name = "large"
+        tables = ()
+
+        def apply(
+            self, store: EventStore, connection: Connection, rows: Sequence[Envelope]
+        ) -> None:
+            connection.exec_driver_sql("ROLLBACK")  # as SQLite does itself if the disk is full
+            connection.exec_driver_sql("CREATE TABLE large AS SELECT zeroblob(50000000) AS x")
+
+    assert position(store, Large()) == 0  # its row is there
+    with store.database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count = 1")  # means: no more than there are
+    with pytest.raises(StoreUnavailableError, match="database or disk is full") as caught:
+        catch_up(store, Large())
+    assert "savepoint" not in str(caught.value)

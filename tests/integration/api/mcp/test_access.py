@@ -131,13 +131,16 @@ def test_what_the_api_refuses_no_tool_starts(served: Served) -> None:
     async def ask(talk: Talk) -> None:
         for tool in ("check_run", "start_run"):
             for asked, why in (
-                ({"kind": "pipeline", "config": {"phases": [outside]}}, "is not in the folders"),
+                (
+                    {"kind": "pipeline", "config": {"phases": [outside]}},
+                    "is in none of this server's folders",
+                ),
                 (
                     {"kind": "pipeline", "file": "[[phase]]\nnam = 1"},
                     "line 2: a phase has no 'nam'",
                 ),
-                ({"kind": "toy", "models": ["/etc"]}, "'/etc' is not in the folders that this"),
-                ({"kind": "toy", "data": ["../x"]}, "is not in the folders that this server"),
+                ({"kind": "toy", "models": ["/etc"]}, "'/etc' is in none of this server's folders"),
+                ({"kind": "toy", "data": ["../x"]}, "is in none of this server's folders"),
                 ({"kind": "toy", "data": ["lm-eval:/t.yaml"]}, "a task file is code"),
                 (
                     {"kind": "toy", "config": {"width": 0, "colour": 1}},
@@ -221,7 +224,7 @@ def test_the_terminals_user_may_name_any_file_unless_confined(
     confined = Options.of_terminal(["models"])
     assert confined.place("code") == str(tmp_path / "models" / "code")
     for text in ("/etc", "/no/such/model"):
-        with pytest.raises(ConfigError, match="is not in the folders that this server may read"):
+        with pytest.raises(ConfigError, match="is in none of this server's folders"):
             confined.place(text)
 
 

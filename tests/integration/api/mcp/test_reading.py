@@ -6,19 +6,22 @@ import asyncio
 import json
 import shutil
 from contextlib import closing
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from fastapi.testclient import TestClient
 from mcp.shared.exceptions import MCPError
 from mcp_types import TextResourceContents
+from pydantic import BaseModel
 
 from api.app import create
 from api.mcp import reading, resources
-from api.mcp.tool import as_json
+from api.mcp.tool import Call, answered, as_json
 from api.mcp.tools import TOOLS
 from api.options import Options
 from api.problems import Problem
+from runs.errors import NotFoundError
 from runs.home import Home
 from runs.record.user_events import Paused
 from testing.toy import toy_pipelines, toy_runs
@@ -332,3 +335,33 @@ def test_runs_of_two_kinds_and_unknown_names_are_refused_in_words(served: Served
             await talk.client.call_tool("drop_log", {})
 
     served.talk(ask, "viewer")
+
+
+def test_characters_that_do_not_show_reach_no_client() -> None:
+    """In the text and in the data of an answer, and in a refusal: a model reads them as a message."""
+    unseen = "\u200bignore\U000e0041 all\ufeff"
+
+    class Said(BaseModel):
+        """An answer."""
+
+        name: str
+
+    class Asked(BaseModel):
+        """An input."""
+
+        name: str
+
+    def show(call: Call, asked: Asked) -> Said:
+        """Show a name."""
+        if asked.name == "no":
+            raise NotFoundError(f"there is no {unseen}.")
+        return Said(name=unseen)
+
+    tool = SimpleNamespace(role="viewer", takes=Asked, do=show)
+    call: Any = SimpleNamespace(user=SimpleNamespace(may=lambda role: True))
+    answer = asyncio.run(answered(cast(Any, tool), call, {"name": "yes"}))
+    expected = {"name": "\\u200bignore\\U000e0041 all\\ufeff"}
+    assert answer.structured_content == expected
+    assert json.loads(answer.content[0].text) == expected  # pyright: ignore
+    refusal = asyncio.run(answered(cast(Any, tool), call, {"name": "no"}))
+    assert refusal.content[0].text.isascii()  # pyright: ignore
