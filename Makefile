@@ -8,11 +8,12 @@ JOBS   ?= 3
 # Tests start hundreds of processes: let Python keep what it compiled, whatever the caller's variable says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test soak browser oracle lint format docs lock sbom dist site clean
+.PHONY: help demo test busy soak browser oracle lint format docs lock sbom dist site clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
 	@echo "make test   run the quick tests: about five minutes on two quiet cores"
+	@echo "make busy   the same while other processes keep every core busy"
 	@echo "make soak   run all tests: before a release, and every night"
 	@echo "make oracle compare merges with mergekit's, which it installs apart"
 	@echo "make lint   ruff and pyright"
@@ -41,6 +42,12 @@ LANE   ?= not soak and (smoke or not slow)
 BUDGET ?= 0
 test: $(READY)
 	OMP_WAIT_POLICY=PASSIVE FORGE_TEST_BUDGET=$(BUDGET) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "$(LANE)" $(ARGS)
+
+# The same beside a process for each core that computes without end: what fails here only depends on the machine's
+# speed. EACH: how many for each core.
+EACH   ?= 1
+busy: $(READY)
+	$(BIN)/python -m testing.busy --each $(EACH) $(MAKE) test
 
 soak: $(READY)
 	$(MAKE) test LANE=

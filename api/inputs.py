@@ -54,11 +54,12 @@ async def find(
     places |= await asyncio.to_thread(_places, options.place, list(meant.values()))
     placed = await asyncio.to_thread(_places, options.data, files)
     found = {}
-    for name in dict.fromkeys(models):
-        text = meant.get(name, name)
-        model = await _model(state, user, text, places[text])
-        alias = name if text != name and not model.name else model.name
-        found[name] = model.model_copy(update={"name": alias})
+    with state.work.request((user.name, *places)) as since:
+        for name in dict.fromkeys(models):
+            text = meant.get(name, name)
+            model = await _model(state, user, text, places[text], since)
+            alias = name if text != name and not model.name else model.name
+            found[name] = model.model_copy(update={"name": alias})
     return Found(found, {name: placed.get(name, name) for name in data})
 
 
@@ -74,9 +75,10 @@ def _places(place: Callable[[str], str], names: Sequence[str]) -> dict[str, str]
     return {name: place(name) for name in dict.fromkeys(names)}
 
 
-async def _model(state: State, user: User, text: str, placed: str) -> ModelReference:
+async def _model(state: State, user: User, text: str, placed: str, since: float) -> ModelReference:
     """Return a model's path below a root or its Hub id, and its name if it has one of its own.
 
+    `since` is when the request for it was first made: what was found later counts.
     A run's result and a model of the registry are found by name: every user may read both. Only
     folders below the server's roots, or of its own home, are read. No thread is held while the model
     is built. Raises ConfigError, Problem.
@@ -94,6 +96,7 @@ async def _model(state: State, user: User, text: str, placed: str) -> ModelRefer
         origin.request(folders),
         PATIENCE,
         user.name,
+        since,
     )
     return origin.reference(folder)
 

@@ -26,7 +26,7 @@ def read(path: str | None) -> dict[str, Any]:
     except ConfigError as error:
         raise ConfigError(f"config file {file} cannot be read: {error}") from error
     try:
-        data = _parsed(file.suffix, text)
+        data = _parsed(file.suffix.lower(), text)
     except ConfigError as error:
         raise ConfigError(f"config file {file}: {error}") from error
     except RecursionError as error:

@@ -116,7 +116,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 def _content(name: str, file: Path) -> Any:
     """Return what a file of JSON or JSONL holds. Raises ConfigError, which names file and line."""
-    if file.suffix != ".jsonl":
+    if file.suffix.lower() != ".jsonl":
         return read_json(file, error=ConfigError)
     found = []
     for number, line in enumerate(read_text(file, error=ConfigError).split("\n"), 1):

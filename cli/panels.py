@@ -99,11 +99,12 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
         on = f" on {result.on}" if result.on else ""
         items = f", {result.n} items" if result.n is not None else ""
         what = dict.fromkeys((result.name, result.metric.name))  # said once, if they are the same
-        said = f"{' '.join(what)} {cell(result.value)}{interval}{unit}{on}{items}"
+        said = result.says or f"{' '.join(what)} {cell(result.value)}{interval}{unit}{on}{items}"
         lines.append(("result", f"{said}  {short(result.model) if result.model else ''}".rstrip()))
         if lead := result.lead:
             interval = f"({lead.low:+.6g} to {lead.high:+.6g})"
-            lines.append(("lead", f"{lead.value:+.6g} {interval} over {result.over}"))
+            told = f"{lead.value:+.6g} {interval} over {result.over}: {lead.verdict}"
+            lines.append(("lead", told))
     facts = [f"{fact.name} {cell(fact.value)} {fact.unit}".rstrip() for fact in head.facts]
     if facts:
         lines.append(("facts", ", ".join(facts)))
@@ -190,9 +191,10 @@ def _matrix(panel: Matrix, _letters: int, _levels: str) -> Picture:
         ends = zip(texts, panel.low[number], panel.high[number], strict=True)
         return [t if a is None else f"{t} ({cell(a)} to {cell(b)})" for t, a, b in ends]
 
+    metrics = [panel.metrics[0 if one else number] for number in range(len(panel.rows))]
     rows = [
-        (name, panel.metrics[0 if one else number].name, *values(number))
-        for number, name in enumerate(panel.rows)
+        (name, _named_column(metric.name, metric.unit), *values(number))
+        for number, (name, metric) in enumerate(zip(panel.rows, metrics, strict=True))
     ]
     return _cut(["", "", *panel.columns], rows)
 

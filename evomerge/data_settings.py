@@ -15,6 +15,11 @@ from evomerge.config import EvoMergeConfig
 from evomerge.fitness.composite import Weighting
 from runs.errors import DataError
 
+#: What a run without data is scored on, for users.
+SCORED_ON = (
+    "scored on Python code, arithmetic and tables, which may not be what your models are for"
+)
+
 
 def given(paths: Iterable[str | Path], weighting: Weighting) -> tuple[str, ...]:
     """Return the data to submit a run with: absolute paths, or the name of built-in items.

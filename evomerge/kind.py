@@ -316,13 +316,28 @@ class EvoMerge(RunView, Kind[RunState]):
 
         return verify.chosen(state, which)
 
-    def rebuild(
-        self, state: RunState, cache: Any, ids: Sequence[str], tolerance: float | None, say: Any
-    ) -> Iterator[Any]:
-        """Build candidates from the sources again; with a tolerance, measure them again too."""
+    def rebuild(self, state: RunState, cache: Any, ids: Sequence[str], say: Any) -> Iterator[Any]:
+        """Build candidates from the sources again, and compare them with what is recorded."""
         from evomerge.tasks.results import verify
 
-        yield from verify.rebuild(state, ids, tolerance, say, cache.supply)
+        yield from verify.rebuild(state, cache, ids, say)
+
+    @property
+    def measured(self) -> tuple[type[Event], ...]:
+        """The answers that `forge verify --recompute` obtains again; no decision reads the speed."""
+        return (events.Evaluated, events.LayersChosen)
+
+    def reopened(self, state: RunState, cache: Any) -> tuple[Any, Sequence[str]]:
+        """Return the context to measure again in, under another profile too, and how that differs."""
+        from evomerge.tasks.results import verify
+
+        return verify.reopened(state, cache)
+
+    def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
+        """Return the data of an answer that must come out again; of a score, what was measured."""
+        from evomerge.tasks.results import verify
+
+        return verify.comparable(event, recorded)
 
     def cached(self, state: RunState, cache: Any) -> Iterator[Any]:
         """Yield an error for each of the run's candidates whose cached files have another digest."""

@@ -95,7 +95,7 @@ def check(plan: Plan) -> Checked:
     from evaluation.item_filter import measurable, why_not_run
     from evaluation.loading import load_items, load_tokenizer, made_for_any_model
     from evaluation.verifiers.verifier import Verifier
-    from evomerge.data_settings import check_settings
+    from evomerge.data_settings import SCORED_ON, check_settings
     from evomerge.merging.dataflow import check_paths
     from evomerge.tasks import source_warnings
     from weights.folders.sources import open_family
@@ -109,7 +109,7 @@ def check(plan: Plan) -> Checked:
     strange += source_warnings.strange(given, folders)
     strange += source_warnings.left_behind(given, folders)
     tokenizer = load_tokenizer(str(family.base.folder))
-    notes: list[str] = []
+    notes: list[str] = [] if data else [f"no data: {SCORED_ON}."]
     allowed, parameters = plan.config.allow_benchmarks, family.base.parameters
     items = load_items(data, allowed, parameters, notes.append)
     context = min(plan.config.context, family.base.positions or plan.config.context)

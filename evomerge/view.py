@@ -98,6 +98,13 @@ class RunView(View[RunState]):
 
         return default_panels.head(self, state, panels.result(state), panels.facts(state))
 
+    def unchanged(self, state: RunState) -> str | None:
+        """Return the source, base or fixed merge that the champion is, if it is one."""
+        from evomerge.reports import verdict
+
+        model = verdict.given(state)
+        return model.name if model is not None and model.same_weights else None
+
     def panels(self, state: RunState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return scores, diversity, front, rivals, domains, generations and the champion's lineage."""
         from evomerge.reports import panels

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from events import Event
+from pipeline import nameless
 from pipeline.config import GateConfig, PipelineConfig
 from runs.event_types import Figure, MadeModel, ModelReference
 from runs.kinds import state as common_state
@@ -177,6 +178,16 @@ class PipelineState(State):
     passed: dict[int, PassedThrough] = field(default_factory=dict)
     #: Phase → the user's decision to go on.
     overridden: dict[int, GateOverridden] = field(default_factory=dict)
+
+    @classmethod
+    def shared(cls, type_: str, data: dict[str, Any], rule: int) -> dict[str, Any]:
+        """Return the part of an event's data that the lineage digest covers: no name from outside."""
+        told = super().shared(type_, data, rule)
+        if rule > 1 and type_ == Submitted.type:
+            return {"config": nameless.settings(told["config"])}
+        if rule > 1 and type_ == PassedThrough.type:  # the settings say which model that is
+            return {name: value for name, value in told.items() if name != "reference"}
+        return told
 
     def ended_phase(self, number: int) -> PhaseEnded | None:
         """Return the end of a phase's run; None if it has not completed."""

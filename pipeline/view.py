@@ -213,11 +213,20 @@ def _result(state: PipelineState) -> Result | None:
 
 
 def _goes_on(state: PipelineState) -> str:
-    """Return PHASE:ROLE of the model that a completed pipeline gives; empty if it gives not one."""
+    """Return PHASE:ROLE of the model that a completed pipeline gives; empty if it gives not one.
+
+    The last phases are named if they passed it on unchanged.
+    """
     models = list(state.completed.models.values()) if state.completed else []
     phases = (state.ended_phase(number) for number in range(1, _count(state) + 1))
     made = ((phase.name, *one) for phase in phases if phase for one in phase.models.items())
-    return next((f"{name}:{role}" for name, role, model in made if models == [model]), "")
+    model = next((f"{name}:{role}" for name, role, model in made if models == [model]), "")
+    idle: list[str] = []
+    for number in range(_count(state), 0, -1):
+        if number not in state.passed:
+            break
+        idle.insert(0, state.submitted.config.phases[number - 1].name)
+    return f"{model}, passed on unchanged by {', '.join(idle)}" if model and idle else model
 
 
 def _count(state: PipelineState) -> int:

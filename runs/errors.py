@@ -48,6 +48,10 @@ class SourceChangedError(UnavailableError):
     """A source that has changed since the run started."""
 
 
+class UnreproducedError(UnavailableError):
+    """Other numbers than those that the run has pinned, under the profile that it has pinned."""
+
+
 class NotFoundError(ForgeError):
     """No such run, candidate or model."""
 

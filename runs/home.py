@@ -37,18 +37,28 @@ def processes() -> int:
     return _number("FORGE_PROCESSES", "processes") or 1
 
 
-def _number(name: str, what: str) -> int | None:
+def _number(name: str, what: str, most: int = 4096) -> int | None:
     """Return a variable's number, or None if it is not set. Raises ConfigError."""
     given = os.environ.get(name)
     if not given:
         return None
-    if not given.isdecimal() or not 1 <= int(given) <= 4096:
-        raise ConfigError(f"{name} is {given!r}: give a number of {what}, 1 or more.")
+    if not given.isdecimal() or not 1 <= int(given) <= most:
+        raise ConfigError(f"{name} is {given!r}: give a number of {what}, 1 to {most}.")
     return int(given)
 
 
-def segment_seconds() -> float:
-    """Return FORGE_SEGMENT_SECONDS: how long a segment of a training is to last. Raises ConfigError."""
+def segment_steps(step_seconds: float) -> int:
+    """Return how many steps a segment of a training has, if a step takes `step_seconds`; at least 1.
+
+    FORGE_SEGMENT_STEPS is the number. Without it, as many steps as last FORGE_SEGMENT_SECONDS, by
+    default 60. Raises ConfigError.
+    """
+    seconds = _segment_seconds()
+    steps = _number("FORGE_SEGMENT_STEPS", "steps", most=10**9)
+    return steps or max(1, round(min(seconds / max(step_seconds, 1e-9), 10**9)))
+
+
+def _segment_seconds() -> float:
     given = os.environ.get("FORGE_SEGMENT_SECONDS") or "60"
     try:
         seconds = float(given)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from testing.durations import (
     pytest_terminal_summary,
 )
 from testing.models.toys import Toys
-from testing.services.servers import Postgres
+from testing.services.servers import Postgres, open_folder
 from testing.worlds.finished_run import FinishedRun, FinishedTraining, once
 from testing.worlds.warm_process import Template
 
@@ -40,6 +38,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Models of tests are so small that a second thread only waits, and files of tests run side by side.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("FORGE_THREADS", "1")
+# A training is one segment on every machine, unless a test says after how many steps it is cut.
+os.environ.setdefault("FORGE_SEGMENT_STEPS", "1000000")
 # How long an example takes says how busy the machine is.
 settings.register_profile(
     "busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -106,13 +106,10 @@ def toys(session_folder: Path) -> Toys:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; ask it for `new_database()`. Not to be killed: others use it."""
-    # Not below pytest's own folder, which every new session closes to other users: the server is one.
-    place = os.environ.get("PYTEST_DEBUG_TEMPROOT")
-    folder = Path(tempfile.mkdtemp(prefix="forge-postgres-", dir=place))
-    server = Postgres(folder)
-    yield server
-    server.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+    with open_folder() as folder:
+        server = Postgres(folder / "data")
+        yield server
+        server.stop()
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections import OrderedDict
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from api.problems import UNPROCESSABLE, Problem
 from runs.system.linked_processes import tied
 
-#: A failure is told for so many seconds; then the work may be tried again.
+#: Seconds after a job's end in which its result or failure answers other requests, too.
 REMEMBERED = 60.0
 #: Of one kind, under way or waiting.
 WAITING = 16
@@ -19,7 +21,7 @@ WAITING = 16
 WAITING_OF_USER = 4
 #: Seconds that one may take.
 LONGEST = 3600.0
-#: Processes that are remembered.
+#: Processes that are remembered, and requests that were put off.
 KEPT = 256
 
 
@@ -46,6 +48,8 @@ class Work:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         #: One at a time of each kind: who exports does not wait for who looks.
         self._lanes: dict[str, asyncio.Semaphore] = {}
+        #: Request that was put off → when it was first made, and when it was made last.
+        self._put_off: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     async def begin(
         self, name: str, command: list[str], again: bool = False, said: str = "", by: str = ""
@@ -101,16 +105,46 @@ class Work:
                 await process.wait()
             job.ended = time.monotonic()
 
-    async def outcome(
-        self, name: str, command: list[str], said: str, patience: float, by: str
-    ) -> str:
-        """Return the last line that a process writes, which is started unless it was lately.
+    @contextlib.contextmanager
+    def request(self, what: Hashable) -> Iterator[float]:
+        """Give the time at which a request for several outcomes was first made, as of `monotonic`.
 
-        Raise Problem 503 if it takes longer than `patience` seconds: it goes on, and who asks again
-        gets what it wrote; Problem 503 too if too many of the user `by` wait; Problem 422 if it failed.
+        A request that ends with Problem 503 is put off: the same request, made again, goes on, however
+        long its outcomes take together. It is forgotten if it is not made again for `LONGEST` seconds.
+        """
+        now = time.monotonic()
+        first, last = self._put_off.get(what, (now, now))
+        first = first if now - last < LONGEST else now
+        try:
+            yield first
+        except Problem as problem:
+            self._put_off.pop(what, None)
+            if problem.status == 503:
+                self._put_off[what] = (first, time.monotonic())
+                while len(self._put_off) > KEPT:
+                    self._put_off.popitem(last=False)
+            raise
+        self._put_off.pop(what, None)
+
+    async def outcome(
+        self,
+        name: str,
+        command: list[str],
+        said: str,
+        patience: float,
+        by: str,
+        since: float = math.inf,
+    ) -> str:
+        """Return the last line that a process writes.
+
+        The process is started, unless it runs, has ended less than `REMEMBERED` seconds ago, or has
+        ended after `since`, the time that `request` gives. Raise Problem 503 if it takes longer than
+        `patience` seconds: it goes on, and the request, made again, gets what it wrote. Raise Problem
+        503 if too many processes of the user `by` wait, Problem 422 if the process failed.
         """
         job = self._jobs.get(name)
-        if job is None or job.since() > REMEMBERED:
+        forgotten = job is None or job.since() > REMEMBERED
+        if job is None or (forgotten and job.ended is not None and job.ended < since):
             await self.begin(name, command, said=said, by=by)
             job = self._jobs[name]
         assert job.task

@@ -158,21 +158,27 @@ class ParetoFront(Answer):
     hypervolume: float | None
 
 
-class DomainRow(Answer):
-    """One domain: the champion, and each source and the base by name."""
+class SkillRow(Answer):
+    """One kind of items of a domain: the champion, and each other model by name."""
 
+    #: A name that no other row has.
+    skill: str
     domain: str
-    metric: Literal["perplexity", "accuracy"]
+    kind: Literal["text", "questions", "problems"]
+    #: Problems solved, questions right, bits per byte or nats per token.
+    metric: str
+    #: Number of the items.
+    of: int
     better: Literal["up", "down"]
     champion: float | None
     others: dict[str, float | None]
 
 
-class Domains(Answer):
-    """Results by domain, on one slice."""
+class Skills(Answer):
+    """Skills by model, on one slice."""
 
     slice: Literal["selection", "test"]
-    rows: list[DomainRow]
+    rows: list[SkillRow]
 
 
 class Rival(Answer):
@@ -188,6 +194,8 @@ class Rival(Answer):
     high: float | None
     beaten: bool | None
     worse: bool | None
+    #: What the champion is beside it; None if it has no score.
+    verdict: Literal["better", "level", "worse"] | None
 
 
 class Spent(Answer):
@@ -222,10 +230,21 @@ class Test(Answer):
     components: Components | None
 
 
-class Verdict(Answer):
-    """The sources, base and baselines that the champion beats on the test slice."""
+class GivenModel(Answer):
+    """Base, source or baseline: a model that the search began with."""
 
+    name: str
+    kind: Literal["base", "source", "baseline"]
+
+
+class Verdict(Answer):
+    """The champion beside sources, base and baselines on the test slice, in words."""
+
+    #: The model that the run was given and that the champion is; None: a new one.
+    given: GivenModel | None
     beats_sources_and_base: bool
+    level: list[str]
+    worse: list[str]
     not_beaten: list[str]
     best_baseline: str | None
     loses_to_best_baseline: bool
@@ -326,7 +345,7 @@ class Run(RunFacts):
     champion: Champion | None
     headline: Headline | None
     items: dict[str, int] | None
-    domains: Domains | None
+    skills: Skills | None
     diversity: float | None
     level: str | None
     thresholds: Thresholds

@@ -182,7 +182,7 @@ def main() -> None:
         for d in own:
             weighting = Weighting(perplexity=0, accuracy=0, speed=0, memory=0, domains={d: 1.0})
             leads[d] = compare(worse, seen, best, weighting, False, 0, "damage", d)
-            if leads[d].loses(rounding(best, weighting, False)):
+            if leads[d].verdict(rounding(best, weighting, False)) == "worse":
                 caught.append(d)
         cells = (f"{d} {x.difference:+.4f} [{x.low:+.4f}, {x.high:+.4f}]" for d, x in leads.items())
         verdict = "ok" if caught == [domain] else f"CAUGHT IN {caught}"

@@ -45,7 +45,7 @@ SETTINGS: dict[str, Any] = {
     "neutral_tokens": 16,
     "steps": 30,
     "rate": 1e-3,
-    "characters": 200_000,
+    "characters": 500_000,
 }
 
 

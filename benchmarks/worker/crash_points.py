@@ -34,7 +34,7 @@ def chosen(given: argparse.Namespace, trace: list[str]) -> list[str]:
     if given.at == "first":
         return [f"{name}:1" for name in names]
     if given.at == "ends":
-        # Not the very last: segments are cut by time, so another run may have fewer hits.
+        # Not the very last: another run may read the log less often, and so have fewer hits.
         late = {name: math.ceil(0.8 * trace.count(name)) for name in names}
         return sorted({f"{name}:{hit}" for name in names for hit in (1, late[name])})
     if given.at:

@@ -202,7 +202,7 @@ def _sums(done: Sequence[Outcome]) -> str:
 def _submitter(where: Path, given: argparse.Namespace) -> Submit:
     """Return what submits the run; the toys that a merging run needs are made."""
     if given.kind in ("cognate", "pipeline"):
-        os.environ.setdefault("FORGE_SEGMENT_SECONDS", "0.5")  # several segments a training
+        os.environ.setdefault("FORGE_SEGMENT_STEPS", "40")  # several segments a training
     if given.kind == "cognate":
         return cognate_runs.submit
     if given.kind == "pipeline":

@@ -96,13 +96,15 @@ def init_command(
 
 def told(file: str, inputs: Inputs) -> list[str]:
     """Return what was written, and the next two commands, as lines for a user."""
+    from evomerge.data_settings import SCORED_ON
+
     check, evo = following(file)
     models = ", ".join(inputs.sources) or "none found: fill in base_models"
     return [
         f"wrote     {file}",
         f"models    {models}",
         f"base      {inputs.base or 'none: the first model is the base'}",
-        f"data      {', '.join(inputs.data) or 'built-in text'}",
+        f"data      {', '.join(inputs.data) or f'none: {SCORED_ON}'}",
         f"next      {check}",
         f"          {evo}",
     ]
@@ -158,7 +160,8 @@ def _models(inputs: Inputs) -> Iterator[str]:
     yield f"{'' if inputs.sources else '#'}base_models = {_toml(shown)}"
     yield "# Their common ancestor; without it, the first model is the base."
     yield f"{'' if inputs.base else '#'}base_model = {_toml(inputs.base or 'models/base')}"
-    yield "# Items to measure on: files or folders of them; without it, built-in text."
+    yield "# Items to measure on: files or folders of them; without it, Python code,"
+    yield "# arithmetic and tables, which may not be what the models are for (docs/fitness.md)."
     yield f"{'' if inputs.data else '#'}data = {_toml(inputs.data or ('models/items',))}"
 
 

@@ -18,7 +18,14 @@ from cli.panels import LEVELS, PLAIN_LEVELS, spark
 from worker.queue.active_tasks import Hand
 
 #: Columns beside a curve: its name, its last value and what is said behind it.
-BESIDE = 50
+BESIDE = 62
+#: Curve → what it is of. Scores of other items have another scale.
+CURVES = {
+    "best": "best on its draw",
+    "mean": "mean on its draw",
+    "champion": "champion, selection",
+}
+WIDE = max(map(len, CURVES.values()))
 
 _LEVEL_STYLES = {"healthy": "green", "low": "yellow", "critical": "red"}
 
@@ -72,18 +79,18 @@ def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = 
 
 
 def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
-    """Return the curves: fitness on one scale, and diversity from 0."""
+    """Return the curves: fitness on draws, on the selection slice, and diversity from 0."""
     if not shown.diversity:
         return []
     columns = max(4, width - BESIDE)
     seen = {name: values[-columns:] for name, values in shown.curves.items()}
-    numbers = [v for values in seen.values() for v in values if v is not None]
-    low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    draws = [*seen["best"], *seen["mean"]]
+    scales = {"best": _ends(draws), "mean": _ends(draws), "champion": _ends(seen["champion"])}
     behind = {"champion": f"{short(shown.champion)} {shown.what}" if shown.champion else ""}
     lines = [
         line(
-            f"{name:9s} ",
-            (spark(values, low, high, levels), "cyan"),
+            f"{CURVES[name]:{WIDE}} ",
+            (spark(values, *scales[name], levels), "cyan"),
             f" {number(values[-1])}  ",
             (behind.get(name, ""), "bold"),
         )
@@ -93,7 +100,13 @@ def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
     curve = spark(spread, 0.0, max(spread), levels)
     style = _LEVEL_STYLES.get(shown.level, "")
     told = f" {number(spread[-1], '.2f')}    "
-    return [*lines, line("diversity ", (curve, "cyan"), told, (shown.level, style))]
+    return [*lines, line(f"{'diversity':{WIDE}} ", (curve, "cyan"), told, (shown.level, style))]
+
+
+def _ends(values: Sequence[float | None]) -> tuple[float, float]:
+    """Return the lowest and the highest value; 0 and 0 if there is none."""
+    known = [value for value in values if value is not None]
+    return min(known, default=0.0), max(known, default=0.0)
 
 
 def _population(shown: Snapshot, room: int) -> list[Any]:

@@ -92,7 +92,7 @@ def _is_recipe_file(config: Path) -> bool:
     from runs.errors import ConfigError
     from runs.system import bounded_files
 
-    if config.suffix != ".json":
+    if config.suffix.lower() != ".json":
         return False
     try:
         document = bounded_files.read_json(config, error=ConfigError)

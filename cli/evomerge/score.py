@@ -68,7 +68,6 @@ def score_command(
       forge score models/code --endpoint http://localhost:8000/v1 --served code
     """
     from evaluation.data import domains
-    from evaluation.loading import load_items
     from evomerge.data_settings import given
     from evomerge.fitness.composite import Weighting
     from evomerge.tasks import score
@@ -77,7 +76,7 @@ def score_command(
     _check(models, options)
     references = _references(models)
     data = given(options["data"] or (domains.NAME,), Weighting())
-    items, builtin = load_items(data, allow_benchmarks=True), data == (domains.NAME,)
+    items, builtin = _items(data), data == (domains.NAME,)
     set_threads()
     scores, residents = [], []
     for model in references:
@@ -91,6 +90,17 @@ def score_command(
     for found in scores:
         _show(found, show_items)
     _show_speeds(scores, speeds)
+
+
+def _items(data: tuple[str, ...]) -> list[Any]:
+    """Return the items of data, and tell how they were read."""
+    from evaluation.loading import load_items
+
+    notes: list[str] = []
+    items = load_items(data, allow_benchmarks=True, note=notes.append)
+    for words in notes:
+        _tell(f"warning: {words}")
+    return items
 
 
 def _references(models: tuple[str, ...]) -> list[Any]:

@@ -43,7 +43,9 @@ class EvoMergeView(View):
             ]
             for g in data["generations"]
         ]
-        table(["generation", "best", "mean", "champion", "diversity", ""], cells)
+        heads = ["generation", "best on its draw", "mean", "champion", "diversity", ""]
+        table(heads, cells)
+        _skills(data)
         if state.completed:
             say(data["verdict"]["sentence"])
 
@@ -55,14 +57,13 @@ class EvoMergeView(View):
         rows = [[*own, number(test["components"]["perplexity"], ".3f"), "", "", ""]]
         for r in data["rivals"]:
             interval = f"{number(r['low'], '+.4f')} … {number(r['high'], '+.4f')}"
-            beaten = "beaten" if r["beaten"] else "not beaten"
             numbers = [number(r["score"]), number(r["perplexity"], ".3f")]
-            rows.append(
-                [r["name"], r["kind"], *numbers, number(r["lead"], "+.4f"), interval, beaten]
-            )
+            lead = [number(r["lead"], "+.4f"), interval, r["verdict"] or "-"]
+            rows.append([r["name"], r["kind"], *numbers, *lead])
         columns = ["", "kind", "score", "perplexity", "lead", "95 % interval", ""]
         table(columns, rows, title="on the test slice")
-        click.echo(data["verdict"]["sentence"])
+        _skills(data)
+        say(data["verdict"]["sentence"])
         click.echo(f"champion: {data['folder']}")
         click.echo(f"report:   {data['folder']}/report.md; for a browser: report.html")
 
@@ -83,8 +84,8 @@ class EvoMergeView(View):
         who = short(champions[-1].recipe_id) if champions else "-"
         spread = number(diversity.diversity if diversity else None, ".2f")
         return (
-            f"generation {generation}: best {best}, mean {mean}, champion {who} {champion}, "
-            f"diversity {spread}"
+            f"generation {generation}: best on its draw {best}, mean {mean}; champion {who} on "
+            f"selection {champion}; diversity {spread}"
         )
 
     def frame(
@@ -142,7 +143,8 @@ class EvoMergeView(View):
         best = number(max(scores) if scores else None)
         found = state.diversities[done.generation]
         return (
-            f"       generation {done.generation}: best {best}, champion {short(state.champion)}, "
+            f"       generation {done.generation}: best on its draw {best}, champion "
+            f"{short(state.champion)}, "
             f"diversity {found.diversity:.2f} ({found.level})"
         )
 
@@ -194,3 +196,13 @@ class EvoMergeView(View):
         click.echo(f"test score  a {number(data['test'][0])}  b {number(data['test'][1])}")
         if data["comparable"]:
             click.echo(f"NOT comparable: {data['comparable']}.")
+
+
+def _skills(data: dict[str, Any]) -> None:
+    """Print what each model does in each domain, if anything was measured."""
+    from evomerge.reports import skills
+
+    found = data["skills"]
+    if found and found["rows"]:
+        heads, rows = skills.table(found)
+        table(heads, rows, title=f"skills by model, on the {found['slice']} slice")

@@ -12,25 +12,28 @@ if TYPE_CHECKING:
 
 #: A function that verifies a run of the log; it returns the report with the state.
 Check = Callable[[str], dict[str, Any]]
+#: A function that makes and measures again what a report's run gave under an id ("": its result); it
+#: returns what it finds.
+Again = Callable[[dict[str, Any], str], "list[Finding]"]
 
 
-def origins(
-    run: str, check: Check, rebuild: Callable[[dict[str, Any], str], None] | None
-) -> tuple[list[str], list[Finding]]:
+def origins(run: str, check: Check, again: Again | None) -> tuple[list[str], list[Finding]]:
     """Verify every run that made a model of this one's; return their names, and what was found.
 
-    `rebuild` makes the model with an id again and adds what it finds to a report; None: none is.
+    `again` makes and measures again; None: nothing is.
     """
     from runs.home import Home
 
     store = Home.default().open_store()
     try:
-        return _walk(store, run, check, rebuild)
+        return _walk(store, run, check, again)
     finally:
         store.close()
 
 
-def _walk(store: EventStore, run: str, check: Check, rebuild: Any) -> tuple[list[str], list[Any]]:
+def _walk(
+    store: EventStore, run: str, check: Check, again: Again | None
+) -> tuple[list[str], list[Any]]:
     from runs.history.audit import Finding
 
     names, findings, open_ = [], [], [(run, "")]
@@ -41,10 +44,8 @@ def _walk(store: EventStore, run: str, check: Check, rebuild: Any) -> tuple[list
             names.append(name)
             reports[name] = check(name)
             findings += [_of(name, found) for found in reports[name]["findings"]]
-        if name != run and rebuild is not None and reports[name]["state"] is not None:
-            before = len(reports[name]["findings"])
-            rebuild(reports[name], model)
-            findings += [_of(name, found) for found in reports[name]["findings"][before:]]
+        if name != run and again is not None and reports[name]["state"] is not None:
+            findings += [_of(name, found) for found in again(reports[name], model)]
         open_ += [
             one for one in _children(store, name) if one not in open_ and one[0] not in reports
         ]

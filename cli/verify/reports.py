@@ -35,7 +35,7 @@ def stream(target: str, head: str | None, exactly: bool = False) -> dict[str, An
 
 def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
     """Verify a stream that belongs to no run: users, queue, models. Return the report."""
-    from runs.history.audit import audit_stream
+    from runs.history.audit import Finding, audit_stream
     from worker.exports import chain_heads
     from worker.tasks import verify_streams
 
@@ -43,6 +43,8 @@ def _other(store: Any, name: str, head: str | None) -> dict[str, Any]:
         raise click.UsageError("--head is for a run.")
     rows = store.everything(name)
     found = audit_stream(rows, verify_streams.OTHERS.get(name))
+    if why := verify_streams.misfiled(store, name, rows):
+        found.append(Finding("error", "chain", why))
     return {
         "run": name,
         "events": len(rows),
@@ -106,7 +108,8 @@ def _history(store: Any, run: str, stream: str | None) -> tuple[list[Any], list[
         return rows or store.everything(stream or repository.named_stream(store, run)), []
     except (TamperedError, EventsError) as error:
         own = stream or repository.named_stream(store, run)
-        return store.everything(own), [Finding("error", "chain", str(error))]
+        rows = [row for row in store.everything(own) if row.stream == own]
+        return rows, [Finding("error", "chain", str(error))]
 
 
 def archive(path: Path) -> dict[str, Any]:
@@ -135,6 +138,7 @@ def _report(run: str, rows: list[Any], findings: list[Any]) -> dict[str, Any]:
         "checks": ["chain", "events", "decisions", "result"],
         "findings": findings,
         "state": fold(rows) if readable else None,
+        "rows": rows,
     }
 
 

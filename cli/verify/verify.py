@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ from runs.system.plain_text import visible
 @click.argument("target", metavar="RUN|FILE|FOLDER|STREAM", required=False)
 @click.option("--all", "everything", is_flag=True, help="Check every stream of the log.")
 @click.option(
-    "--rebuild", metavar="CANDIDATE|champion|all", help="Rebuild weights, compare digests."
+    "--rebuild",
+    metavar="CANDIDATE|champion|all",
+    help="Make weights again from nothing, compare digests. all: base and sources too.",
 )
 @click.option(
     "--recompute",
     is_flag=True,
-    help="Measure fitness again too (of the champion, if --rebuild names no candidate).",
+    help="Measure again all that the run has measured; with --rebuild, of what that names.",
 )
 @click.option(
     "--tolerance", type=float, default=1e-6, show_default=True, help="Relative, for --recompute."
@@ -33,7 +35,7 @@ from runs.system.plain_text import visible
 @click.option(
     "--origins",
     is_flag=True,
-    help="Verify the runs that made the given models too, and theirs; with --rebuild those models.",
+    help="Verify phases, and the runs that made the given models, too; and with the options above.",
 )
 @click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
 @json_option
@@ -56,7 +58,8 @@ def verify_command(
     \b
     Example:
       forge verify 20261121-3fa9c1 --rebuild champion
-      forge verify 20261121-3fa9c1 --origins
+      forge verify 20261121-3fa9c1 --recompute
+      forge verify 20261121-3fa9c1 --origins --recompute
       forge verify run.forge
       forge verify users
       forge verify --all
@@ -79,11 +82,11 @@ def verify_command(
         report = verify_reports.archive(path)
     else:
         report = verify_reports.stream(target, head)
-    if (rebuild or recompute) and report["state"] is not None:
-        wanted = rebuild or "champion"
-        _rebuild(report, wanted, tolerance if recompute else None)
+    wanted = _Again(rebuild, tolerance if recompute else None)
+    if wanted:
+        _make_again(report, wanted, origins)
     if origins:
-        _origins(report, rebuild is not None or recompute, tolerance if recompute else None)
+        _origins(report, wanted)
     _tell(report, as_json)
 
 
@@ -140,7 +143,8 @@ def _whole(name: str) -> dict[str, Any]:
     except (EventsError, ForgeError) as error:
         found = [Finding("error", "events", f"the stream cannot be verified: {error}")]
         report = {"run": name, "events": 0, "head": None, "checks": [], "findings": found}
-    report.pop("state", None)
+    for name_ in ("state", "rows"):
+        report.pop(name_, None)
     return report
 
 
@@ -151,27 +155,63 @@ def _print_stream(name: str, report: dict[str, Any]) -> None:
     _print_findings(found)
 
 
-def _rebuild(report: dict[str, Any], which: str, tolerance: float | None) -> None:
+@dataclass(frozen=True)
+class _Again:
+    """What is made and measured again."""
+
+    #: "all", "champion" or the beginning of an id; None: nothing is made again.
+    rebuild: str | None
+    #: None: nothing is measured again.
+    tolerance: float | None
+
+    def __bool__(self) -> bool:
+        return self.rebuild is not None or self.tolerance is not None
+
+    def of_origin(self, model: str) -> _Again:
+        """Return what is wanted of an origin; `model` is the id of what that gave, or ""."""
+        one = self.rebuild if self.rebuild in (None, "all") else model or "champion"
+        return _Again(one, self.tolerance)
+
+
+def _make_again(report: dict[str, Any], wanted: _Again, origins: bool) -> None:
+    """Make and measure again what is wanted of the report's run. Raises UsageError, NotFoundError."""
+    from runs import kinds
+
+    if "decisions" not in report["checks"]:
+        raise click.UsageError("--rebuild and --recompute are for a run.")
+    if report["state"] is None:  # its findings say how it is damaged
+        return
+    if not kinds.of(report["state"].kind).delegates:
+        report["findings"] += _again(report, wanted)
+        report["checks"] += ["weights"] if wanted.rebuild is not None else []
+        report["checks"] += ["fitness"] if wanted.tolerance is not None else []
+    elif not origins:
+        raise click.UsageError(
+            f"run {report['run']} is a pipeline: its phases' runs make and measure. Add --origins."
+        )
+
+
+def _again(report: dict[str, Any], wanted: _Again, before: str = "") -> list[Any]:
+    """Return what does not come out again; lines that are printed meanwhile begin with `before`."""
     from runs import kinds
     from runs.home import Home
     from weights.storage.weight_cache import Artifacts
-
-    state = report["state"]
-    kind = kinds.of(state.kind)
-    ids = kind.chosen(state, which)
-    cache = Artifacts.of(Home.default())
+    from worker.tasks.verify_again import again
 
     def say(what: str) -> None:
-        click.echo(what, err=True)
+        click.echo(f"{before}{what}", err=True)
 
-    report["findings"] += kind.rebuild(state, cache, ids, tolerance, say)
-    report["checks"] += ["weights"] if tolerance is None else ["weights", "fitness"]
-    report["rebuilt"] = len(ids)
+    state, cache = report["state"], Artifacts.of(Home.default())
+    if wanted.rebuild is not None and state.started is not None:
+        report["rebuilt"] = len(kinds.of(state.kind).chosen(state, wanted.rebuild))
+    return list(again(report["rows"], cache, wanted.rebuild, wanted.tolerance, say))
 
 
-def _origins(report: dict[str, Any], rebuild: bool, tolerance: float | None) -> None:
+def _origins(report: dict[str, Any], wanted: _Again) -> None:
     """Verify the runs that the report's run has its models from. Raises UsageError for no run."""
     from cli.verify.origins import origins
+    from runs import kinds
+    from runs.errors import NotFoundError
     from runs.history.audit import Finding
 
     if "decisions" not in report["checks"]:
@@ -181,15 +221,28 @@ def _origins(report: dict[str, Any], rebuild: bool, tolerance: float | None) -> 
         words = "the run cannot be read, so the origins of its models were not looked for"
         report["findings"].append(Finding("unchecked", "origins", words))
         return
-    again = (lambda told, which: _rebuild(told, which, tolerance)) if rebuild else None
-    names, found = origins(report["run"], lambda run: verify_reports.stream(run, None), again)
+    done = set[tuple[str, _Again]]()
+
+    def again(told: dict[str, Any], model: str) -> list[Any]:
+        run, own = told["run"], wanted.of_origin(model)
+        if (run, own) in done or kinds.of(told["state"].kind).delegates:
+            return []
+        done.add((run, own))
+        try:
+            return _again(told, own, f"run {run}: ")
+        except NotFoundError as error:
+            return [Finding("unchecked", "weights", str(error))]
+
+    check = lambda run: verify_reports.stream(run, None)  # noqa: E731
+    names, found = origins(report["run"], check, again if wanted else None)
     report["origins"] = names
     report["findings"] += found
 
 
 def _tell(report: dict[str, Any], as_json: bool) -> None:
     """Print the report and its findings; set the exit code."""
-    del report["state"]
+    for name in ("state", "rows"):
+        report.pop(name, None)
     findings = report["findings"]
     report["ok"] = not _wrong(findings)
     if as_json:

@@ -1,7 +1,7 @@
 """Users' data files, read as rows: JSONL, text, JSON, CSV, Parquet; all but Parquet also gzipped.
 
-Rows that are no items yet (`question` and `answer`, `messages`, `instruction` and `output`, `prompt`
-and `completion`) become texts, and a note says so. Rows that are items stay unchanged.
+Endings may be written in capitals. Rows that are no items yet become items (`row_forms`). Notes say
+which forms were read, and which keys were left out.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import re
 import stat
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evaluation.data import row_forms
 from runs.errors import DataError
 from runs.system.bounded_files import MOST_PARTS
+from runs.system.plain_text import shown, visible
 
 #: Endings of the names of files that are read; a `.gz` may follow.
 KINDS = (".jsonl", ".txt", ".json", ".csv", ".parquet")
@@ -31,10 +34,11 @@ TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 MOST_ROWS = 1000
 #: Kinds that hold a table, which may have empty cells and columns that no item has.
 TABLES = (".json", ".csv", ".parquet")
-#: Columns that a text may have; other columns of a table are left out.
-ITEM = ("id", "domain", "slice", "text")
-#: Columns that make a row an item, any of them.
-CONTENT = {"text", "choices", "check"}
+#: A key is said to be a possible domain if it has at least 2 different texts and at most
+#: `MOST_DOMAINS`, each of at most `LONGEST_DOMAIN` characters and on average in `FULL_DOMAIN` rows.
+MOST_DOMAINS, LONGEST_DOMAIN, FULL_DOMAIN = 100, 80, 4
+#: The most keys that are named as left out.
+MOST_NAMED = 50
 #: Kind → how its rows become items. For CSV there is no command: quotes and commas need care.
 ADVICE = {
     ".jsonl": "To make texts of a column: python -c \"import json, sys; [print(json.dumps({'text': "
@@ -56,20 +60,25 @@ Note = Callable[[str], None]
 
 def kind(path: Path) -> str:
     """Return the ending in `KINDS` that says how a file is read, "" for a file of no kind."""
-    name = path.name.removesuffix(".gz")
-    end = Path(name).suffix
+    name = _unzipped(path)
+    end = Path(name).suffix.lower()
     return end if end in KINDS and not (end == ".parquet" and name != path.name) else ""
 
 
 def domain(path: Path) -> str:
     """Return the default domain of a file's items: the file's name without its endings."""
-    return Path(path.name.removesuffix(".gz")).stem
+    return Path(_unzipped(path)).stem
+
+
+def _unzipped(path: Path) -> str:
+    """Return a file's name without .gz."""
+    return path.name[:-3] if path.suffix.lower() == ".gz" else path.name
 
 
 def text(path: Path) -> str:
     """Read a whole file as text. Raises DataError."""
     try:
-        content = _unpacked(path) if path.suffix == ".gz" else _regular(path).read_bytes()
+        content = _unpacked(path) if path.suffix.lower() == ".gz" else _regular(path).read_bytes()
         # As Python reads text: every line ends in a line feed.
         found = io.TextIOWrapper(io.BytesIO(content), "utf-8").read()
     except UnicodeDecodeError as error:
@@ -129,34 +138,104 @@ def _unpacks_to_too_much(path: Path) -> DataError:
     )
 
 
-def rows(path: Path, note: Note) -> Iterator[Row]:
-    """Yield the rows of a file that is no plain text. Raises DataError naming file and line."""
+def rows(path: Path, note: Note, ours: bool = False) -> Iterator[Row]:
+    """Yield the rows of a file that is no plain text as items. Raises DataError naming file and line.
+
+    Rows without text are left out. `note` is told of them, of the forms of rows and of keys left out.
+    `ours`: the program wrote the file; its rows are items already, and stay as they are.
+    """
     read = {".jsonl": _lines, ".json": _array, ".csv": _table, ".parquet": _parquet}[kind(path)]
-    seen: Counter[str] = Counter()
-    dropped: set[str] = set()
-    empty: list[str] = []
-    for where, number, given in read(path):
-        row = _filled(given) if kind(path) in TABLES else given
-        shaped, how = _shaped(_named(row))
-        if kind(path) in TABLES and how is None and "text" in shaped:
-            dropped |= set(shaped) - set(ITEM)
-            shaped = {key: value for key, value in shaped.items() if key in ITEM}
-        if how or CONTENT & set(shaped):
-            seen[how or ""] += 1
-            yield where, number, shaped
-        elif len(row) < len(given):
-            empty.append(empty[0] if empty else _no_item(path, where, given))
-        else:
-            raise DataError(_no_item(path, where, given))
-    if empty and not seen:
-        raise DataError(empty[0])
-    if empty:
-        note(f"{path.name}: {len(empty)} row{'s' * (len(empty) > 1)} without text left out.")
-    for how, count in seen.items():
-        if how:
-            note(f"{path.name}: {count} rows are read as texts: {how}.")
-    if dropped:
-        note(f"{path.name}: columns left out: {', '.join(sorted(dropped))}.")
+    if ours:
+        yield from read(path)
+        return
+    counts, first = Counts(), ""
+    for where, number, row in read(path):
+        filled = _filled(row) if kind(path) in TABLES else row
+        try:
+            shaped = row_forms.shape(_named(filled))
+        except row_forms.FormError as error:
+            raise DataError(f"{where}: {error}.") from error
+        if shaped is None and len(filled) == len(row):
+            raise DataError(_no_item(path, where, row))
+        if shaped is None or _blank(shaped.row):
+            counts.empty += 1
+            if not counts.items and counts.empty == 1:
+                first = _no_item(path, where, row)
+            continue
+        counts.take(where, filled, shaped)
+        yield where, number, shaped.row
+    if counts.empty and not counts.items:
+        raise DataError(first)
+    for words in counts.notes("columns" if kind(path) in (".csv", ".parquet") else "keys"):
+        note(f"{path.name}: {words}")
+
+
+def _blank(row: dict[str, Any]) -> bool:
+    return isinstance(row.get("text"), str) and not row["text"].strip()
+
+
+@dataclass
+class Counts:
+    """Counts over the rows of a file: forms, rows without text, keys that were left out."""
+
+    #: How rows were read and as what → their number.
+    forms: Counter[tuple[str, str]] = field(default_factory=Counter)
+    items: int = 0
+    #: Rows without text.
+    empty: int = 0
+    #: Key that was left out → its different texts; None if it cannot be a domain.
+    rest: dict[str, set[str] | None] = field(default_factory=dict)
+    #: Places of questions with two equal wrong choices.
+    equal: list[str] = field(default_factory=list)
+
+    def take(self, where: str, row: dict[str, Any], shaped: row_forms.Shaped) -> None:
+        """Note what a row has. Raises DataError if a question's right choice is there twice."""
+        self.items += 1
+        self.forms[shaped.how, shaped.kind] += 1
+        for key in shaped.rest:
+            value = row_forms.value(row, key)
+            found = self.rest.setdefault(key, set())
+            if not isinstance(value, str) or not 0 < len(value) <= LONGEST_DOMAIN:
+                self.rest[key] = None
+            elif found is not None and len(found) <= MOST_DOMAINS:
+                found.add(value)
+        self._compare_choices(where, shaped.row)
+
+    def _compare_choices(self, where: str, row: dict[str, Any]) -> None:
+        choices, answer = row.get("choices"), row.get("answer")
+        if not isinstance(choices, list) or not all(isinstance(one, str) for one in choices):
+            return
+        if len(set(choices)) == len(choices):
+            return
+        right = choices[answer] if isinstance(answer, int) and 0 <= answer < len(choices) else None
+        if choices.count(right) > 1:
+            raise DataError(
+                f"{where}: the right choice {shown(right)} is there twice: no model can choose it "
+                "alone. Change a choice, or leave the question out."
+            )
+        self.equal.append(where)
+
+    def notes(self, noun: str) -> Iterator[str]:
+        """Yield a sentence for everything that users should know; `noun`: keys or columns."""
+        if self.empty:
+            yield f"{self.empty} row{'s' * (self.empty > 1)} without text left out."
+        for (how, items), count in self.forms.items():
+            if how:
+                yield f"{count} rows are read as {items}: {how}."
+        if count := len(self.equal):
+            yield f"{count} question{'s' * (count > 1)} with two equal choices, first {self.equal[0]}."
+        names = sorted(self.rest)
+        if names:
+            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            told = ", ".join(map(visible, names[:MOST_NAMED]))
+            yield f"{noun} left out: {told}{more}."
+        for key in names:
+            values = self.rest[key] or ()
+            if 1 < len(values) <= min(MOST_DOMAINS, self.items // FULL_DOMAIN):
+                yield (
+                    f"{visible(key)} has {len(values)} different texts: write it as domain to have "
+                    "each measured as a domain of its own."
+                )
 
 
 def _filled(row: dict[str, Any]) -> dict[str, Any]:
@@ -201,12 +280,27 @@ def _json(content: str, where: str) -> Any:
             "object a line, in a file that ends in .jsonl."
         )
     try:
-        return json.loads(content)
+        return json.loads(content, object_pairs_hook=_object)
+    except _TwiceError as error:
+        raise DataError(f"{where}: {error}.") from error
     except (ValueError, RecursionError) as error:
         hint = ""
         if "Extra data" in str(error) and not where.rpartition(":")[2].isdigit():
             hint = " A file with an object on each line must end in .jsonl: rename it."
         raise DataError(f"{where}: not JSON ({error}).{hint}") from error
+
+
+class _TwiceError(ValueError):
+    """A JSON object has a key twice: programs differ in which value counts."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. Raises _TwiceError."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise _TwiceError(f"the key {visible(twice)!r} is there twice in one object: leave one out")
+    return made
 
 
 def _parts(content: str) -> int:
@@ -230,6 +324,7 @@ def _table(path: Path) -> Iterator[Row]:
     csv.field_size_limit(MOST_BYTES)
     reader = csv.DictReader(io.StringIO(_unmarked(path), newline=""), strict=True)
     try:
+        _check_names(path, reader.fieldnames or ())
         for number, row in enumerate(reader, start=2):
             where = f"{path}: row {number}"
             if None in row or None in row.values():
@@ -237,6 +332,14 @@ def _table(path: Path) -> Iterator[Row]:
             yield where, number, dict(row)
     except csv.Error as error:
         raise DataError(f"{path}: not CSV ({error}).") from error
+
+
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    """Raise DataError if two columns have one name: only one of them would be read."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise DataError(
+            f"{path}: the column {visible(twice[0])!r} is there twice: rename or remove one."
+        )
 
 
 def _parquet(path: Path) -> Iterator[Row]:
@@ -249,6 +352,7 @@ def _parquet(path: Path) -> Iterator[Row]:
         ) from error
     try:
         file = parquet.ParquetFile(_regular(path))
+        _check_names(path, file.schema_arrow.names)
         number = unpacked = 0
         # Threads cost more than they save when a batch has few rows.
         for batch in file.iter_batches(_rows_at_a_time(path, file.metadata), use_threads=False):
@@ -283,50 +387,3 @@ def _size(value: Any) -> int:
     if isinstance(value, list | tuple):
         return 64 + sum(map(_size, value))
     return 8
-
-
-def _shaped(row: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """Return the row as a text, and how the text was made; (row, None) if the row stays as it is.
-
-    A row stays as it is if it is an item already, or if no text can be made of its columns.
-    """
-    if CONTENT & set(row):
-        return row, None
-    made = _chat(row) or _pair(row)
-    if made is None:
-        return row, None
-    kept = {key: row[key] for key in ("id", "domain", "slice") if row.get(key) not in (None, "")}
-    return {**kept, "text": made[0]}, made[1]
-
-
-def _chat(row: dict[str, Any]) -> tuple[str, str] | None:
-    messages = row.get("messages")
-    if not isinstance(messages, list) or not messages:
-        return None
-    said = []
-    for message in messages:
-        if not isinstance(message, dict) or not isinstance(message.get("content"), str):
-            return None
-        said.append(f"{message.get('role', 'user')}: {message['content']}")
-    return "\n\n".join(said), "messages one after the other, each behind its role"
-
-
-def _pair(row: dict[str, Any]) -> tuple[str, str] | None:
-    """Join two columns of which one answers the other; return the text, and how it was made.
-
-    None if the row has no such columns.
-    """
-
-    def has(*names: str) -> bool:
-        return all(isinstance(row.get(name), str) and row[name] for name in names)
-
-    if has("question", "answer"):
-        made = f"Question: {row['question']}\nAnswer: {row['answer']}"
-        return made, "the question, then the answer"
-    if has("instruction", "output"):
-        given = f"{row['input']}\n\n" if has("input") else ""
-        made = f"{row['instruction']}\n\n{given}{row['output']}"
-        return made, "the instruction, the input if there is one, then the output"
-    if has("prompt", "completion"):
-        return row["prompt"] + row["completion"], "the prompt, directly followed by the completion"
-    return None

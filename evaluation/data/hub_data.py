@@ -34,7 +34,8 @@ def fetch(place: str) -> Path:
             f"{place}: a data set of the Hub is hub:OWNER/NAME or hub:OWNER/NAME@REVISION."
         )
     user_folders.check_hub_cache()
-    patterns = [f"*{kind}{packed}" for kind in KINDS for packed in ("", ".gz")]
+    endings = [f"{kind}{packed}" for kind in KINDS for packed in ("", ".gz")]
+    patterns = ["*" + "".join(f"[{c}{c.upper()}]" for c in ending) for ending in endings]
     try:
         return Path(
             snapshot_download(

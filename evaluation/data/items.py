@@ -21,11 +21,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from evaluation.data import domains, file_formats
 from evaluation.data.slices import MEASURING_SHARES, SLICES, Slice, slice_of
 from evaluation.lm_eval import spec
+from evaluation.verifiers.base import no_truth
 from evaluation.verifiers.program import Program
 from evaluation.verifiers.scorer import Scored
 from evaluation.verifiers.verifier import AnyCheck
@@ -80,7 +81,8 @@ Normalise = Literal["bytes", "tokens", "none", "mutual"]
 #: How texts become tokens: each alone, without special tokens; or as in lm-evaluation-harness.
 Encoding = Literal["plain", "harness"]
 
-Grade = Annotated[int, Field(ge=0, le=9)]
+Whole = Annotated[int, BeforeValidator(no_truth)]
+Grade = Annotated[Whole, Field(ge=0, le=9)]
 
 
 class Question(_Item):
@@ -88,10 +90,10 @@ class Question(_Item):
 
     prompt: str
     choices: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=2)]
-    answer: Annotated[int, Field(ge=0)]
+    answer: Annotated[Whole, Field(ge=0)]
     normalise: Normalise = "bytes"
     #: The divisors of the choices' log-likelihoods, instead of those that `normalise` says.
-    sizes: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    sizes: tuple[Annotated[Whole, Field(ge=1)], ...] = ()
     encoding: Encoding = "plain"
     #: How hard the question is; a draw takes from every grade its share.
     grade: Grade = 0
@@ -111,7 +113,7 @@ class Problem(_Item):
     prompt: Annotated[str, Field(min_length=1)]
     check: AnyCheck
     #: The reply ends after `max_tokens` tokens, at the end token, or before one of `stop`.
-    max_tokens: Annotated[int, Field(ge=1, le=4096)] = 64
+    max_tokens: Annotated[Whole, Field(ge=1, le=4096)] = 64
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     encoding: Encoding = "plain"
     grade: Grade = 0
@@ -184,6 +186,7 @@ def load(
                 f"{names}: too few paragraphs for every slice, so cut at line ends, slices in turn."
             )
     check(items.values(), needed)
+    said += [] if ours else uneven(items.values(), needed)
     for words in said:
         note(words)
     return [items[id_] for id_ in sorted(items)]
@@ -210,6 +213,26 @@ def empty(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> list[str]:
     """Return the slices of `needed` without text."""
     filled = {item.slice for item in items if isinstance(item, Text)}
     return [s for s in needed if s not in filled]
+
+
+def uneven(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> list[str]:
+    """Return a sentence for each domain that a slice of `needed` lacks, though others have items of it.
+
+    The slice train does not count: its text is for calibration, and of any domain.
+    """
+    slices: dict[str, set[Slice]] = {}
+    for item in items:
+        if item.slice != "train":
+            slices.setdefault(item.domain, set()).add(item.slice)
+    found = []
+    for domain, there in sorted(slices.items()):
+        if lacking := [s for s in needed if s != "train" and s not in there]:
+            found.append(
+                f"domain {domain} has no items in the slice{'s' if len(lacking) > 1 else ''} "
+                f"{', '.join(lacking)}: models are not measured on it there. Give more items of it, "
+                'or name the slice of each with "slice".'
+            )
+    return found
 
 
 def check(items: Iterable[Item], needed: Sequence[Slice] = SLICES) -> None:
@@ -259,16 +282,15 @@ def files(paths: Sequence[Path], note: file_formats.Note) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(p for s in ("*.jsonl", "*.txt") for p in path.glob(s))
-            inside = inside or sorted(
-                p for p in path.iterdir() if file_formats.kind(p) in IN_FOLDERS
-            )
+            every = sorted(path.iterdir())
+            inside = [p for p in every if p.suffix.lower() in (".jsonl", ".txt")]
+            inside = inside or [p for p in every if file_formats.kind(p) in IN_FOLDERS]
             if not inside:
                 raise DataError(
                     f"data folder {path} has no .jsonl and no .txt file, and no {', '.join(IN_FOLDERS)}"
                 )
             found += inside
-            beside = [p for p in path.iterdir() if file_formats.kind(p) and p not in inside]
+            beside = [p for p in every if file_formats.kind(p) and p not in inside]
             if beside:
                 note(
                     f"{path.name}: {_listed(inside)} of this folder is read, and not "
@@ -299,7 +321,7 @@ def read(file: Path, how: Reading) -> Iterator[tuple[str, Item]]:
     if file_formats.kind(file) == ".txt":
         yield from (_pieces if how.finer else _paragraphs)(file, file_formats.text(file), how)
         return
-    for where, number, row in file_formats.rows(file, how.note):
+    for where, number, row in file_formats.rows(file, how.note, how.ours):
         item = _parse(row, where, number, file, how)
         if not how.ours and _names_task(item):
             raise DataError(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from runs.errors import DataError
 
 Slice = Literal["train", "search", "selection", "test"]
 SLICES: tuple[Slice, ...] = get_args(Slice)
@@ -38,6 +40,23 @@ class Document:
     def slice(self, shares: Mapping[Slice, float] = TRAINING_SHARES) -> Slice:
         """Return the slice that this document belongs to; see `slice_of`."""
         return slice_of(f"{self.domain}/{self.name}", shares)
+
+
+def check_split(domain: str, split: Mapping[Slice, Sequence[Document]], remedy: str) -> None:
+    """Raise DataError if a domain has no text in a slice: nothing could be trained or measured there.
+
+    `remedy` ends the message: a sentence that says how to get more text.
+    """
+    lacking = [slice_ for slice_ in SLICES if not split.get(slice_)]
+    if not lacking:
+        return
+    counts = ", ".join(f"{len(split.get(slice_, ()))} {slice_}" for slice_ in SLICES)
+    texts = [document for documents in split.values() for document in documents]
+    raise DataError(
+        f"domain {domain} has no text in the slice{'s' if len(lacking) > 1 else ''} "
+        f"{', '.join(lacking)}: {len(texts)} texts ({counts}), "
+        f"{sum(len(document.text) for document in texts):,} characters in all. {remedy}"
+    )
 
 
 def slice_of(name: str, shares: Mapping[Slice, float]) -> Slice:

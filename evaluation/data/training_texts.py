@@ -16,11 +16,16 @@ from pathlib import Path
 from evaluation.data import file_formats, hub_data
 from evaluation.data import items as data_items
 from evaluation.data.items import Item, Reading, Text
-from evaluation.data.slices import SLICES, TRAINING_SHARES, Document, Slice
+from evaluation.data.slices import SLICES, TRAINING_SHARES, Document, Slice, check_split
 from runs.errors import DataError
 
 #: DOMAIN=PLACE. A path may have "=" in it, but not before its first "/".
 NAMED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9_-]{0,31})=(.+)$", re.DOTALL)
+#: What to do about a domain without text in a slice.
+REMEDY = (
+    "Give more text (some dozens of texts, which fall into slices by the hash of their ids), or name "
+    'the slice of each with "slice".'
+)
 #: Slices of the pieces of a short text, in turn: of ten, seven to train on.
 IN_TURN: tuple[Slice, ...] = (
     "train",
@@ -155,12 +160,4 @@ def _check(documents: Mapping[str, Mapping[Slice, Sequence[Document]]]) -> None:
     if not documents:
         raise DataError("the data has no text to train on: it has questions and problems only.")
     for domain, split in documents.items():
-        lacking = [slice_ for slice_ in SLICES if not split[slice_]]
-        if lacking:
-            texts = [d for found in split.values() for d in found]
-            raise DataError(
-                f"domain {domain} has no text in the slice{'s' if len(lacking) > 1 else ''} "
-                f"{', '.join(lacking)}: {len(texts)} texts, {sum(len(d.text) for d in texts):,} "
-                "characters in all. Give more text (some dozens of texts, which fall into slices by "
-                'the hash of their ids), or name the slice of each with "slice".'
-            )
+        check_split(domain, split, REMEDY)

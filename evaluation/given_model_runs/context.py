@@ -17,7 +17,7 @@ from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
 from runs.event_types import SourceRecord
-from runs.home import segment_seconds
+from runs.home import segment_steps
 from weights.folders.checkpoint import Checkpoint, open_checkpoint
 from weights.making.events import Making
 from weights.making.maker import Maker
@@ -105,6 +105,11 @@ class GivenContext(TrainingContext[S]):
         return self.text.streams
 
     @property
+    def names(self) -> Mapping[str, str]:
+        """Recipe id → name of what the run makes."""
+        return {recipe.id: name for name, recipe in self.recipes.items()}
+
+    @property
     def maker(self) -> Maker:
         """The maker of the run's recipes that are known now."""
         return Maker(
@@ -116,6 +121,8 @@ class GivenContext(TrainingContext[S]):
             self.kept,
             self.device,
             {self.record.recipe_id: self.given, **self.further},
+            names=self.names,
+            unlike=self.unlike,
         )
 
     def held_out(self, on: str) -> dict[str, Packed]:
@@ -160,8 +167,7 @@ class GivenContext(TrainingContext[S]):
         self.check_text(started)
         self._cache.supply.share_model(self.donor)
         started, found, seconds = self._fitting(started)
-        steps = segment_seconds() * STEPS / seconds
-        segment = min(config.steps_of(started.context), max(1, round(steps)))
+        segment = min(config.steps_of(started.context), segment_steps(seconds / STEPS))
         parts = getattr(started, "accumulation", None) or config.accumulation
         divided = training_defaults.divided(config.batch, config.accumulation, parts)
         notes = (*made.notes, *divided, *self.notes(started))

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from evaluation.given_model_runs import origins
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import GivenKind
+from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.given_model_runs.view import GivenView
 from events import Envelope, Event
 from runs.errors import NotFoundError
@@ -53,6 +54,12 @@ class OneResult(GivenView[S], GivenKind[S]):
             return None
         found = self.named(state).get(MODEL)
         return found.id if found else None
+
+    def unchanged(self, state: S) -> str | None:
+        """Return the given model's name if the result is that model or its copy in float32."""
+        made, given = state.completed.models[MODEL], state.started.model
+        same = made.digest == given.digest or made.recipe_id == as_float32(state.started).id
+        return given.name if same else None
 
     def models(self, event: Event, state: S) -> list[dict[str, Any]]:
         """Return the result for the model registry, once it is measured."""

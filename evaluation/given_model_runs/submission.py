@@ -24,20 +24,26 @@ if TYPE_CHECKING:
 def plan(kind: Kind, asked: Asked, lookup: Lookup, added: Added = lambda config, own: ()) -> Plan:
     """Return the plan of the run of one `model`. Without `domains`, those of the user's data.
 
-    `added` says which domains of built-in text the run reads beside the user's own.
+    `added` says which domains of built-in text the run reads beside the user's own. Every domain that
+    is measured has text in every slice.
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
     """
+    from evaluation.training_text import own_texts
+
     config, found = of_model(kind, asked, lookup)
     data = tuple(map(training_texts.absolute, map(str, asked.data)))
     there: Sequence[str] = KNOWN
+    beside: Sequence[str] = ()
     if data:
         own = training_texts.domains(data)
-        there = (*own, *added(config, own))
+        beside = added(config, own)
+        there = (*own, *beside)
         if "domains" not in asked.config:
             config = kind.parse({**asked.config, "domains": there})
     training_texts.check_domains("domains names", config.domains, there, bool(data))
     training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+    own_texts.check(config.seed, config.characters, beside if data else config.domains)
     return Plan(kind.name, config, {"model": found, "data": data}, asked.output_dir)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.given_model_runs.context import GivenContext
-from evaluation.observing import Observe
 from evaluation.training_runs import training_verify
 from evaluation.training_runs.training_verify import Say
 from runs.history.audit import Finding
@@ -25,26 +24,17 @@ class Verification:
     context_of: type[GivenContext[Any]]
     #: State → name → recipe of all that the run makes.
     recipes: Callable[[Any], Mapping[str, Making]]
-    #: State → everything that is measured.
-    observations: Callable[[Any], Sequence[Observe]]
     #: State → role → recipe of the models that may lie in folders.
     named: Callable[[Any], Mapping[str, Making]]
     #: File that marks the folder of a result.
     mark: str
 
     def rebuild(
-        self, state: Any, cache: Artifacts, ids: Sequence[str], tolerance: float | None, say: Say
+        self, state: Any, cache: Artifacts, ids: Sequence[str], say: Say
     ) -> Iterator[Finding]:
-        """Make models again from nothing; yield an error for each with another digest.
-
-        With a tolerance, also measure again, and compare the figures.
-        """
+        """Make models again; yield an error for each with another digest."""
         recipes = {name: one for name, one in self.recipes(state).items() if one.id in ids}
-        known = {*ids, state.started.model.recipe_id}
-        asked = [task for task in self.observations(state) if task.recipe_id in known]
-        return training_verify.rebuild(
-            self.context_of, state, cache, recipes, asked, tolerance, say
-        )
+        return training_verify.rebuild(self.context_of, state, cache, recipes, say)
 
     def cached(self, state: Any, cache: Artifacts) -> Iterator[Finding]:
         """Yield an error for each model whose cached files have another digest."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from runs import keys
+from runs.panels.panels import Verdict, verdict
 
 RESAMPLES = 2000
 
@@ -29,13 +30,9 @@ class Comparison(BaseModel):
     low: float
     high: float
 
-    def beats(self, by: float) -> bool:
-        """Return True if the lower bound is above zero by more than `by`, the rounding."""
-        return self.low > by
-
-    def loses(self, by: float) -> bool:
-        """Return True if the upper bound is below zero by more than `by`."""
-        return self.high < -by
+    def verdict(self, rounding: float) -> Verdict:
+        """Return what the first model is beside the second."""
+        return verdict(self.low, self.high, rounding)
 
     def moved(self, by: float) -> Comparison:
         """Return the comparison shifted by an exactly known difference."""

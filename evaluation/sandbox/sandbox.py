@@ -11,7 +11,8 @@ table in `seccomp.ARCHITECTURES`, or a kernel without seccomp. Then no program i
 Each program has a child process of its own, which ends with it. Two programs share nothing but the
 memory image that both start from: that of a process that never read a program or an answer. The
 time limit is processor time, so that a program does not fail on a busy machine. Time asleep has the
-same limit, counted separately. A wall-clock limit ten times as long ends every other program.
+same limit, counted separately. A wall-clock limit ten times as long ends every other program; the time
+that a program waits for a processor is not part of it, up to ten times the limit.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.sandbox import jail
 from runs.errors import UnavailableError
 from runs.system.line_process import Respondent
 
@@ -107,7 +109,7 @@ class Sandbox:
         """Run a program and evaluate expressions in it, in order. Raises SandboxUnavailableError."""
         request = {"program": program, "calls": list(calls), **self._limits}
         try:
-            answer, said = self._jail.ask_for_bytes(request, self._wall + 30)
+            answer, said = self._jail.ask_for_bytes(request, self._wall * jail.BUSY + 30)
         except (OSError, ValueError) as error:
             raise SandboxUnavailableError(
                 f"the sandbox's process has ended ({error}). If this happens again, items that run "

@@ -17,7 +17,8 @@ from evaluation.tools import calls
 from evaluation.tools.base import Tool
 from evaluation.tools.calls import FORMS, Form
 from evaluation.trajectories.contexts import Beginnings
-from runs.errors import ConfigError
+from runs.errors import ConfigError, SourceError
+from weights.folders import template_rendering
 from weights.training.windows import Ids
 
 
@@ -88,16 +89,10 @@ class Speech:
         return whole.startswith(f"{begun}a") and "result" in whole[len(begun) :]
 
     def _rendered(self, messages: Sequence[Mapping[str, str]], tools: bool) -> str:
-        from jinja2 import TemplateError
-
+        schemas = calls.schemas(self.tools) if tools else None
         try:
-            return self.tokenizer.apply_chat_template(
-                [*messages],
-                tools=calls.schemas(self.tools) if tools else None,
-                tokenize=False,
-                add_generation_prompt=True,
-            )
-        except TemplateError as error:
+            return template_rendering.rendered(self.tokenizer, messages, schemas)
+        except template_rendering.TemplateFailedError as error:
             raise ConfigError(f"the tokenizer's chat template fails: {error}") from error
 
     def _ids(self, text: str) -> Ids:
@@ -114,7 +109,7 @@ def chosen(
     """Return the speech of a form by its name, or of the first that the tokenizer can write.
 
     `auto` tries chat, tags, brackets and words, in this order. `items` are some of the tasks. Raises
-    ConfigError if the tokenizer can write none.
+    ConfigError if the tokenizer can write none; SourceError for a template without bounds.
     """
     templated = bool(tokenizer.chat_template) if chat is None else chat
     whys: list[str] = []
@@ -123,6 +118,8 @@ def chosen(
             found = Speech(tokenizer, form, templated, tools)
             check_written(found, items)
             return found
+        except SourceError:  # the template itself: no other form helps
+            raise
         except ConfigError as error:
             whys.append(f"{form.name}: {error}")
     raise ConfigError(

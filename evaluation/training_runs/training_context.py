@@ -14,6 +14,7 @@ from evaluation.task_context import TaskContext
 from evaluation.training_runs.training_kind import under
 from evaluation.training_text.kept_text import Text
 from events import Event
+from runs.errors import UnreproducedError
 from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
 from weights.folders import companions
@@ -150,17 +151,23 @@ class TrainingContext(TaskContext[S]):
         """Return the profile of this process: all facts that can change the last bit of a number."""
         return machine_profile(self.device, self.state.submitted.config.precision, "sdpa")
 
+    def unlike(self) -> list[str]:
+        """Return how this process differs from the run's profile; [] if it does not."""
+        return self.profile().unlike(self.state.started.profile)
+
     def check_unchanged(self) -> None:
         """Check text, profile and canary against `started`.
 
-        Raises DataError for other text, UnavailableError for a process that computes other numbers.
+        Raises DataError for other text, UnavailableError for another profile, UnreproducedError for
+        another canary under the same profile.
         """
         started = self.state.started
         self.text.folder  # noqa: B018 - raises if it is another
-        other = self.profile().unlike(started.profile)
-        if not other:
-            found, _ = self.canary(started, self.initial(started))
-            if found == started.canary:
-                return
-            other = [f"three steps of training give {found[:12]} here, not {started.canary[:12]}"]
-        raise unsuited(other)
+        if other := self.unlike():
+            raise unsuited(other)
+        found, _ = self.canary(started, self.initial(started))
+        if found != started.canary:
+            raise UnreproducedError(
+                f"three steps of training give {found[:12]} here, not {started.canary[:12]}, and "
+                "nothing of the profile differs. Resume the run where it was started."
+            )

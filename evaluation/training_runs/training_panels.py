@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.training_runs import training_pace
 from runs.panels.head import Fact
-from runs.panels.panels import Axis, Column, Lead, Lines, Metric, Panel, Series, Units
+from runs.panels.panels import Axis, Column, Lead, Lines, Metric, Panel, Series, Units, verdict
 from weights.making.events import Making
 from weights.making.making import MakingState
 from weights.recipes import Train
@@ -22,8 +22,7 @@ MADE = "All that the run makes; `forge lineage` has the recipes."
 
 def lead(value: float, low: float, high: float) -> Lead:
     """Return the bits per byte that a model needs less than another, with the interval's ends."""
-    verdict = "better" if low > 0 else "worse" if high < 0 else "level"
-    return Lead(value=value, low=low, high=high, verdict=verdict)
+    return Lead(value=value, low=low, high=high, verdict=verdict(low, high))
 
 
 def curves(

@@ -90,7 +90,8 @@ class Text:
 
         Raises DataError for a domain whose texts are too short to predict anything.
         """
-        found = {d: p for d, p in pack(self.texts, self.tokenizer, context)[on].items() if p.texts}
+        texts = [text for text in self.texts if text.slice == on]
+        found = pack(texts, self.tokenizer, context)[on]
         for domain, packed in found.items():
             if not sum(packed.bytes):
                 raise DataError(

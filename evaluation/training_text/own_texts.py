@@ -9,7 +9,7 @@ A task is a function of its family, level, seed and number (`evaluation.task_fam
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, count
@@ -17,7 +17,7 @@ from itertools import chain, count
 from evaluation import task_families
 from evaluation.data.builtin import corpus as builtin_corpus
 from evaluation.data.builtin import help_prose, stdlib_code
-from evaluation.data.slices import TRAINING_SHARES, Document, Slice
+from evaluation.data.slices import TRAINING_SHARES, Document, Slice, check_split
 from evaluation.task_families import LEVELS
 
 #: Domain → families of its tasks.
@@ -30,20 +30,52 @@ MADE = (*TASKS, "general")
 #: Every domain that has text.
 KNOWN = (*builtin_corpus.KNOWN, *MADE)
 
+#: Times the characters of a setting that are tried, to say how many are enough.
+FACTORS = (2, 4, 8, 16)
+
 Split = dict[Slice, list[Document]]
 
 
 def corpus(seed: int, characters: int, domains: Sequence[str]) -> dict[str, Split]:
     """Return about `characters` of text per domain: domain → slice → documents."""
-    known = builtin_corpus.corpus(seed, characters, [d for d in domains if d not in MADE])
-    made = {domain: _split(domain, seed, characters) for domain in domains if domain in MADE}
-    return {domain: {**known, **made}[domain] for domain in domains}
+    return {domain: _split(documents(domain, seed, characters)) for domain in domains}
 
 
-def _split(domain: str, seed: int, characters: int) -> Split:
-    """Return the documents of a domain that is made here, by slice."""
+def documents(domain: str, seed: int, characters: int) -> Iterator[Document]:
+    """Yield the documents of a domain until about `characters` characters are reached."""
+    if domain not in MADE:
+        return builtin_corpus.documents(domain, characters, seed)
+    return _mixed(characters) if domain == "general" else _tasks(domain, seed, characters)
+
+
+def check(seed: int, characters: int, domains: Sequence[str]) -> None:
+    """Raise DataError if a domain has no text in a slice: with few characters some have none.
+
+    Text is read until every slice has some, so that the check takes milliseconds.
+    """
+    for domain in domains:
+        split = _first(domain, seed, characters)
+        if all(split.values()):
+            continue
+        more = (characters * factor for factor in FACTORS)
+        enough = next((n for n in more if all(_first(domain, seed, n).values())), None)
+        remedy = f"set characters to {enough} or more" if enough else "leave the domain out"
+        check_split(domain, split, f"It is built-in text: {remedy}.")
+
+
+def _first(domain: str, seed: int, characters: int) -> Split:
+    """Return the documents of a domain by slice, up to the one with which every slice has some."""
+    split: Split = {slice_: [] for slice_ in TRAINING_SHARES}
+    for document in documents(domain, seed, characters):
+        split[document.slice()].append(document)
+        if all(split.values()):
+            break
+    return split
+
+
+def _split(every: Iterable[Document]) -> Split:
+    """Return documents by slice."""
     found: Split = {slice_: [] for slice_ in TRAINING_SHARES}
-    every = _mixed(characters) if domain == "general" else _tasks(domain, seed, characters)
     for document in every:
         found[document.slice()].append(document)
     return found

@@ -13,6 +13,7 @@ import numpy as np
 
 from runs.errors import ConfigError
 from weights import randomness
+from weights.folders import template_rendering
 from weights.training.windows import Ids
 
 
@@ -64,7 +65,8 @@ class Beginnings:
     def __init__(self, tokenizer: Any, chat: bool) -> None:
         """Use the chat template if `chat` is True.
 
-        Raises ConfigError if the tokenizer has none, or one that takes no system message.
+        Raises ConfigError if the tokenizer has none, or one that takes no system message;
+        SourceError if the template goes beyond the bounds of `template_rendering`.
         """
         self._tokenizer, self._chat = tokenizer, chat
         first = tokenizer("")["input_ids"][:1]
@@ -98,15 +100,11 @@ class Beginnings:
         )
 
     def _messages(self, system: str | None, user: str) -> Ids:
-        from jinja2 import TemplateError
-
         messages = [] if system is None else [{"role": "system", "content": system}]
         messages.append({"role": "user", "content": user})
         try:
-            text = self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True
-            )
-        except TemplateError as error:
+            text = template_rendering.rendered(self._tokenizer, messages)
+        except template_rendering.TemplateFailedError as error:
             raise ConfigError(
                 f"the tokenizer's chat template takes no system message ({error}): set chat to false."
             ) from error

@@ -51,8 +51,7 @@ def streams(event: Sampled, cache: Artifacts, write: Callable[[], Written]) -> d
         if digest(found) != event.digest:
             raise SourceChangedError(
                 f"trajectories sampled again have the digest {digest(found)[:12]}, the log says "
-                f"{event.digest[:12]}: this machine computes other numbers than the one that wrote "
-                "them."
+                f"{event.digest[:12]}."
             )
         cache.keep(event.digest, found, event.seconds)
     return {name: tensor.numpy() for name, tensor in found.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,6 +16,13 @@ class Check(BaseModel):
     """Base class of an item's check: frozen, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def no_truth(value: Any) -> Any:
+    """Return a value; raise ValueError for true and false, which pydantic takes for 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is not a number")
+    return value
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import io
 import json
 import re
 import tomllib
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -16,6 +18,8 @@ from evaluation.verifiers.exact import Exact
 from evaluation.verifiers.number import Number
 from evaluation.verifiers.scorer import Scored
 from evaluation.verifiers.verifier import Verifier
+from runs.errors import ConfigError
+from runs.system import patterns
 
 #: Characters of a reply that a pattern is matched against, at most.
 MOST = 20_000
@@ -61,11 +65,36 @@ class FormVerifier(Verifier):
         return super()._verdict(check, reply, item)
 
 
+def check_patterns(checks: Iterable[Check | None]) -> None:
+    """Raise ConfigError if a check's pattern is too large to be matched in bounded steps."""
+    for check in checks:
+        if isinstance(check, Pattern):
+            try:
+                _matcher(check.pattern)
+            except ValueError as error:
+                raise ConfigError(f"the pattern {check.pattern[:60]!r}: {error}.") from error
+
+
 def matches(check: Pattern, reply: str) -> Verdict:
-    """Return 1 if the reply, without surrounding whitespace, matches the pattern, else 0."""
-    text, how = reply.strip()[:MOST], re.compile(check.pattern, re.DOTALL)
-    found = how.search(text) if check.search else how.fullmatch(text)
-    return RIGHT if found else wrong("the pattern does not match")
+    """Return 1 if the reply, without surrounding whitespace, matches the pattern, else 0.
+
+    A match that needs more than `patterns.MOST_STEPS` steps is none, on every machine.
+    """
+    text = reply.strip()[:MOST]
+    try:
+        matcher = _matcher(check.pattern)
+        fits = matcher.search(text) if check.search else matcher.fullmatch(text)
+    except ValueError as error:  # only in logs of earlier versions: submission refuses it
+        return wrong(f"the pattern cannot be matched: {error}")
+    except patterns.TooManyStepsError:
+        return wrong(f"the pattern needs more than {patterns.MOST_STEPS:,} steps for this reply")
+    return RIGHT if fits else wrong("the pattern does not match")
+
+
+@lru_cache(maxsize=64)
+def _matcher(pattern: str) -> patterns.Matcher:
+    """Return the matcher of a check's pattern. Raise ValueError as `patterns.Matcher` does."""
+    return patterns.Matcher(pattern, re.DOTALL)
 
 
 def parses(check: Parses, reply: str) -> Verdict:

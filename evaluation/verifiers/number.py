@@ -12,9 +12,9 @@ from bisect import bisect_left
 from fractions import Fraction
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator
 
-from evaluation.verifiers.base import RIGHT, Check, Verdict, wrong
+from evaluation.verifiers.base import RIGHT, Check, Verdict, no_truth, wrong
 
 _PLAIN = r"[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+|(?=\.\d))(?:\.\d+)?(?:[eE][-+]?\d{1,3})?"
 _NUMBER = re.compile(rf"(?<![\w.])({_PLAIN})(?:\s*/\s*(\d+))?(?![\d]|[.,]\d)")
@@ -25,8 +25,8 @@ class Number(Check):
     """`answer` is a number, or its text; `tolerance` is an absolute difference."""
 
     kind: Literal["number"]
-    answer: int | float | str
-    tolerance: Annotated[float, Field(ge=0)] = 0.0
+    answer: Annotated[int | float | str, BeforeValidator(no_truth)]
+    tolerance: Annotated[float, Field(ge=0), BeforeValidator(no_truth)] = 0.0
 
     @field_validator("answer")
     @classmethod

@@ -30,7 +30,7 @@ from runs.system.line_process import Respondent
 
 GROUP = "evomerge.scorers"
 #: Most seconds for one reply, and for a process's first reply, which includes loading the scorer.
-PATIENCE, LOADING = 60.0, 120.0
+PATIENCE, LOADING = 60.0, 600.0
 
 
 class Scored(Check):

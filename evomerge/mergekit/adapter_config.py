@@ -7,21 +7,18 @@ gives the tensors another meaning, is refused by name. The keys and their defaul
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import regex
-
 from runs.errors import SourceError
-from runs.system import bounded_files
+from runs.system import bounded_files, patterns
 from weights.folders.adapter_folders import CONFIG, MOST_CONFIG
 
 #: Patterns in one adapter_config.json, and the largest alpha.
 MOST_PATTERNS, MOST_ALPHA = 10_000, 1e30
-#: Seconds that the patterns of an adapter may take to match all modules.
-PATIENCE = 10.0
+#: Steps that the patterns of an adapter may take to match all modules: some seconds.
+MOST_STEPS = 20_000_000
 #: Keys that `Adapter` reads, or whose meaning lies in the tensors that are stored.
 READ = {
     "peft_type",
@@ -98,8 +95,9 @@ class AdapterConfig:
             self._settings = bounded_files.read_object(self._file, MOST_CONFIG)
         except SourceError as error:
             raise SourceError(f"{folder} is not a LoRA adapter: {error}") from error
-        #: Seconds left for matching patterns with modules.
-        self._patience = PATIENCE
+        #: Steps left for matching patterns with modules.
+        self._steps = patterns.Steps(MOST_STEPS)
+        self._matchers: dict[str, patterns.Matcher] = {}
         kind = str(self._settings.get("peft_type", "LORA"))
         if kind != "LORA":
             raise SourceError(f"adapter {folder} is {kind}: only LoRA adapters can be merged.")
@@ -168,14 +166,16 @@ class AdapterConfig:
 
         Raise it, too, if alpha_pattern is no mapping or has too many patterns.
         """
-        patterns = self._settings.get("alpha_pattern") or {}
-        if not isinstance(patterns, dict) or len(patterns) > MOST_PATTERNS:
+        by_pattern = self._settings.get("alpha_pattern") or {}
+        if not isinstance(by_pattern, dict) or len(by_pattern) > MOST_PATTERNS:
             raise SourceError(
                 f"{self._file}: alpha_pattern is a mapping of at most {MOST_PATTERNS:,} "
                 "patterns to numbers."
             )
         scales = {"lora_alpha": self._settings.get("lora_alpha", 1)}
-        scales |= {f"alpha_pattern {pattern[:60]!r}": value for pattern, value in patterns.items()}
+        scales |= {
+            f"alpha_pattern {pattern[:60]!r}": value for pattern, value in by_pattern.items()
+        }
         for name, value in scales.items():
             if type(value) not in (int, float) or not abs(value) < MOST_ALPHA:
                 raise SourceError(f"{self._file}: {name} is {_shown(value)}, not a finite number.")
@@ -183,21 +183,22 @@ class AdapterConfig:
     def _means(self, pattern: str, module: str) -> bool:
         """Return True if a pattern means a module: literally, or as a regular expression.
 
-        Raise SourceError if the pattern is no regular expression, or if all searches together take
-        longer than PATIENCE.
+        peft matches `(.*\\.)?(PATTERN)$`: the pattern begins the name, or follows one of its dots.
+        Raise SourceError if the pattern is no regular expression, or if all matches together need
+        more than MOST_STEPS steps.
         """
         if module == pattern or module.endswith(f".{pattern}"):
             return True
-        began = time.monotonic()
+        starts = [0, *(place + 1 for place, letter in enumerate(module) if letter == ".")]
         try:
-            form = rf"(.*\.)?({pattern})$"
-            return regex.match(form, module, timeout=max(self._patience, 1e-3)) is not None
-        except (regex.error, RecursionError, OverflowError, MemoryError) as error:
-            what = f"is no regular expression ({error})"
-        except TimeoutError:
-            what = f"took longer than {PATIENCE:g} s to match: write the module's name instead"
-        finally:
-            self._patience -= time.monotonic() - began
+            if pattern not in self._matchers:
+                self._matchers[pattern] = patterns.Matcher(pattern)
+            matcher = self._matchers[pattern]
+            return any(matcher.fullmatch(module, start, self._steps) for start in starts)
+        except ValueError as error:
+            what = f"is no regular expression that can be matched ({error})"
+        except patterns.TooManyStepsError:
+            what = f"needs more than {MOST_STEPS:,} steps to match: write the module's name instead"
         raise SourceError(f"{self._file}: alpha_pattern {pattern[:60]!r} {what}.")
 
 

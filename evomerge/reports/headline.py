@@ -1,11 +1,10 @@
-"""Headline of a run's page: its score, the number of items of each slice, results by domain. Pure."""
+"""Headline of a run's page: its score, and the number of items of each slice. Pure."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from evaluation.data.slices import Slice
-from evomerge.fitness.composite import Components
 from evomerge.reports import report
 from evomerge.run.state import RunState
 
@@ -55,41 +54,3 @@ def headline(state: RunState) -> dict[str, Any] | None:
         "unit": unit,
         "items": counts.get("test"),
     }
-
-
-def domains(state: RunState) -> dict[str, Any] | None:
-    """Return the champion beside the sources and the base, domain by domain, on the headline's slice.
-
-    Perplexity for a domain that has text, else accuracy; differences come without an interval.
-    """
-    assert state.started
-    if state.champion is None:
-        return None
-    slice_: Slice = "test" if state.completed else "selection"
-    own = state.components((state.champion, slice_, None))
-    if own is None:
-        return None
-    given = {s.recipe_id: s.name for s in (*state.started.sources, state.started.base)}
-    others = [
-        (name, state.components((id_, slice_, None)))
-        for id_, name in given.items()
-        if id_ != state.champion
-    ]
-    rows = []
-    for domain in sorted({*own.domains, *own.accuracies}):
-        metric = "perplexity" if domain in own.domains else "accuracy"
-        rows.append(
-            {
-                "domain": domain,
-                "metric": metric,
-                "better": "down" if metric == "perplexity" else "up",
-                "champion": _value(own, domain, metric),
-                "others": {name: _value(c, domain, metric) for name, c in others if c},
-            }
-        )
-    return {"slice": slice_, "rows": rows}
-
-
-def _value(measured: Components, domain: str, metric: str) -> float | None:
-    by_domain = measured.domains if metric == "perplexity" else measured.accuracies
-    return by_domain.get(domain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evomerge.recipes.recipe import label, parents
-from evomerge.reports import candidate_rows, generation_rows, report, search_statistics
+from evomerge.reports import candidate_rows, generation_rows, report, search_statistics, skills
 from evomerge.reports import headline as scores
 from evomerge.reports import snapshot as views
 from evomerge.run.budget import SECONDS
@@ -43,7 +43,7 @@ def _search(state: RunState, seen: dict[str, Any]) -> dict[str, Any]:
         "champion": _champion(state),
         "headline": scores.headline(state),
         "items": scores.items(state),
-        "domains": scores.domains(state) if started else None,
+        "skills": skills.data(state),
         "diversity": seen["diversity"],
         "level": seen["level"],
         "thresholds": {

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from evomerge.recipes.recipe import label
-from evomerge.reports import generation_rows, headline, report, search_statistics
+from evomerge.reports import generation_rows, headline, report, search_statistics, skills
 from evomerge.reports.pictures import lineage_graph
+from evomerge.reports.skills import OURS, distinct
 from evomerge.run.state import RunState
 from runs.panels.head import Fact, Result
 from runs.panels.panels import (
@@ -33,8 +34,6 @@ from runs.panels.panels import (
     Units,
 )
 
-#: What ours is called, in arms and in matrices.
-OURS = "champion"
 FITNESS = Metric(name="fitness", better="up")
 GENERATION = Axis(name="generation", whole=True)
 
@@ -111,8 +110,12 @@ def lead(rival: dict[str, Any]) -> Lead | None:
     """Return the champion's lead over a rival, from a row of the report; None if it has none."""
     if rival["lead"] is None:
         return None
-    verdict = "better" if rival["beaten"] else "worse" if rival["worse"] else "level"
-    return Lead(value=rival["lead"], low=rival["low"], high=rival["high"], verdict=verdict)
+    return Lead(
+        value=rival["lead"],
+        low=rival["low"],
+        high=rival["high"],
+        verdict=rival["verdict"] or "level",
+    )
 
 
 def arms(state: RunState) -> Arms:
@@ -137,18 +140,6 @@ def arms(state: RunState) -> Arms:
         baseline=None if at is None else names[at + 1],
         arms=(Arm(name=OURS, value=said["test"]["score"], n=count), *others),
     )
-
-
-def distinct(names: Sequence[str], groups: Sequence[str]) -> list[str]:
-    """Return names that differ: a later one that occurs twice gets its group, then a number."""
-    found: list[str] = []
-    for name, group in zip(names, groups, strict=True):
-        told, number = name, 1
-        while told in found:
-            told = f"{name} ({group})" if number == 1 else f"{name} ({group} {number})"
-            number += 1
-        found.append(told)
-    return found
 
 
 def measures(state: RunState) -> Matrix | None:
@@ -286,20 +277,25 @@ def front(state: RunState) -> Front | None:
 
 
 def domains(state: RunState) -> Matrix | None:
-    """Return the champion beside sources and base by domain; None before there is a champion."""
-    found = headline.domains(state)
-    if found is None or not found["rows"]:
+    """Return what each model does in each domain; None before there is a champion."""
+    found = skills.skills(state)
+    if found is None or not found.skills:
         return None
-    rows = found["rows"]
-    others = list(rows[0]["others"])
     return Matrix(
         name="domains",
-        title="Results by domain",
-        says=f"Champion, sources and base on the {found['slice']} slice, domain by domain.",
-        rows=tuple(row["domain"] for row in rows),
-        columns=tuple(distinct([OURS, *others], ["", *["source"] * len(others)])),
-        metrics=tuple(Metric(name=row["metric"], better=row["better"]) for row in rows),
-        values=tuple((row["champion"], *(row["others"][name] for name in others)) for row in rows),
+        title="Skills by model",
+        says=f"What each model does on the {found.slice} slice, domain by domain; without intervals.",
+        rows=tuple(map(found.title, found.skills)),
+        columns=found.names,
+        metrics=tuple(
+            Metric(
+                name=skill.measure,
+                unit="" if skill.kind == "text" else f"of {skill.of}",
+                better=skill.better,
+            )
+            for skill in found.skills
+        ),
+        values=tuple(skill.values for skill in found.skills),
         ours=OURS,
     )
 

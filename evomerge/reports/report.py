@@ -12,9 +12,9 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from events import Envelope
-from evomerge.fitness.paired_bootstrap import rounding
 from evomerge.recipes.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
-from evomerge.reports import generation_rows, search_statistics
+from evomerge.reports import generation_rows, search_statistics, skills
+from evomerge.reports.verdict import rivals, sentence, verdict
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.search import diversity
@@ -121,76 +121,6 @@ def wall_seconds(rows: Sequence[Envelope]) -> float:
     return sum((elapsed(a, b) for a, b in pairwise(own)), timedelta()).total_seconds()
 
 
-def verdict(state: RunState) -> dict[str, Any]:
-    """Return which sources, base and baselines the champion beats, in the words of SPEC §5."""
-    assert state.completed
-    rivals = state.completed.rivals
-    noise = _rounding(state)
-    judged = [r for r in rivals if r.lead is not None and r.scalar is not None]
-    standing = [r for r in judged if r.lead and not r.lead.beats(noise)]
-    static = [r for r in judged if r.kind == "baseline"]
-    best = max(static, key=lambda r: r.scalar or 0.0, default=None)
-    return {
-        "beats_sources_and_base": not any(r.kind != "baseline" for r in standing),
-        "not_beaten": [r.name for r in standing],
-        "best_baseline": best.name if best else None,
-        "loses_to_best_baseline": bool(best and best.lead and best.lead.loses(noise)),
-        "beats_best_baseline": bool(best and best not in standing),
-    }
-
-
-def _rounding(state: RunState) -> float:
-    """Return how much of a lead on the test slice may be rounding."""
-    assert state.submitted
-    assert state.started
-    config, best = state.submitted.config, state.reference("test", None)
-    assert best
-    computed_in = state.started.profile.computed_in
-    return rounding(best, config.fitness_weights, config.normalise == "none", computed_in)
-
-
-def sentence(state: RunState) -> str:
-    """Return the verdict as one or two plain sentences."""
-    found = verdict(state)
-    if found["beats_sources_and_base"]:
-        text = "The champion beats every source and the base on the test slice."
-    else:
-        names = ", ".join(found["not_beaten"])
-        text = f"NO CLEAR GAIN: the champion does not beat {names} on the test slice."
-    if found["best_baseline"] is None:
-        return text
-    against = f"the best static merge ({found['best_baseline']})"
-    if found["beats_best_baseline"]:
-        return f"{text} It beats {against} too."
-    if found["loses_to_best_baseline"]:
-        return f"{text} It is significantly WORSE than {against}: take that instead."
-    return f"{text} It is level with {against}: the difference is within the noise."
-
-
-def rivals(state: RunState) -> list[dict[str, Any]]:
-    """Return each rival's scores and the champion's lead over the rival, on the test slice."""
-    assert state.completed
-    result, noise = [], _rounding(state)
-    for rival in state.completed.rivals:
-        lead = rival.lead
-        measured = state.components((rival.recipe_id, "test", None))
-        result.append(
-            {
-                "name": rival.name,
-                "kind": rival.kind,
-                "score": rival.scalar,
-                "perplexity": measured.perplexity if measured else None,
-                "accuracy": measured.accuracy if measured else None,
-                "lead": lead.difference if lead else None,
-                "low": lead.low if lead else None,
-                "high": lead.high if lead else None,
-                "beaten": lead.beats(noise) if lead else None,
-                "worse": lead.loses(noise) if lead else None,
-            }
-        )
-    return result
-
-
 def origin(state: RunState) -> str | None:
     """Return the event that a run was forked at, as PARENT@VERSION; None if it is no fork."""
     fork = state.forked
@@ -256,6 +186,7 @@ def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
         "genes": search_statistics.genes(state),
         "front": search_statistics.front(state),
         "spent": spending(state),
+        "skills": skills.data(state),
         "warnings": list(state.started.warnings),
         "profile": state.started.profile.model_dump(),
         "chain_head": rows[-1].hash,
@@ -322,14 +253,13 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
         f"{_cell(own['accuracy'])} | | | |"
     )
     for r in data["rivals"]:
-        mark = "beaten" if r["beaten"] else "not beaten"
         lines.append(
             f"| {r['name']} | {r['kind']} | {_cell(r['score'])} | {_cell(r['perplexity'], '.3f')} | "
             f"{_cell(r['accuracy'])} | {_cell(r['lead'], '+.4f')} | "
-            f"{_cell(r['low'], '+.4f')} … {_cell(r['high'], '+.4f')} | {mark} |"
+            f"{_cell(r['low'], '+.4f')} … {_cell(r['high'], '+.4f')} | {r['verdict'] or '–'} |"
         )
-    lines += ["", _EXPLANATION, "", "## Generations", ""]
-    lines += ["| generation | best | mean | champion (selection) | diversity |  |"]
+    lines += ["", _EXPLANATION, "", *_skills(data["skills"]), "## Generations", ""]
+    lines += ["| generation | best on its draw | mean | champion (selection) | diversity |  |"]
     lines += ["|---|---|---|---|---|---|"]
     for g in data["generations"]:
         lines.append(
@@ -356,8 +286,17 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
     return "\n".join(lines)
 
 
+def _skills(data: dict[str, Any] | None) -> list[str]:
+    """Return the table of skills by model; nothing without one."""
+    if not data or not data["rows"]:
+        return []
+    title = f"## Skills by model, on the {data['slice']} slice"
+    return [title, "", *skills.markdown(data), ""]
+
+
 _EXPLANATION = (
     "Scores are fitness: 1 in a component is the best source on the same items. The interval is a "
-    "paired bootstrap over items (2,000 resamples); *beaten* means that its lower bound is above "
-    "zero, by more than rounding. The test slice was read once, for this table."
+    "paired bootstrap over items (2,000 resamples); the champion is *better* if the whole interval is "
+    "above zero by more than rounding, *worse* if it is below, and *level* otherwise. The test slice "
+    "was read once, for this table."
 )

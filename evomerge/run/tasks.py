@@ -22,7 +22,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class BuildBaseline:
-    """Task: build a static merge to compare with."""
+    """Task: build a fixed merge to compare with."""
 
     name: str
     recipe: Merge

@@ -31,6 +31,15 @@ def distance(a: str, b: str) -> float:
     return math.sqrt(math.fsum(float(x) * float(x) for x in difference))
 
 
+def cosine(a: str, b: str) -> float | None:
+    """Estimate the cosine of two task vectors from their sketches; None if one is 0 or not finite."""
+    x, y = decode(a), decode(b)
+    lengths = math.sqrt(math.fsum(x * x)) * math.sqrt(math.fsum(y * y))
+    if not lengths or not math.isfinite(lengths):
+        return None
+    return min(1.0, max(-1.0, math.fsum(x * y) / lengths))
+
+
 def mean_distance(sketches: Sequence[str]) -> float:
     """Return the mean pairwise distance of sketches without NaN or Inf; 0 for fewer than two."""
     pairs = [distance(a, b) for a, b in combinations(filter(_finite, sketches), 2)]

@@ -31,6 +31,7 @@ from evomerge.merging.dataflow import check_paths
 from evomerge.recipes.recipe import Recipe, Source
 from evomerge.run import events
 from evomerge.run.state import RunState
+from evomerge.run.views import candidates
 from evomerge.tasks import evaluation_mode, source_warnings
 from runs.errors import ConfigError, SourceChangedError, SourceError
 from weights import block_names, cost
@@ -354,10 +355,19 @@ class Bench:
         if found != expected:
             raise SourceChangedError(
                 f"candidate {recipe_id[:12]} rebuilt from its recipe has digest {found[:12]}, the "
-                f"log says {expected[:12]}: this machine or its libraries compute differently."
+                f"log says {expected[:12]}.{self.exchanged(found)}"
             )
         self.artifacts.put(expected, weights)
         return weights
+
+    def exchanged(self, found: str) -> str:
+        """Return a sentence on the model that the log gives this digest to; "" if there is none."""
+        built = self.state.built.items()
+        other = next((id_ for id_, (digest, _) in built if digest == found), None)
+        if other is None:
+            return ""
+        name = f"{other[:12]} ({candidates.place(self.state, other)})"
+        return f" {found[:12]} is the digest that the log gives {name}."
 
     def weights(self, recipe_id: str) -> Weights:
         """Return the weights of a recipe. Raises ConfigError if the recipe was never built."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.data import training_texts
 from evaluation.given_model_runs import submission
 from evaluation.given_model_runs.settings import MIX
+from evaluation.verifiers.form import check_patterns
 from phases.bake import prompts
 from phases.bake.config import LEAST, BakeConfig
 from runs.errors import ConfigError, DataError
@@ -28,6 +29,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
         raise ConfigError(
             "a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts."
         )
+    check_patterns(config.checks)
     data, own = found.fields["data"], tuple[str, ...]()
     trained: Sequence[str] = tuple(MIX)
     if data:

@@ -10,6 +10,7 @@ from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
 from runs.panels.head import Fact, Result
 from runs.panels.panels import (
+    COMPARED,
     Arm,
     Arms,
     Axis,
@@ -34,12 +35,17 @@ def result(state: CognateState) -> Result | None:
     if not all(role in quality for role in (plan.BASE, *domains)):
         return None
     gains = [1 - quality[d][d] / quality[plan.BASE][d] for d in domains]
+    windows = findings.found(state, findings.QUALITY)
+    gain, count = sum(gains) / len(gains), sum(len(windows[d].sizes[d]) for d in domains)
+    less = f"{abs(gain):.1%} {'fewer' if gain >= 0 else 'more'}".replace("%", " %")
     return Result(
         name="specialists on their own domains, against the base",
         metric=Metric(name="fewer bits per byte", unit="share", better="up"),
-        value=sum(gains) / len(gains),
-        on=findings.SLICE,
-        n=len(domains),
+        value=gain,
+        on=f"{findings.SLICE} slice",
+        n=count,
+        says=f"on their own domains the specialists need {less} bits per byte than the base "
+        f"({findings.SLICE} slice, {count:,} windows)",
     )
 
 
@@ -104,8 +110,8 @@ def _leads(state: CognateState, quality: Mapping[str, Mapping[str, float]]) -> l
             )
             for other, figures in quality.items()
         )
-        told = "leads" if over.verdict == "better" else "does not show a lead over"
-        says = f"On text of {role} the {role} specialist {told} the next best, {lead.rival}."
+        told = COMPARED[over.verdict]
+        says = f"On text of {role} the {role} specialist is {told} the best other, {lead.rival}."
         panels.append(
             Arms(
                 name=f"lead-{role}",
@@ -130,7 +136,9 @@ def _line(line: Mapping[str, list[float]]) -> Lines:
     return Lines(
         name="line",
         title="From the base to the specialists",
-        says=f"{told}: models with a barrier between them cannot be merged by averaging.",
+        says=f"{told}. A barrier is a loss more than {findings.BARRIER:g} nats a token above the "
+        "straight line between the losses of both ends. Models with a barrier between them cannot be "
+        "merged by averaging.",
         x=Axis(name="place", unit="0 base, 1 specialist"),
         y=Axis(name="loss", unit="nat/token", better="down"),
         series=series,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Lead, Submitted
+from runs.panels.panels import COMPARED, verdict
 from weights.recipes import Train, Transform
 
 
@@ -69,13 +70,13 @@ def lines(report: Report) -> list[str]:
         out.append(f"{name:12s}" + "".join(cells))
     for name, lead in report.lead.items():
         span = f"{lead.difference:+.4f} [{lead.low:+.4f}, {lead.high:+.4f}]"
-        shown = "" if lead.low > 0 else ": no lead is shown"
-        out.append(f"{name}: leads {lead.rival}, the next best on {name}, by {span}{shown}")
+        word = verdict(lead.low, lead.high)
+        out.append(f"{name}: {COMPARED[word]} {lead.rival}, the best other model on {name}: {span}")
     for name, norm in report.relative_norm.items():
         path = " ".join(f"{x:.4f}" for x in report.line[name])
-        state = "no barrier" if report.barrier[name] <= findings.BARRIER else "BARRIER"
         out.append(
-            f"{name}: moved {norm:.1%} of the base's norm; loss along the line {path}, {state}"
+            f"{name}: moved {norm:.1%} of the base's norm; loss along the line {path}, "
+            f"{_rise(report.barrier[name])}"
         )
     cosines = ", ".join(f"{pair} {value:+.2f}" for pair, value in report.cosine.items())
     out.append(f"cosines of the task vectors: {cosines}")
@@ -86,17 +87,22 @@ def sentences(report: Report) -> list[str]:
     """Return each specialist's lead on its own domain, and its way from the base, as a list."""
     out = []
     for name, lead in report.lead.items():
-        shown = "leads" if lead.low > 0 else "shows no lead over"
-        flat = report.barrier[name] <= findings.BARRIER
-        rise = (
-            "no barrier of the loss lies between" if flat else "a barrier of the loss lies between"
-        )
+        word = verdict(lead.low, lead.high)
         out.append(
-            f"- The {name} specialist {shown} the next best model on its own domain, {lead.rival}: "
-            f"{lead.difference:.4f} bits per byte ({lead.low:.4f} to {lead.high:.4f}). It moved "
-            f"{report.relative_norm[name]:.1%} of the base's norm, and {rise}.".replace("%", " %")
+            f"- The {name} specialist is {COMPARED[word]} the best other model on its own domain, "
+            f"{lead.rival}: {lead.difference:+.4f} bits per byte ({lead.low:+.4f} to "
+            f"{lead.high:+.4f}). It moved {report.relative_norm[name]:.1%} of the base's norm; between "
+            f"both the loss has {_rise(report.barrier[name])}.".replace("%", " %")
         )
     return out
+
+
+def _rise(barrier: float) -> str:
+    """Return how far the loss rises above the straight line between base and specialist."""
+    told = "no barrier" if barrier <= findings.BARRIER else "a BARRIER"
+    if barrier <= 0:
+        return f"{told}: it is nowhere above the straight line"
+    return f"{told}: it is at most {barrier:.4f} above the straight line"
 
 
 def card(role: str, recipe: Train | Transform, report: Report, submitted: Submitted) -> str:

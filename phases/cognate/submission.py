@@ -21,6 +21,7 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
 
     Raises ConfigError, DataError or UnavailableError before anything is started.
     """
+    from evaluation.training_text import own_texts
     from weights.folders.sources import ALIASES, resolve
 
     unknown = sorted(role for role, models in asked.models.items() if models and role != "base")
@@ -39,6 +40,8 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
             config = kind.parse({**asked.config, "domains": there})
     training_texts.check_domains("domains names", config.domains, there, bool(data))
     training_texts.check_domains("mix weighs", tuple(config.mix or ()), there, bool(data))
+    if not data:
+        own_texts.check(config.seed, config.size.characters, config.domains)
     if base:
         _check_base(config)
     if config.processes > 1:

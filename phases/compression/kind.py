@@ -185,6 +185,16 @@ class Compression(CompressionView, MakingKind[CompressionState]):
 
     # ---- verification ----------------------------------------------------------------------------
 
+    @property
+    def measured(self) -> tuple[type[Event], ...]:
+        """The answers that `forge verify --recompute` obtains again: sizes are measured, too."""
+        return (Encoded, Refused, Packed, Observed, Unmeasurable)
+
+    def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
+        """Return the data of an answer that must come out again; reasons are words for people."""
+        data = super().comparable(event, recorded)
+        return {name: value for name, value in data.items() if name != "reason"}
+
     def chosen(self, state: CompressionState, which: str) -> list[str]:
         """Return the recipe ids that "all", "champion" (the chosen one), a point or an id means."""
         if which == "all":

@@ -79,12 +79,15 @@ def check(plan: Plan) -> Checked:
     for given, own in zip(smaller, others, strict=True):
         read = load_tokenizer(given.path)
         students.check(given.name, own.parameters, opened.parameters, read, tokenizer)
-    items = load_items(plan.fields["data"], parameters=opened.parameters, needed=NEEDED)
+    notes: list[str] = []
+    items = load_items(
+        plan.fields["data"], parameters=opened.parameters, note=notes.append, needed=NEEDED
+    )
     counts: dict[str, dict[str, int]] = {}
     for on in NEEDED:
         for domain, some in texts_of(items, on).items():
             counts.setdefault(domain, {})[on] = len(some)
-    return Checked(parameters=opened.parameters, items=counts)
+    return Checked(tuple(notes), opened.parameters, counts)
 
 
 def _check_floats(opened: Checkpoint) -> None:

@@ -30,7 +30,7 @@ def _verdicts(state: CurriculumState) -> Units | None:
         name="verdicts",
         title="Additions",
         says="Accuracy on the test slice minus that of the arm adaptive, with its interval: an "
-        "addition pays if the whole interval is above zero.",
+        "addition is better if the whole interval is above zero, and worse if it is below.",
         unit="addition",
         columns=_columns(arm="text", lead="number", low="number", high="number", verdict="text"),
         rows=tuple(rows),

@@ -23,6 +23,8 @@ from phases.curriculum import plan
 from phases.curriculum.events import Compared, CurriculumState
 from phases.curriculum.mixing.cells import Success
 from runs.event_types import Figure
+from runs.panels import panels
+from runs.panels.panels import Verdict
 from weights.making.events import Making
 
 MEASURE = "exact-answers@1"
@@ -193,13 +195,11 @@ def pays(state: CurriculumState, arm: str) -> bool:
     return low > 0
 
 
-def verdict(one: Figure) -> str:
-    """Return what the lead of an arm with an addition says, in words."""
+def verdict(one: Figure) -> Verdict:
+    """Return what an arm with an addition is beside adaptive, by its lead."""
     assert one.low is not None
     assert one.high is not None
-    if one.low > 0:
-        return "pays"
-    return "costs" if one.high < 0 else "no difference"
+    return panels.verdict(one.low, one.high)
 
 
 def results(state: CurriculumState) -> dict[str, Result]:

@@ -64,7 +64,7 @@ class Report(BaseModel):
     frontiers: dict[str, dict[str, list[int]]]
     #: Arm → the most accuracy that a family has lost since an earlier segment.
     forgetting: dict[str, float]
-    #: Arm with an addition → "pays", "costs" or "no difference", by its lead over adaptive.
+    #: Arm with an addition → "better", "level" or "worse" than adaptive, by its lead.
     verdicts: dict[str, str]
     #: Arm → its bursts.
     bursts: dict[str, list[Burst]]

@@ -39,11 +39,14 @@ def parted(event: Observed, given: Observed) -> dict[str, float]:
 
 
 def order(state: ExpertsState) -> tuple[str, ...]:
-    """Return the domains that an expert may be of, the worst predicted first; () before assessing."""
+    """Return the domains that an expert may be of, the worst predicted first; () before assessing.
+
+    Runs of an earlier version may have a domain without text to choose by: no expert is of it.
+    """
     event = given(state, CHOOSING)
     if event is None:
         return ()
-    own = plan.trainable(state.submitted, state.started)
+    own = [d for d in plan.trainable(state.submitted, state.started) if d in event.values]
     return tuple(sorted(own, key=lambda domain: (-event.values[domain], domain)))
 
 

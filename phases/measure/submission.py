@@ -49,6 +49,7 @@ def check(plan: Plan) -> Checked:
             load_tokenizer(model.path)
             parameters = max(parameters, opened.parameters)
     on = plan.config.slice
-    items = load_items(plan.fields["data"], parameters=parameters, needed=(on,))
+    notes: list[str] = []
+    items = load_items(plan.fields["data"], parameters=parameters, note=notes.append, needed=(on,))
     counts = {domain: {on: len(some)} for domain, some in texts_of(items, on).items()}
-    return Checked(parameters=parameters, items=counts)
+    return Checked(tuple(notes), parameters, counts)

@@ -52,9 +52,8 @@ def facts(state: QuietstarState) -> tuple[Fact, ...]:
     if (pinned := findings.frozen(state, TEST)) is not None:
         hard = sum(len(places) for some in pinned.tokens.values() for places in some)
         told.append(Fact(name="hard tokens", value=hard))
-    if state.completed is not None:
-        passed = state.completed.chosen == plan.THOUGHTS
-        told.append(Fact(name="result", value="thinks" if passed else "passed through unchanged"))
+    if state.completed is not None and state.completed.chosen == plan.THOUGHTS:
+        told.append(Fact(name="result", value="thinks"))
     return tuple(told)
 
 

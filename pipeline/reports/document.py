@@ -16,6 +16,7 @@ from pipeline.reports.children import Child
 from pipeline.reports.family import tree
 from pipeline.reports.phases import section, stands
 from pipeline.reports.words import code, count, day, percent, plain, table, value, weights
+from runs.panels.panels import verdict
 from runs.record import events as common
 from runs.system.durations import duration
 
@@ -93,7 +94,7 @@ def _gain(state: PipelineState) -> str:
         what = f"{_saving(figure.value)} than the best model that the pipeline began with"
         if figure.low is None or figure.high is None:
             return f"The model of phase {_name(state, number)} needs {what}."
-        noise = figure.low <= 1 <= figure.high
+        noise = verdict(figure.low - 1, figure.high - 1) == "level"
         between = f"95 % interval: {_saving(figure.low)} to {_saving(figure.high)}"
         on = f", on {count(figure.n, 'document')} that no phase may choose by" if figure.n else ""
         return f"The model of phase {_name(state, number)} needs {what}{on} ({between})" + (

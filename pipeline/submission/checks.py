@@ -146,8 +146,7 @@ def _resolved(
 
 def check(plan: Plan) -> Checked:
     """Check the phases that need nothing of others; raise the errors that their start would raise."""
-    config, notes = plan.config, _unmeasured(plan.config)
-    _check_test(plan)
+    config, notes = plan.config, [*_unmeasured(plan.config), *_check_test(plan)]
     given, places = plan.fields["given"], plan.fields["places"]
     for phase in config.phases:
         if _alone(config, phase):
@@ -158,13 +157,18 @@ def check(plan: Plan) -> Checked:
     return Checked(tuple(notes))
 
 
-def _check_test(plan: Plan) -> None:
-    """Raise DataError if files of `test` cannot be read, or have nothing to measure on."""
+def _check_test(plan: Plan) -> list[str]:
+    """Return how files of `test` are read.
+
+    Raises DataError if they cannot be read, or have nothing to measure on.
+    """
     from evaluation.loading import load_items
 
+    notes: list[str] = []
     files = tuple(one for one in plan.fields["test"] if plan.config.items_of(one) is None)
     if files and files == plan.fields["test"]:
-        load_items(files, needed=("test",))
+        load_items(files, note=notes.append, needed=("test",))
+    return notes
 
 
 def _unmeasured(config: PipelineConfig) -> list[str]:

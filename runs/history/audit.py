@@ -32,6 +32,7 @@ from runs.kinds.retries import failed_key
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision
 from runs.record import events as run_events
+from runs.record import lineage
 from runs.record.user_events import Wish
 from runs.streams import run_of
 from runs.system.rounding import alike
@@ -192,7 +193,7 @@ def _undecided(
     if state.submitted is None and not isinstance(first, run_events.Submitted):
         return f"the history begins with {row.type}, not with submitted"
     if not isinstance(first, _ALONE) and type(first) not in kind.answers:
-        return _unlike(_facts_due(state, first), group, events)
+        return _unlike(_by_its_rule(state, _facts_due(state, first), events), group, events)
     if len(group) > 1:
         return f"{row.type} is never appended together with {group[1].type}"
     return _misnamed(state, row, first) or _unfounded(kind, state, row, first, done)
@@ -204,6 +205,26 @@ def _facts_due(state: State, first: Event) -> Decision:
         # Models or data could not be used: only the start knows why, so its reason is accepted.
         return Decision(facts=[New(first, failed_key(state))])
     return due(state)
+
+
+def _by_its_rule(state: State, decision: Decision, events: Sequence[Event]) -> Decision:
+    """Return the decision with the lineage digest that is recorded if an older rule gives it."""
+    recorded = {e.lineage_digest for e in events if isinstance(e, run_events.Completed)}
+    if not recorded or not (older := recorded & _lineages(state)):
+        return decision
+    told = {"lineage_digest": older.pop()}
+    facts = [
+        New(new.event.model_copy(update=told), new.key)
+        if isinstance(new.event, run_events.Completed)
+        else new
+        for new in decision.facts
+    ]
+    return Decision(facts=facts, tasks=decision.tasks)
+
+
+def _lineages(state: State) -> set[str]:
+    """Return the lineage digests of a state by all rules."""
+    return {state.lineage_digest(rule) for rule in lineage.RULES}
 
 
 def _unfounded(kind: Kind, state: State, row: Envelope, event: Event, done: set[str]) -> str | None:
@@ -333,7 +354,7 @@ def _result(kind: Kind, state: State, rows: Sequence[Envelope]) -> Iterator[Find
     place = 1 + max(i for i, row in enumerate(rows) if row.type == run_events.Completed.type)
     for wrong in kind.wrong_result(state):
         yield Finding("error", "result", wrong, place)
-    if done.lineage_digest != state.lineage_digest():
+    if done.lineage_digest not in _lineages(state):
         yield Finding("error", "result", "the lineage digest is not that of the events", place)
     if rows[place - 1].prev_hash != done.chain_head:
         yield Finding("error", "result", "the chain head is not the event before's hash", place)

@@ -31,6 +31,8 @@ def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[
         "diverging results": len(state.divergences),
     }
     told = [Fact(name=name, value=count) for name, count in troubles.items() if count]
+    if state.completed and (name := kind.unchanged(state)):
+        told.append(Fact(name="result", value=f"{name}, which the run was given, unchanged"))
     ending = state.failed or state.cancelled
     if ending and ending.reason:
         told.append(Fact(name="reason", value=ending.reason))
@@ -56,7 +58,8 @@ def sentences(head: Head) -> list[str]:
         between = f" ({result.low:.4g} to {result.high:.4g})" if result.low is not None else ""
         unit = f" {result.metric.unit}" if result.metric.unit else ""
         on = f" on {result.on}" if result.on else ""
-        told.append(f"{what[:1].upper()}{what[1:]}: {result.value:.4g}{unit}{between}{on}.")
+        said = f"{what[:1].upper()}{what[1:]}: {result.value:.4g}{unit}{between}{on}"
+        told.append(f"{result.says or said}.")
     if head.facts:
         facts = (f"{fact.name} {_said(fact.value)} {fact.unit}".rstrip() for fact in head.facts)
         told.append(f"{', '.join(facts)}.".capitalize())

@@ -82,6 +82,11 @@ class Kind(View[S], Outcome[S]):
         """True if runs of this kind have tasks that are runs."""
         return Delegate in self.answers.values()
 
+    @property
+    def measured(self) -> tuple[type[Event], ...]:
+        """The answers that `forge verify --recompute` obtains again."""
+        return tuple(e for e, task in self.answers.items() if task not in (Start, Delegate))
+
     # ---- a tracker: pure ---------------------------------------------------------------------
 
     def catalogue(self) -> Sequence[tracking.TrackedName]:
@@ -363,18 +368,27 @@ class Kind(View[S], Outcome[S]):
         raise NotFoundError(f"run {state.run} is {self.title}: nothing of it can be rebuilt.")
 
     def rebuild(
-        self,
-        state: S,
-        cache: Any,
-        ids: Sequence[str],
-        tolerance: float | None,
-        say: Callable[[str], None],
+        self, state: S, cache: Any, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Any]:
         """Make results again; yield a finding for each that differs from the recorded one.
 
-        With a tolerance, numbers are measured again too. `say` hears of each result.
+        `cache` is empty but for the inputs of runs. `say` hears of each result.
         """
         yield from ()
+
+    def reopened(self, state: S, cache: Any) -> tuple[Any, Sequence[str]]:
+        """Return the context of a started run to measure again in, and how its profile differs.
+
+        Raises ForgeError if nothing can be measured here, UnreproducedError for other numbers under the
+        run's profile.
+        """
+        context = self.context(state, cache)
+        context.check_unchanged()
+        return context, ()
+
+    def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
+        """Return the data of an answer that must come out again; `recorded` is the recorded answer."""
+        return events.luckless(event)
 
     def cached(self, state: S, cache: Any) -> Iterator[Any]:
         """Yield a finding for each of the run's cached files that is not what the log says."""

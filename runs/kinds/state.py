@@ -8,7 +8,6 @@ first.
 from __future__ import annotations
 
 import gc
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
@@ -20,6 +19,7 @@ from events import Envelope, Event, Registry, canonical_json
 from runs import kinds, streams
 from runs.record import budget, events, lineage, user_events
 from runs.record.budget import Spent
+from runs.record.lineage import NEWEST
 
 Handler = Callable[[Any, Any], None]
 
@@ -106,15 +106,21 @@ class State:
                 return word
         return "running" if self.started else "submitted"
 
-    def lineage_digest(self) -> str:
-        """Return the SHA-256 of what a crashed and an undisturbed run share, sorted by key.
+    def lineage_digest(self, rule: int = NEWEST) -> str:
+        """Return the SHA-256 of what a crashed and an undisturbed run share, sorted by key, by a rule.
 
         The digest is of the data as recorded, so it does not change when schemas grow.
         """
         entries = {
-            key.partition("/")[2]: lineage.entry(type_, data) for key, type_, data in self.lineage
+            key.partition("/")[2]: lineage.digest(self.shared(type_, json.loads(data), rule))
+            for key, type_, data in self.lineage
         }
-        return hashlib.sha256(canonical_json(entries).encode()).hexdigest()
+        return lineage.digest(entries)
+
+    @classmethod
+    def shared(cls, type_: str, data: dict[str, Any], rule: int) -> dict[str, Any]:
+        """Return the part of an event's data that the lineage digest covers, by a rule."""
+        return lineage.shared(type_, data, rule)
 
     def remembered(self, key: tuple[object, ...], work: Callable[[], Any]) -> Any:
         """Return the result of `work`, cached under `key` until an event could change the result.

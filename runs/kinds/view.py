@@ -113,6 +113,13 @@ class View(Generic[S]):
         """Return what is shown of a run first, but for what it does now, which no log has."""
         return default_panels.head(self, state)
 
+    def unchanged(self, state: S) -> str | None:
+        """Return the name of the model that the run was given and that is its result, if one is.
+
+        `state` is of a run that has completed. Every head then says that the run changed nothing.
+        """
+        return None
+
     def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return what is shown of a run, the most telling panel first.
 

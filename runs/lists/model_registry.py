@@ -252,15 +252,15 @@ def listed(
 
 
 def find(store: EventStore, id_: str) -> dict[str, Any]:
-    """Return the model that an id, the beginning of an id, or a name means.
+    """Return the model that an id, a name, a digest, or the beginning of an id or digest means.
 
     Raises NotFoundError, and AmbiguousError if several models match.
     """
     catch_up(store, Models())
     tries = (
-        MODELS.c.id == id_[:DIGITS],
+        MODELS.c.id == id_,
         MODELS.c.name == id_,
-        MODELS.c.id.startswith(id_, autoescape=True),
+        MODELS.c.digest.startswith(id_, autoescape=True),  # an id is the beginning of a digest
     )
     for alike in tries if id_ else ():
         rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & alike).limit(2))

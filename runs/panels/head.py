@@ -25,6 +25,8 @@ class Result(Shape):
     #: What it was measured on, and on how many items.
     on: str = ""
     n: int | None = None
+    #: The value in a sentence, if name and metric do not make one.
+    says: str = ""
 
 
 class Fact(Shape):

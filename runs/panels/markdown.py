@@ -39,6 +39,8 @@ def _head(head: Head) -> Iterator[str]:
 
 def _result(result: Result) -> str:
     """Return the result in one sentence: its value, interval, items, and lead."""
+    if result.says:
+        return f"{_cell(result.says)}."
     told = f"**{_cell(result.name)}**: {_cell(result.metric.name)} {_cell(result.value)}"
     told += f" {_cell(result.metric.unit)}" if result.metric.unit else ""
     if result.low is not None and result.high is not None:
@@ -48,7 +50,7 @@ def _result(result: Result) -> str:
     if result.lead is not None and result.over is not None:
         lead = result.lead
         told += f"; lead over {_cell(result.over)}: {_cell(lead.value)}"
-        told += f" ({_cell(lead.low)} … {_cell(lead.high)})"
+        told += f" ({_cell(lead.low)} … {_cell(lead.high)}), {lead.verdict}"
     return f"{told}."
 
 

@@ -20,6 +20,7 @@ A number is finite; a missing number is None. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -151,6 +152,23 @@ class Matrix(PanelBase):
 # ---- Arms ------------------------------------------------------------------------------------
 
 
+Verdict = Literal["better", "level", "worse"]
+#: The words in a sentence: "the champion is level with the mean".
+COMPARED: Mapping[Verdict, str] = {
+    "better": "better than",
+    "level": "level with",
+    "worse": "worse than",
+}
+
+
+def verdict(low: float, high: float, rounding: float = 0.0) -> Verdict:
+    """Return what ours is beside another, by the 95 % interval of its lead.
+
+    It is better or worse if the whole interval lies beyond zero by more than `rounding`.
+    """
+    return "better" if low > rounding else "worse" if high < -rounding else "level"
+
+
 class Lead(Shape):
     """By how much ours exceeds another arm on the same items, with its 95 % interval.
 
@@ -160,7 +178,7 @@ class Lead(Shape):
     value: Number
     low: Number
     high: Number
-    verdict: Literal["better", "level", "worse"]
+    verdict: Verdict
 
 
 class Arm(Shape):

@@ -30,15 +30,37 @@ OUTSIDE = frozenset(
 #: Fields of `started` that it leaves out: what was noted, and how long a training's segments are.
 UNSHARED = frozenset({"warnings", "segment"})
 
+#: The rules that digests follow, the newest first. 1, by which runs of version 0.2.0 ended: names of
+#: models stand in the digest. 2: no name of a run, a model or a folder does. No event says which rule
+#: its digest follows: it must follow one of them.
+RULES = (2, 1)
+NEWEST = RULES[0]
+
 
 def entry(type_: str, text: str) -> str:
     """Return the hash of the part of an event's data that all runs of this seed must share."""
-    return hashlib.sha256(canonical_json(shared(type_, json.loads(text))).encode()).hexdigest()
+    return digest(shared(type_, json.loads(text)))
 
 
-def shared(type_: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an event's data that all runs of this seed must share."""
+def digest(data: Any) -> str:
+    """Return the hash of data."""
+    return hashlib.sha256(canonical_json(data).encode()).hexdigest()
+
+
+def shared(type_: str, data: Mapping[str, Any], rule: int = NEWEST) -> dict[str, Any]:
+    """Return the part of an event's data that all runs of this seed must share, by a rule."""
     if type_ == events.Submitted.type:
         return {"config": data["config"]}
     left = events.LUCK | UNSHARED if type_ == events.Started.type else events.LUCK
-    return {name: value for name, value in data.items() if name not in left}
+    whole = {name: value for name, value in data.items() if name not in left}
+    return _nameless(whole) if type_ == events.Started.type and rule > 1 else whole
+
+
+def _nameless(value: Any) -> Any:
+    """Return the data of `started` without the names of pinned models."""
+    if isinstance(value, list):
+        return [_nameless(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    pinned = {"recipe_id", "digest"} <= value.keys() or "source" in value
+    return {key: _nameless(one) for key, one in value.items() if not (pinned and key == "name")}

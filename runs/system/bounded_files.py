@@ -16,6 +16,8 @@ from runs.errors import ForgeError, SourceError
 MOST_BYTES = 64 << 20
 #: Lists and objects in one JSON file. A tokenizer with 500,000 merges has one list for each.
 MOST_PARTS = 4_000_000
+#: Commas in one JSON file, so numbers and texts, too: each takes up to 100 bytes of memory.
+MOST_VALUES = 8_000_000
 #: Levels of lists and objects in one another.
 DEEPEST = 100
 
@@ -54,19 +56,34 @@ def check_size(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = Sou
 def read_json(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = SourceError) -> Any:
     """Return what a JSON file holds. Raise `error` if it is no JSON, too large or nested too deep."""
     raw = _read(file, most, error)
+    try:
+        return parse_json(raw)
+    except UnusualJSONError as problem:
+        raise error(f"{file} {problem}: that is no such file.") from problem
+    except ValueError as problem:
+        raise error(f"{file} cannot be read as JSON: {problem}") from problem
+
+
+class UnusualJSONError(ValueError):
+    """JSON has more values or levels than a file of this kind has."""
+
+
+def parse_json(raw: bytes, levels: int = DEEPEST) -> Any:
+    """Return what UTF-8 JSON holds. Raise ValueError if it is none, UnusualJSONError beyond a bound.
+
+    Values are counted before the first is made. `levels` is the bound of nested lists and objects.
+    """
     if raw.count(b"[") + raw.count(b"{") > MOST_PARTS:
-        raise error(
-            f"{file} holds more than {MOST_PARTS:,} lists and objects: that is no such file."
-        )
-    too_deep = f"{file} is nested deeper than {DEEPEST} levels: that is no such file."
+        raise UnusualJSONError(f"holds more than {MOST_PARTS:,} lists and objects")
+    if raw.count(b",") > MOST_VALUES:
+        raise UnusualJSONError(f"holds more than {MOST_VALUES:,} values")
+    too_deep = f"is nested deeper than {levels} levels"
     try:
         found = json.loads(raw.decode("utf-8"))
     except RecursionError as problem:
-        raise error(too_deep) from problem
-    except ValueError as problem:
-        raise error(f"{file} cannot be read as JSON: {problem}") from problem
-    if _deeper_than(found, DEEPEST):
-        raise error(too_deep)
+        raise UnusualJSONError(too_deep) from problem
+    if _deeper_than(found, levels):
+        raise UnusualJSONError(too_deep)
     return found
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -16,12 +15,14 @@ from typing import Any
 from evomerge.run.state import RunState
 from runs.history.repository import full_name, load
 from runs.home import Home
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds.runs import REPOSITORY
 from worker.devices.local_servers import Redis
 from worker.queue.device_table import Device, Roster
 
 FORGE = (sys.executable, "-c", "from cli.main import main; main()")
-#: Seconds that a lease lasts in tests.
+#: Seconds that a lease lasts in a test that waits for its end. In others it lasts as long as by
+#: default: no machine is too busy for a heartbeat then.
 LEASE = 3.0
 
 
@@ -31,7 +32,7 @@ class Cluster:
 
     folder: Path
     url: str | None = None
-    lease: float = LEASE
+    lease: float = 60.0
     env: dict[str, str] = field(default_factory=dict)
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -114,15 +115,13 @@ class Cluster:
         with closing(self.home.open_store()) as store:
             return store.read(f"evomerge/{full_name(store, run)}")
 
-    def wait(self, condition: Callable[[], Any], seconds: float = 120, pause: float = 0.02) -> Any:
+    def wait(
+        self, condition: Callable[[], Any], seconds: float = PATIENCE, pause: float = 0.02
+    ) -> Any:
         """Wait until `condition()` is true; return its value."""
-        deadline = time.monotonic() + seconds
-        while not (found := condition()):
-            assert time.monotonic() < deadline, f"it does not come true:\n{self.logs()}"
-            time.sleep(pause)
-        return found
+        return wait_until(condition, self.logs, seconds, pause)
 
-    def finish(self, run: str = "r", seconds: float = 180, pause: float = 0.2) -> RunState:
+    def finish(self, run: str = "r", seconds: float = PATIENCE, pause: float = 0.2) -> RunState:
         """Wait for a run's end, and look seldom: looking takes time, too."""
         return self.wait(lambda: (state := self.state(run)).ended and state, seconds, pause)
 

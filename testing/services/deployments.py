@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from testing.services.cluster import FORGE
-from testing.waiting import wait_until
+from testing.waiting import PATIENCE, wait_until
 from worker.devices.local_servers import redis_binary
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def running(words: Sequence[str], env: dict[str, str], log: Path) -> Iterator[No
             yield
         finally:
             process.send_signal(signal.SIGTERM)
-            ended = process.wait(30)
+            ended = process.wait(PATIENCE)
     # uvicorn ends of the signal itself, after it has closed.
     assert ended in (0, -signal.SIGTERM), log.read_text()[-4000:]
 

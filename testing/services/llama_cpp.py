@@ -26,7 +26,7 @@ import numpy as np
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: Seconds that loading a file may take, and how often it is tried.
-PATIENCE, TRIES = 60.0, 3
+PATIENCE, TRIES = 300.0, 3
 
 
 class LlamaCpp:
@@ -58,7 +58,7 @@ class LlamaCpp:
             json.dumps(body).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
             return json.load(answer)
 
     def tokenize(self, text: str, special: bool = False) -> list[int]:
@@ -108,7 +108,7 @@ def _started(file: Path, context: int, hidden: bool) -> tuple[subprocess.Popen[b
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.kill()
-    process.wait(60)
+    process.wait(PATIENCE)
     if process.stdin is not None:
         process.stdin.close()
 

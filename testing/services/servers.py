@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from worker.devices import local_servers
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """Yield a folder that other users may enter, and remove it afterwards.
+
+    It is not below pytest's own folder, which every new session of pytest closes to other users: the
+    server is one.
+    """
+    place = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+    folder = Path(tempfile.mkdtemp(prefix="forge-postgres-", dir=place))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Postgres(local_servers.Postgres):

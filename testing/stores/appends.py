@@ -115,6 +115,7 @@ class Appends(Backend):
         max_examples=40,
         deadline=None,
         suppress_health_check=[
+            HealthCheck.too_slow,
             HealthCheck.function_scoped_fixture,
             HealthCheck.differing_executors,
         ],
@@ -215,6 +216,7 @@ class Appends(Backend):
         max_examples=25,
         deadline=None,
         suppress_health_check=[
+            HealthCheck.too_slow,
             HealthCheck.function_scoped_fixture,
             HealthCheck.differing_executors,
         ],

@@ -18,6 +18,7 @@ from testing.stores.example_events import (
     keys,
     new,
 )
+from testing.waiting import PATIENCE
 
 _CROWD = """
 for n in range(6):
@@ -61,7 +62,7 @@ class Processes(Backend):
             assert child.stdin is not None
             child.stdin.write("go\n")
             child.stdin.flush()
-        ends = [(*child.communicate(timeout=120), child.returncode) for child in children]
+        ends = [(*child.communicate(timeout=PATIENCE), child.returncode) for child in children]
         assert [(errors, code) for _, errors, code in ends] == [("", 0)] * 3
         store = cls.open(place)
         rows = store.read_all()
@@ -107,7 +108,7 @@ class Processes(Backend):
     ) -> None:
         """A crash is the normal case: the log opens again, and the same append can be made again."""
         child = self.child(_PAIRS, place, fail=fail)
-        _, errors = child.communicate("go\n", timeout=120)
+        _, errors = child.communicate("go\n", timeout=PATIENCE)
         assert child.returncode == -signal.SIGKILL, errors
         store = self.open(place)
         rows = store.read("s")
@@ -130,7 +131,7 @@ class Processes(Backend):
             child.stdout.readline()
         child.kill()
         said = child.stdout.read()  # communicate() would lose what readline() has read ahead
-        _, errors = child.communicate(timeout=120)
+        _, errors = child.communicate(timeout=PATIENCE)
         assert errors == ""
         last = max([13, *(int(line) for line in re.findall(r"^(\d+)\n", said, re.M))])
         store = self.open(place)

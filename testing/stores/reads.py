@@ -58,12 +58,14 @@ class Reads(Backend):
                 store.append("s", None, [new("c")])
             if asked == 3:
                 store.append("t", None, [new("d")])
+            if asked == 5:
+                store.append("s", None, [new("e")])
             return asked > 4
 
         tail = store.tail(poll=0.001, stop=stop)
         assert keys(tuple(itertools.islice(tail, 2))) == ["a", "b"]
         assert asked == 0, "what is there comes before the question whether to stop"
-        assert keys(tuple(tail)) == ["c", "d"]
+        assert keys(tuple(tail)) == ["c", "d", "e"], "also what came before it was asked to stop"
 
     def test_tail_starts_after_a_position_and_delivers_before_it_stops(
         self, store: EventStore

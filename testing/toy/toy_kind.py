@@ -329,6 +329,11 @@ class Toy(Kind[ToyState]):
 
     # ---- verification --------------------------------------------------------------------------
 
+    @property
+    def measured(self) -> tuple[type[Event], ...]:
+        """Nothing: `rebuild` counts again."""
+        return ()
+
     def chosen(self, state: ToyState, which: str) -> list[str]:
         """Return the keys of the tasks to count again: one, or all."""
         keys_ = sorted(state.answers)
@@ -343,7 +348,6 @@ class Toy(Kind[ToyState]):
         state: ToyState,
         cache: Any,
         ids: Sequence[str],
-        tolerance: float | None,
         say: Callable[[str], None],
     ) -> Iterator[Any]:
         """Yield an error for each value that does not come out again."""

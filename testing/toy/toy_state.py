@@ -27,7 +27,7 @@ class ToyConfig(BaseModel):
     width: int = Field(3, ge=1, le=1000, description="Tasks of a step; all are open at once.")
     seed: int = Field(0, description="Seed of the values.")
     device: str = Field("cpu", description="cpu or cuda:N.")
-    slow: float = Field(0.0, ge=0, le=60, description="Seconds that a task takes.")
+    slow: float = Field(0.0, ge=0, le=3600, description="Seconds that a task takes.")
     failing: str = Field("", description="Key of a task that always raises an error.")
     poison: str = Field("", description="Key of a task that kills its process.")
     divergent: str = Field("", description="Key of a task whose value is another each time.")

@@ -11,7 +11,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from evomerge.run.state import RunState
 from runs.home import Home
 from runs.streams import stream
 from testing.models.toys import Toys
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs, runs
 from worker import append
 from worker.commands import accounts, submit
@@ -145,16 +145,15 @@ class Site:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        until = time.monotonic() + 30
-        while not self._server.started:
-            assert self._thread.is_alive(), "the server did not come up"
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until(
+            lambda: self._server.started or not self._thread.is_alive(), "the server comes up"
+        )
+        assert self._thread.is_alive(), "the server did not come up"
 
     def stop(self) -> None:
         """Stop the server."""
         self._server.should_exit = True
-        self._thread.join(15)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
     def close(self) -> None:
@@ -166,7 +165,8 @@ class Site:
         """Return an answer of the API."""
         head = {"Authorization": f"Bearer {self.tokens[who]}"}
         # Without `verify`, because the world's certificates take long to read.
-        answer = httpx2.get(f"{self.url}/{path}", params=query, headers=head, verify=False)  # pyright: ignore
+        how: Any = {"params": query, "headers": head, "verify": False, "timeout": PATIENCE}
+        answer = httpx2.get(f"{self.url}/{path}", **how)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from runs.home import Home
+from testing.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -93,7 +94,7 @@ class Template:
     def close(self) -> None:
         """End the template; what it has forked goes on."""
         self._line.close()
-        self._process.wait(timeout=60)
+        self._process.wait(timeout=PATIENCE)
 
 
 def _serve(line: socket.socket) -> None:

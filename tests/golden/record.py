@@ -9,6 +9,7 @@ from pathlib import Path
 from events import Event, New
 from evomerge.run import events
 from testing.worlds.fake_world import RUN, World, all_alike, small
+from tests.golden.test_golden import lineage_of
 
 FOLDER = Path(__file__).parent
 
@@ -52,6 +53,13 @@ def imported() -> World:
     return world
 
 
+def skilled() -> World:
+    """A run whose fitness asks for all skills."""
+    world = World(small(skills="geometric"))
+    world.run()
+    return world
+
+
 def poisoned(quarantine: events.Quarantine) -> World:
     """A run with tasks that no process survives."""
     world = World(quarantine=quarantine)
@@ -82,7 +90,8 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    for number, world in enumerate([imported()] if name == "imported" else worlds(), start=1):
+    few = {"imported": imported, "schema-2": skilled}
+    for number, world in enumerate([few[name]()] if name in few else worlds(), start=1):
         path = FOLDER / f"{name}-{number}.jsonl"
         if path.exists():
             raise SystemExit(f"{path} is recorded already: choose another name")
@@ -95,7 +104,7 @@ def main(name: str) -> None:
             "champion": state.champion,
             "generations": len(state.generations),
             "candidates": len(state.candidates),
-            "lineage_digest": state.lineage_digest(),
+            "lineage_digest": lineage_of(state),
             "head": state.head,
         }
         path.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n", "utf-8")

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from events import Envelope, Event, canonical_json
+from pipeline import nameless
 from runs import kinds
 from runs.history import audit
 from runs.kinds.asked import roles
 from runs.kinds.state import fold_into
-from tests.golden.test_golden import fingerprint, rows_of, unlanded
+from runs.record.lineage import RULES
+from tests.golden.test_golden import fingerprint, lineage_of, rows_of, unlanded
 from tests.integration.kinds.test_forgeries import relinked
 
 FOLDER = Path(__file__).parent
@@ -34,7 +36,7 @@ def told(rows: Sequence[Envelope]) -> dict[str, Any]:
     return {
         "status": state.status,
         "result": kinds.of(state.kind).result(state),
-        "lineage_digest": state.lineage_digest(),
+        "lineage_digest": lineage_of(state),
         "head": state.head,
     }
 
@@ -105,6 +107,66 @@ def test_another_model_in_submitted_is_found(path: Path, role: str) -> None:
     assert complaints(["0" * 64, *pinned[1:]]) == [
         f"started pins other models as {role} than submitted names"
     ]
+
+
+def renamed(rows: Sequence[Envelope]) -> list[Envelope]:
+    """The same run under other names: its own, those of given models, and all folders."""
+    run = rows[0].stream.partition("/")[2]
+
+    def other(value: Any, key: str = "") -> Any:
+        if isinstance(value, list):
+            return [other(one, key) for one in value]
+        if isinstance(value, dict):
+            model = value.keys() & {"parameters", "revision", "source"}  # a model, given or pinned
+            return {
+                name: f"other {one}" if name == "name" and model else other(one, name)
+                for name, one in value.items()
+            }
+        if isinstance(value, str) and value.startswith("/"):
+            return f"/elsewhere{value}"
+        if isinstance(value, str) and (value == run or value.startswith(f"{run}.")):
+            return f"another-{value}"
+        return value
+
+    return [
+        row._replace(
+            stream=row.stream.replace(f"/{run}", f"/another-{run}"),
+            key=f"another-{row.key}",
+            data=canonical_json(other(json.loads(row.data))),
+        )
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", [*NEWEST, sorted(FOLDER.glob("schema-*.jsonl"))[0]], ids=lambda path: path.stem
+)
+def test_names_are_no_part_of_the_lineage_digest(path: Path) -> None:
+    """By the newest rule. By that of the oldest logs the names of given models are."""
+    kind, rows = kinds.of(kind_of(rows_of(path))), rows_of(path)
+    states: list[Any] = [fold_into(kind.state(), some) for some in (rows, renamed(rows))]
+    assert states[0].run != states[1].run
+    assert states[0].lineage_digest() == states[1].lineage_digest()
+    oldest = {state.lineage_digest(RULES[-1]) for state in states}
+    named = bool(given(rows)) or kind.name == "pipeline"  # whose settings have paths of data
+    assert len(oldest) == (2 if named else 1)
+
+
+def test_another_setting_of_a_pipeline_is_another_lineage() -> None:
+    """Its models and data from outside are numbered, not forgotten."""
+    config = {
+        "phases": [
+            {"name": "a", "models": {"model": ["/m/x"], "merges": ["/m/y"]}, "data": ["/d"]},
+            {"name": "b", "models": {"model": ["a", "/m/y"]}, "data": ["a:items", "/e"]},
+        ],
+        "test": ["/e"],
+    }
+    told = nameless.settings(config)
+    first, second = told["phases"]
+    assert first["models"] == {"merges": ["model 1"], "model": ["model 2"]}
+    assert second["models"] == {"model": ["a", "model 1"]}
+    assert (first["data"], second["data"]) == (["data 1"], ["a:items", "data 2"])
+    assert told["test"] == ["data 2"]
 
 
 def segment(rows: Sequence[Envelope]) -> int | None:

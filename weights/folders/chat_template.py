@@ -20,6 +20,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from weights.folders import companions
 
+#: Characters of the longest template that is looked through; the longest in use have about 30,000.
+MOST_LETTERS = 1 << 20
 #: Nodes that read other templates, which no server has.
 _OTHERS = (nodes.Import, nodes.FromImport, nodes.Include, nodes.Extends)
 
@@ -70,16 +72,17 @@ def _why_unusual(text: str) -> str | None:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"]
     )
+    if len(text) > MOST_LETTERS:
+        return f"has {len(text):,} characters, more than {MOST_LETTERS:,}"
     try:
-        tree = environment.parse(text)
+        for node in environment.parse(text).find_all(nodes.Node):
+            if isinstance(node, _OTHERS):
+                return f"reads another template (line {node.lineno})"
+            hidden = _hidden(node)
+            if hidden is not None:
+                return f"reads {hidden!r} (line {node.lineno})"
     except (jinja2.TemplateError, RecursionError) as error:
         return f"is no Jinja template ({str(error)[:100]})"
-    for node in tree.find_all(nodes.Node):
-        if isinstance(node, _OTHERS):
-            return f"reads another template (line {node.lineno})"
-        hidden = _hidden(node)
-        if hidden is not None:
-            return f"reads {hidden!r} (line {node.lineno})"
     return None
 
 

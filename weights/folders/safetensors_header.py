@@ -7,14 +7,13 @@ optional `__metadata__`; then the tensors' bytes, without gaps. The rules below 
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runs.errors import SourceError
-from runs.system import open_files
+from runs.system import bounded_files, open_files
 from weights.tensors import Shape, elements
 
 #: Bytes of the largest header that is read; the library's bound.
@@ -81,7 +80,7 @@ def read(file: Path) -> dict[str, Entry]:
 
 
 def _parsed(text: bytes, start: int, size: int) -> dict[str, Entry]:
-    told = json.loads(text.decode("utf-8"))
+    told = bounded_files.parse_json(text)
     if not isinstance(told, dict):
         raise ValueError("its header is not an object")
     metadata = told.pop("__metadata__", None)

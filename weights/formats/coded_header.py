@@ -10,7 +10,6 @@ then        the parts of each tensor in the order of the header, then the compan
 
 from __future__ import annotations
 
-import json
 import zlib
 from math import prod
 from pathlib import Path
@@ -28,8 +27,10 @@ from weights.folders.companions import COMPANIONS
 MAGIC, VERSION = b"\x89FORGEW\n", 1
 #: Bytes before the packed header.
 FIXED = len(MAGIC) + 4 + 8 + 32
-#: Bytes of the longest header, packed and not.
-MOST_PACKED, MOST_BYTES = 64 << 20, 512 << 20
+#: Bytes of the longest header, packed and not. A tensor takes about 500.
+MOST_PACKED, MOST_BYTES = 64 << 20, 64 << 20
+#: Levels of lists and objects in one another: a recipe may have many ancestors.
+DEEPEST = 900
 #: Elements of the largest tensor, and its axes.
 MOST_ELEMENTS, MOST_AXES = 1 << 31, 8
 #: Elements that a byte of parts stands for at most, and how many more a small tensor may have.
@@ -111,8 +112,14 @@ def digest(raw: bytes | bytearray | memoryview) -> str:
 
 
 def packed(header: Header) -> bytes:
-    """Return everything before the first part."""
-    said = zlib.compress(canonical_json(header.model_dump(mode="json")).encode(), 9)
+    """Return everything before the first part. Raise SourceError for a header that is too long."""
+    text = canonical_json(header.model_dump(mode="json")).encode()
+    if len(text) > MOST_BYTES:
+        raise SourceError(
+            f"the model's names, config and recipe take {len(text):,} bytes, more than the "
+            f"{MOST_BYTES:,} of a header: it cannot be written as a file of coded weights."
+        )
+    said = zlib.compress(text, 9)
     sizes = VERSION.to_bytes(4, "little") + len(said).to_bytes(8, "little")
     return MAGIC + sizes + blake3.blake3(said).digest() + said
 
@@ -154,10 +161,10 @@ def _parsed(file: Path, said: bytes) -> Header:
         inflater = zlib.decompressobj()
         text = inflater.decompress(said, MOST_BYTES)
         if inflater.unconsumed_tail or inflater.unused_data or not inflater.eof:
-            raise ValueError("it does not end where it says, or is too long")
-        if text.count(b"[") + text.count(b"{") > bounded_files.MOST_PARTS:
-            raise ValueError("it holds too many lists and objects")
-        return Header.model_validate(json.loads(text.decode("utf-8")))
+            raise ValueError(
+                f"it has more than {MOST_BYTES:,} bytes, or ends elsewhere than it says"
+            )
+        return Header.model_validate(bounded_files.parse_json(text, DEEPEST))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

@@ -56,17 +56,21 @@ class Maker:
         device: str = "cpu",
         given: Mapping[str, Callable[[], Model]] | None = None,
         team: Team = Team(),
+        names: Mapping[str, str] | None = None,
+        unlike: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """Make the recipes of `known` (id → recipe), with the config.json and streams of `state`.
 
         `given` opens the models that the run was given, by the ids of their `Source` recipes. The
-        processes of `team` share each training.
+        processes of `team` share each training. `names` (recipe id → role) and `unlike`, which returns
+        how this process differs from the run's profile, are for errors.
         """
         self._state, self._cache, self._known = state, cache, known
         self._config, self._streams = config, streams
         self._kept, self._given = kept, given or {}
         self._shared = SharedSnapshots(cache.vault, kept)
         self._device, self._team = device, team
+        self._names, self._unlike = names or {}, unlike
         #: Called after every step.
         self.report: Callable[[Step], None] = lambda step: None
 
@@ -82,7 +86,7 @@ class Maker:
             return found
         weights = self._trained(recipe) if isinstance(recipe, Train) else self._applied(recipe)
         if made is not None:
-            _compare(made.digest, weights, recipe.id)
+            self._compare(made.digest, weights, recipe.id)
             self._cache.keep(made.digest, weights, self._state.making_seconds(made.digest))
         return weights
 
@@ -111,7 +115,7 @@ class Maker:
             before = found.step if found else recipe.first
             found = self._carried(recipe.to(stop), found)
             if stop in recorded:
-                _check(recorded[stop], found, before)
+                self._check(recorded[stop], found, before)
             self._write(recipe, found)
         assert found is not None, "a training has at least one step"
         return found
@@ -134,7 +138,7 @@ class Maker:
         """Return a recorded snapshot of the shared store that is nearer than the kept one, or None."""
         after = kept.step if kept else recipe.first
         steps = [step for step in recorded if after < step <= recipe.upto]
-        check = lambda one: _check(recorded[one.step], one, recorded[one.step].begin)  # noqa: E731
+        check = lambda one: self._check(recorded[one.step], one, recorded[one.step].begin)  # noqa: E731
         found = self._shared.fetch(recipe, steps, check)
         if found is not None:
             own = recipe.to(found.step)
@@ -238,37 +242,44 @@ class Maker:
             return None
         return found if found.step - len(found.losses) == done else None
 
+    # ---- comparison with the log -----------------------------------------------------------------
+
+    def _check(self, recorded: Advanced, found: Snapshot, before: int) -> None:
+        """Raise SourceChangedError if a segment that was done again is not the recorded one.
+
+        Losses are compared if the segment began at the same step, `before`.
+        """
+        self._compare(recorded.digest, found.weights, recorded.recipe_id)
+        what = "the optimiser's state" if digest(found.optimiser) != recorded.optimiser else ""
+        if recorded.begin == before and curve(found, before) != recorded.curve:
+            what = "the losses"
+        if what:
+            raise SourceChangedError(
+                f"recipe {recorded.recipe_id[:12]} made again: {what} up to step {recorded.step} are "
+                "not those that the log says."
+            )
+
+    def _compare(self, expected: str, weights: Weights, recipe_id: str) -> None:
+        """Raise SourceChangedError if weights do not have the recorded digest."""
+        found = digest(weights)
+        if found == expected:
+            return
+        made = self._state.made.values()
+        owner = next((one.recipe_id for one in made if one.digest == found), None)
+        role = self._names.get(owner, f"recipe {owner[:12]}") if owner else ""
+        other = "; ".join(self._unlike())
+        raise SourceChangedError(
+            f"recipe {recipe_id[:12]} made again has weights {found[:12]}, the log says "
+            f"{expected[:12]}."
+            + (f" {found[:12]} is the digest that the log gives {role}." if role else "")
+            + (f" The profile differs ({other})." if other else "")
+        )
+
 
 def forget(kept: Snapshots, recipe: Train) -> None:
     """Remove the snapshots of a training that has ended."""
     for step in kept.steps(recipe):
         shutil.rmtree(kept.folder / recipe.to(step).id, ignore_errors=True)
-
-
-def _check(recorded: Advanced, found: Snapshot, before: int) -> None:
-    """Raise SourceChangedError if a segment that was done again is not the recorded one.
-
-    Losses are compared if the segment began at the same step, `before`.
-    """
-    _compare(recorded.digest, found.weights, recorded.recipe_id)
-    what = "the optimiser's state" if digest(found.optimiser) != recorded.optimiser else ""
-    if recorded.begin == before and curve(found, before) != recorded.curve:
-        what = "the losses"
-    if what:
-        raise SourceChangedError(
-            f"recipe {recorded.recipe_id[:12]} made again: {what} up to step {recorded.step} are not "
-            "those that the log says."
-        )
-
-
-def _compare(expected: str, weights: Weights, recipe_id: str) -> None:
-    """Raise SourceChangedError if weights do not have the recorded digest."""
-    found = digest(weights)
-    if found != expected:
-        raise SourceChangedError(
-            f"recipe {recipe_id[:12]} made again has weights {found[:12]}, the log says "
-            f"{expected[:12]}: this machine computes other numbers than the one that made it."
-        )
 
 
 def curve(made: Snapshot, before: int) -> tuple[Point, ...]:

@@ -24,6 +24,7 @@ from runs.kinds.kind import Context, Kind
 from runs.kinds.origin import Origin
 from runs.kinds.state import State
 from weights.making.events import Advanced, Made
+from weights.making.making import Make
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -36,6 +37,11 @@ class MakingKind(Kind[S]):
 
     #: The kind's folder, as a package.
     package: ClassVar[str]
+
+    @property
+    def measured(self) -> tuple[type[Event], ...]:
+        """The answers that `forge verify --recompute` obtains again; models are `--rebuild`'s."""
+        return tuple(event for event in super().measured if self.answers[event] is not Make)
 
     def _file(self, name: str) -> Any:
         return import_module(f"{self.package}.{name}")
@@ -102,15 +108,14 @@ class MakingKind(Kind[S]):
     # ---- verification ----------------------------------------------------------------------------
 
     def rebuild(
-        self,
-        state: S,
-        cache: Any,
-        ids: Sequence[str],
-        tolerance: float | None,
-        say: Callable[[str], None],
+        self, state: S, cache: Any, ids: Sequence[str], say: Callable[[str], None]
     ) -> Iterator[Any]:
         """Make results again, and compare what comes out with what is recorded."""
-        yield from self._file("tasks.verify").rebuild(state, cache, ids, tolerance, say)
+        yield from self._file("tasks.verify").rebuild(state, cache, ids, say)
+
+    def reopened(self, state: S, cache: Any) -> tuple[Any, Sequence[str]]:
+        """Return the context of a started run, with its number of threads."""
+        return self._file("tasks.execute").Context.opened(state, cache), ()
 
     def cached(self, state: S, cache: Any) -> Iterator[Any]:
         """Yield an error for each of the run's cached files that has another digest."""

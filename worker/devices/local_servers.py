@@ -20,6 +20,9 @@ from runs.system import user_folders
 from runs.system.linked_processes import tied
 from worker.devices import postgres_guard
 
+#: Seconds that a Redis may take to start; one that cannot ends by itself.
+STARTING = 120.0
+
 
 def free_port() -> int:
     """Return a port of 127.0.0.1 that no process listens on now."""
@@ -96,7 +99,7 @@ class Redis:
     def _wait(self) -> None:
         import redis
 
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + STARTING
         assert self._process
         while self._process.poll() is None and time.monotonic() < deadline:
             try:

@@ -47,16 +47,18 @@ def export(
     tokenizer = load_tokenizer(given.path)
     tokens = gguf_tokens.of(tokenizer, rows)
     more: dict[str, Any] = {}
+    text = ""
+    if beside is not None:
+        positions = checkpoint.config["max_position_embeddings"]
+        described = modelfile.of(tokenizer, place.name, positions, tokens.begins)
+        text, more = described.text, {"modelfile": str(beside), "template": described.note}
 
     def fill(hidden: Path) -> gguf_file.Written:
         return gguf_file.write(checkpoint, tokens, hidden, type_, given.name, fallback)
 
     written = _placed(place, fill)
     if beside is not None:
-        positions = checkpoint.config["max_position_embeddings"]
-        told = modelfile.of(tokenizer, place.name, positions, tokens.begins)
-        _placed(beside, lambda hidden: hidden.write_text(told.text, "utf-8"))
-        more = {"modelfile": str(beside), "template": told.note}
+        _placed(beside, lambda hidden: hidden.write_text(text, "utf-8"))
     return {
         "model": given.name,
         "file": str(place),
@@ -110,6 +112,5 @@ def _modelfile(place: Path) -> Path:
         beside.is_file() and beside.read_text("utf-8", "replace").startswith(modelfile.FIRST + "\n")
     ):
         raise ConflictError(f"{beside} is there and was not written here: move it away.")
-    if any(sign in place.name for sign in '"\n\r') or place.name != place.name.strip():
-        raise ConfigError(f"{place.name!r} cannot be named in a Modelfile: choose another name.")
+    modelfile.file_argument(place.name)
     return beside

@@ -7,11 +7,14 @@ no template; Ollama then looks in the GGUF file, and takes one of its own if it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import TemplateError
+from runs.errors import ConfigError
+from runs.system import plain_text
+from weights.folders import template_rendering
 
 #: First line of a Modelfile of ours, which may be replaced.
 FIRST = "# Written by `forge export --ollama`."
@@ -20,6 +23,8 @@ CHATML = (
     "{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}"
     "<|im_start|>assistant\n"
 )
+#: Characters that a text in quotes cannot hold: they end a line, or are none of a text.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OPEN = (
     "No template: the tokenizer's is not ChatML. Ollama takes one of its own if it finds it alike."
 )
@@ -49,21 +54,50 @@ class Modelfile:
 
 
 def of(tokenizer: Any, file: str, positions: int, begins: bool) -> Modelfile:
-    """Return the Modelfile of `file`, which lies beside it; `begins`: llama.cpp puts bos in front."""
-    lines = [FIRST, f"FROM ./{file}"]
+    """Return the Modelfile of `file`, which lies beside it; `begins`: llama.cpp puts bos in front.
+
+    Raise ConfigError if a Modelfile cannot hold the file's name; SourceError for a chat template
+    without bounds.
+    """
+    lines = [FIRST, f"FROM {file_argument(file)}"]
     template, system, note = _template(tokenizer, begins)
+    notes = [note]
     if template is not None:
         lines.append(f"TEMPLATE {_quoted(template)}")
     if system is not None:
         lines.append(f"SYSTEM {_quoted(system)}")
     stops = [tokenizer.eos_token, "<|im_end|>" if template and CHATML in template else None]
-    lines += [f"PARAMETER stop {_quoted(stop)}" for stop in dict.fromkeys(stops) if stop]
-    lines.append(f"PARAMETER num_ctx {positions}")
-    return Modelfile("\n".join(lines) + "\n", note)
+    for stop in dict.fromkeys(stops):
+        argument = _quoted(str(stop)) if stop and str(stop).isprintable() else None
+        if argument is not None:
+            lines.append(f"PARAMETER stop {argument}")
+        elif stop:
+            shown = plain_text.shown(str(stop))
+            notes.append(f"No stop token {shown}: a Modelfile cannot hold it in one line.")
+    lines.append(f"PARAMETER num_ctx {int(positions)}")
+    return Modelfile("\n".join(lines) + "\n", " ".join(notes))
 
 
-def _quoted(text: str) -> str:
-    """Return an argument in one quote a side, or in three if it has lines or quotes itself."""
+def file_argument(file: str) -> str:
+    """Return FROM's argument for a file beside the Modelfile. Raise ConfigError if there is none."""
+    if re.fullmatch(r"[\w.+-]+", file):
+        return f"./{file}"
+    argument = _quoted(f"./{file}") if file.isprintable() and '"' not in file else None
+    if argument is None:
+        raise ConfigError(f"{file!r} cannot be named in a Modelfile: choose another name.")
+    return argument
+
+
+def _quoted(text: str) -> str | None:
+    """Return an argument in one quote a side, or in three if it has lines or quotes; None for neither.
+
+    Ollama ends a text in quotes at the first line that ends with them, and in three quotes nothing is
+    escaped. So a text with three quotes, or with a quote at an end, is not written; and no control
+    character but tab and line feed.
+    """
+    rest = text.replace("\n", "").replace("\t", "")
+    if '"""' in text or text.startswith('"') or text.endswith('"') or _CONTROL.search(rest):
+        return None
     return f'"""{text}"""' if '"' in text or "\n" in text else f'"{text}"'
 
 
@@ -78,12 +112,14 @@ def _template(tokenizer: Any, begins: bool) -> tuple[str | None, str | None, str
     front = bos if bos and all(str(text).startswith(bos) for text in told) else ""
     if begins and not front:
         return None, None, _OPEN  # llama.cpp would put bos in front, the template does not
+    if "{{" in front or "}}" in front:
+        return None, None, _OPEN  # Go would carry it out
     system = _always(str(told[0])[len(front) :])
     for text, messages in zip(told, _TRIED, strict=True):
         if text != front + _chatml(messages, system):
             return None, None, _OPEN
     template = CHATML if begins else front + CHATML
-    if '"""' in template + (system or ""):  # cannot be quoted
+    if _quoted(template) is None or (system is not None and _quoted(system) is None):
         return None, None, _OPEN
     return template, system, "ChatML, as the tokenizer has it."
 
@@ -92,8 +128,8 @@ def _rendered(tokenizer: Any, messages: Sequence[tuple[str, str]]) -> str | None
     """Return a conversation as the tokenizer writes it; None if its template fails."""
     given = [{"role": role, "content": content} for role, content in messages]
     try:
-        return tokenizer.apply_chat_template(given, tokenize=False, add_generation_prompt=True)
-    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError):
+        return template_rendering.rendered(tokenizer, given)
+    except template_rendering.TemplateFailedError:
         return None
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from events import Envelope, EventStore, Registry
 from runs import imported_pasts, kinds
+from runs.errors import TamperedError
 from runs.lists import model_registry, sessions
 from worker.commands import accounts, user_limits
 
@@ -30,8 +31,14 @@ class Evidence:
         return self._store.version(stream)
 
     def iterate(self, stream: str, after: int = 0, upto: int | None = None) -> Iterator[Envelope]:
-        """Yield the stream's rows in order; with `after` 0 all rows, even those of invalid versions."""
-        for row in self._store.everything(stream):
+        """Yield the stream's rows in order; with `after` 0 all rows, even those of invalid versions.
+
+        Raises TamperedError if the table and its index have other rows under the name.
+        """
+        rows = self._store.everything(stream)
+        if why := misfiled(self._store, stream, rows):
+            raise TamperedError(why)
+        for row in rows:
             version = row.version if isinstance(row.version, int) else after + 1
             if (not after or version > after) and (upto is None or version <= upto):
                 yield row
@@ -43,6 +50,25 @@ class Evidence:
     def streams(self, prefix: str = "") -> list[Envelope]:
         """Return the first row of every stream whose name starts with `prefix`."""
         return self._store.streams(prefix)
+
+
+def misfiled(store: EventStore, stream: str, rows: Sequence[Envelope]) -> str | None:
+    """Return how the table and its index of names differ; None if they do not.
+
+    `rows` are everything of the stream. A change of the database's file can reach one of them alone.
+    """
+    other = next((row for row in rows if row.stream != stream), None)
+    if other is not None:
+        return (
+            f"event {other.version} of stream {stream} stands under the name {other.stream!r} in the "
+            "table: it was changed, or the database's file is damaged (`forge db check`)"
+        )
+    if (count := store.count(stream)) > len(rows):
+        return (
+            f"stream {stream} has {count} events by the index, {len(rows)} in the table: events were "
+            "changed, or the database's file is damaged (`forge db check`)"
+        )
+    return None
 
 
 def named(store: EventStore, target: str) -> str | None:

@@ -24,6 +24,14 @@ DOMAINS = ("code", "math", "data")
 #: Every domain that has text.
 KNOWN = (*DOMAINS, "prose", "multilingual", "chains")
 
+#: Domain → its documents, of text that is shipped and of text that a seed generates.
+SHIPPED = {"code": stdlib_code.documents, "prose": help_prose.documents}
+GENERATED = {
+    "math": arithmetic.documents,
+    "data": records.documents,
+    "multilingual": phrase_grammar.documents,
+    "chains": modular_chains.documents,
+}
 #: Characters of held-out text per domain and slice, so that domains weigh alike.
 HELD_OUT: Mapping[Slice, int] = {
     "train": 40_000,
@@ -43,22 +51,21 @@ CHARACTERS = 4_000_000
 FULL_UP_TO, LEAST = 4_000_000, 1 / 8
 
 
+def documents(domain: str, characters: int, seed: int) -> Iterator[Document]:
+    """Yield the documents of a domain in their order until `characters` characters are reached."""
+    if domain in SHIPPED:
+        return SHIPPED[domain](characters)
+    return GENERATED[domain](characters, seed)
+
+
 def corpus(
     seed: int, characters: int, domains: Sequence[str] = DOMAINS
 ) -> dict[str, dict[Slice, list[Document]]]:
     """Return about `characters` of text per domain, split by file: domain → slice → documents."""
-    sources = {
-        "code": stdlib_code.documents(characters),
-        "math": arithmetic.documents(characters, seed),
-        "data": records.documents(characters, seed),
-        "prose": help_prose.documents(characters),
-        "multilingual": phrase_grammar.documents(characters, seed),
-        "chains": modular_chains.documents(characters, seed),
-    }
     result: dict[str, dict[Slice, list[Document]]] = {}
     for domain in domains:
         split: dict[Slice, list[Document]] = {s: [] for s in TRAINING_SHARES}
-        for document in sources[domain]:
+        for document in documents(domain, characters, seed):
             split[document.slice()].append(document)
         result[domain] = split
     return result

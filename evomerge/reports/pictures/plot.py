@@ -10,6 +10,10 @@ from matplotlib.ticker import MaxNLocator
 
 from runs.panels.picture import Picture, empty
 
+FITNESS = "fitness"
+#: What the champion is beside a rival → colour of its lead.
+COLOURS = {"better": "C2", "level": "C7", "worse": "C3"}
+
 
 def draw(data: dict[str, Any], path: Path) -> None:
     """Draw a completed run's report into `path`; its suffix is the format."""
@@ -19,42 +23,42 @@ def draw(data: dict[str, Any], path: Path) -> None:
 
 
 def figure(generations: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> Picture:
-    """Return fitness and diversity by generation and, if there are rivals, the champion's leads."""
-    drawn = empty(10 if rivals else 5.4, 4.2)
-    panels = drawn.subplots(1, 2 if rivals else 1, squeeze=False)[0]
-    _generations(panels[0], generations)
+    """Return fitness and diversity by generation and, if there are rivals, the champion's leads.
+
+    Scores of different items have different axes: the champion's are of the selection slice, the
+    candidates' of each generation's own draw.
+    """
+    drawn = empty(10 if rivals else 5.4, 6.4)
+    columns = 2 if rivals else 1
+    grid = drawn.add_gridspec(3, columns)
+    rows = [drawn.add_subplot(grid[row, 0]) for row in range(3)]
+    _curves(rows[0], generations, {"champion": ("champion", "C0", "-")})
+    rows[0].set(title="Champion, selection slice (best source = 1)", ylabel=FITNESS)
+    candidates = {"best": ("best", "C1", "-"), "mean": ("mean", "C7", "--")}
+    _curves(rows[1], generations, candidates)
+    rows[1].set(title="Candidates, each generation's own draw", ylabel=FITNESS)
+    rows[1].legend(fontsize=7)
+    _curves(rows[2], generations, {"diversity": ("diversity", "C2", ":")})
+    rows[2].set(title="Diversity", xlabel="generation", ylabel="sources = 1")
+    rows[2].set_ylim(0, 1.1 * max((row["diversity"] for row in generations), default=1.0) or 1.0)
     if rivals:
-        _leads(panels[1], rivals)
+        _leads(drawn.add_subplot(grid[:, 1]), rivals)
     return drawn
 
 
-def _generations(axes: Any, rows: list[dict[str, Any]]) -> None:
+def _curves(axes: Any, rows: list[dict[str, Any]], series: dict[str, tuple[str, str, str]]) -> None:
+    """Draw fields of the generations' rows; `series`: field → label, colour, style of the line."""
     x = [row["generation"] for row in rows]
-    series = (
-        ("champion", "champion (selection slice)", "C0", "-"),
-        ("best", "best of the generation (search draw)", "C1", "-"),
-        ("mean", "mean of the generation", "C7", "--"),
-    )
-    for key, label, colour, style in series:
+    for key, (label, colour, style) in series.items():
         y = [float("nan") if row[key] is None else row[key] for row in rows]
         axes.plot(x, y, style, color=colour, label=label, marker=".")
-    axes.set(xlabel="generation", ylabel="fitness (best source = 1)", title="Fitness")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    other = axes.twinx()
-    spread = [row["diversity"] for row in rows]
-    other.plot(x, spread, ":", color="C2", label="diversity")
-    other.set_ylabel("diversity (sources = 1)", color="C2")
-    other.set_ylim(0, 1.1 * max(spread, default=1.0) or 1.0)
-    handles = [h for a in (axes, other) for h in a.get_legend_handles_labels()[0]]
-    axes.legend(
-        handles=handles, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14)
-    )
 
 
 def _leads(axes: Any, rivals: list[dict[str, Any]]) -> None:
     shown = [r for r in rivals if r["lead"] is not None][::-1]
     for y, r in enumerate(shown):
-        colour = "C2" if r["beaten"] else "C3" if r["worse"] else "C7"
+        colour = COLOURS[r["verdict"] or "level"]
         axes.plot([r["low"], r["high"]], [y, y], color=colour, linewidth=2)
         axes.plot([r["lead"]], [y], "o", color=colour)
     axes.axvline(0, color="black", linewidth=0.8)

@@ -35,7 +35,7 @@ def _new(state: RunState, event: Event, *key: str | int) -> New:
 
 
 def baselines(state: RunState) -> dict[str, Merge]:
-    """Return name → the static merges that a run must beat."""
+    """Return name → the fixed merges that a run must beat."""
     kin = family(state)
     common: dict[str, Any] = {"inputs": kin.sources, "base": kin.base}
     result = {"mean": Merge(method="linear", **common)}

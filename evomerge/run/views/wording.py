@@ -93,7 +93,8 @@ def _generation(data: Mapping[str, Any], _names: Names) -> str:
     told = f"generation {data['generation']}"
     if not scores:
         return f"{told}: no candidate has a score"
-    return f"{told}: best {_score(max(scores))}, mean {_score(sum(scores) / len(scores))}"
+    mean = _score(sum(scores) / len(scores))
+    return f"{told}: best on its draw {_score(max(scores))}, mean {mean}"
 
 
 def _champion(data: Mapping[str, Any], names: Names) -> str:
@@ -104,7 +105,7 @@ _GISTS: dict[str, Callable[[Mapping[str, Any], Names], str]] = {
     "submitted": _submitted,
     "started": lambda d, _: f"{d['blocks']} blocks, {len(d['sources'])} sources, {d['strategy']}",
     "profiled": lambda d, _: f"{d['speed']['tokens_per_second']:,.0f} tokens/s",
-    "baseline_built": lambda d, _: f"static merge {d['name']} is built",
+    "baseline_built": lambda d, _: f"fixed merge {d['name']} is built",
     **dict.fromkeys(("seeded", "merged", "mutated", "sampled", "crossed"), _built),
     "layers_chosen": lambda d, _: f"layers for candidate {d['generation']}/{d['slot']}",
     "evaluated": _evaluated,

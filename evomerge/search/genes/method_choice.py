@@ -14,7 +14,7 @@ from evomerge.search_settings import MutationSettings
 
 
 def technique(recipe: Recipe, past: Past) -> str | None:
-    """Return the species or pipeline of a candidate; None for a source or a static merge."""
+    """Return the species or pipeline of a candidate; None for a source or a fixed merge."""
     if isinstance(recipe, Source | Merge):
         return None
     merge = genome(recipe, past.recipes).pipeline

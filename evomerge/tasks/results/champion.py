@@ -14,7 +14,7 @@ import torch
 from evomerge.merging.builder import Weights
 from evomerge.merging.dataflow import settings_for
 from evomerge.recipes.recipe import closure, label
-from evomerge.reports import report
+from evomerge.reports import report, skills, verdict
 from evomerge.reports.outputs.recipe_file import recipe_document
 from evomerge.run.state import RunState
 from evomerge.run.views.candidates import describe
@@ -150,16 +150,20 @@ def card(state: RunState, chain_head: str) -> str:
     lines += ["base_model_relation: merge", "library_name: transformers"]
     lines += ["tags:", "- merge", "- evomerge", "---", ""]
     kind = label(state.recipes[state.champion], state.recipes)
-    lines += [f"# Champion of run {state.run}", "", f"A merge ({kind}) evolved by EvoMerge."]
+    lines += [f"# Champion of run {state.run}", "", _made(state, kind)]
     if origin := report.origin(state):
         lines += [f"The run was forked from {origin.replace('@', ' after its event ')}."]
     if state.completed:
-        lines += ["", report.sentence(state), "", "| test slice | score | champion's lead |"]
-        lines += ["|---|---|---|", f"| **champion** | {state.completed.test.scalar:.4f} | |"]
+        lines += ["", report.sentence(state), "", "| test slice | score | champion's lead | |"]
+        lines += ["|---|---|---|---|", f"| **champion** | {state.completed.test.scalar:.4f} | | |"]
         for r in report.rivals(state):
             if r["lead"] is not None:
                 interval = f"{r['lead']:+.4f} [{r['low']:+.4f}, {r['high']:+.4f}]"
-                lines.append(f"| {r['name']} ({r['kind']}) | {r['score']:.4f} | {interval} |")
+                rival = f"{r['name']} ({r['kind']}) | {r['score']:.4f}"
+                lines.append(f"| {rival} | {interval} | {r['verdict'] or ''} |")
+    if (found := skills.data(state)) and found["rows"]:
+        lines += ["", f"Skills by model, on the {found['slice']} slice:", ""]
+        lines += skills.markdown(found)
     lines += ["", "## Lineage", ""]
     for id_, recipe in closure(state.champion, state.recipes).items():
         lines.append(f"- `{id_[:12]}` {describe(state, id_, recipe)}")
@@ -167,6 +171,21 @@ def card(state: RunState, chain_head: str) -> str:
     lines += [f"- recipe: `{state.champion}`, in full in `evomerge_recipe.json`"]
     lines += [f"- chain head of the log: `{chain_head}`", ""]
     return "\n".join(lines)
+
+
+def _made(state: RunState, kind: str) -> str:
+    """Return what the champion is: a new merge, or a model that the search was given."""
+    model = verdict.given(state)
+    if model is None or not model.same_weights:
+        return f"A merge ({kind}) evolved by EvoMerge."
+    count = state.spent.evaluations
+    search = f"a search of {count} evaluation{'' if count == 1 else 's'}"
+    what = {
+        "baseline": f"A fixed merge ({model.name})",
+        "source": f"The source {model.name}, unchanged",
+        "base": f"The base {model.name}, unchanged",
+    }
+    return f"{what[model.kind]}, confirmed by {search}."
 
 
 def files(state: RunState, cache: Artifacts) -> list[tuple[str, Path]]:

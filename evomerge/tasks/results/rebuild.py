@@ -106,7 +106,8 @@ def _fill(
     if found != document["digest"]:
         raise SourceChangedError(
             f"{file}: what its recipe gives has digest {found[:12]}, it says "
-            f"{document['digest'][:12]}: this version or its libraries compute differently."
+            f"{document['digest'][:12]}. The file does not say which machine and "
+            "libraries built the model: others may give other weights, and so does a changed file."
         )
     weights = mapped(folder)
     companions.write(base.folder, folder)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from evaluation.kept_items import check_unchanged
 from evomerge.merging.builder import Weights
 from evomerge.merging.plan import reads
-from evomerge.recipes.recipe import Recipe, Source
-from evomerge.run import events
+from evomerge.merging.sketch import sketch
+from evomerge.recipes.recipe import Recipe
+from evomerge.run.events import Evaluated
 from evomerge.run.state import RunState
-from evomerge.run.tasks import Evaluate
 from evomerge.run.views.candidates import find, place
 from evomerge.tasks.context import TOGETHER, Bench
-from evomerge.tasks.execute import carry_out
-from runs.errors import DataError, ForgeError, SourceChangedError, UnavailableError
+from evomerge.tasks.execute import Context
+from runs.errors import DataError, ForgeError, SourceChangedError
 from runs.history.audit import Finding
+from runs.record.events import luckless
 from runs.system import bounded_files
 from weights.folders.checkpoint import digest
-from weights.storage.inputs import Supply
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 
@@ -36,43 +36,63 @@ Say = Callable[[str], None]
 def chosen(state: RunState, which: str) -> list[str]:
     """Return the recipe ids that "all", "champion" or the beginning of an id means.
 
-    "all" means every built candidate but no source, in order of history.
+    "all" means the base, the sources, and every built candidate, in order of history.
     """
     if which == "all":
-        return [id_ for id_ in state.built if not isinstance(state.recipes[id_], Source)]
+        return list(state.built)
     return [find(state, which)]
 
 
 def rebuild(
-    state: RunState,
-    recipe_ids: Sequence[str],
-    tolerance: float | None,
-    say: Say,
-    supply: Supply | None = None,
+    state: RunState, cache: Artifacts, recipe_ids: Sequence[str], say: Say
 ) -> Iterator[Finding]:
-    """Build each recipe from the sources alone, without the cache; yield a finding if digests differ.
+    """Build each recipe from the sources alone; yield a finding if digests differ.
 
-    With a tolerance, also measure each candidate again on every draw that it was measured on, and
-    compare the numbers. `supply` gives models and data that are no longer at their old place.
+    `cache` is empty but for the inputs of runs, and takes what comes out as recorded.
     """
-    set_threads()
-    with tempfile.TemporaryDirectory() as empty:
-        artifacts = Artifacts(Path(empty))
-        artifacts.supply = supply or artifacts.supply
-        bench = Bench(state, artifacts)
-        try:
-            bench.check_sources()
-            other = bench.other_profile()
-        except ForgeError as error:
-            yield Finding("unchecked", "weights", f"nothing can be rebuilt: {error}")
-            return
-        why = f" The profile differs ({'; '.join(other)})." if other else ""
-        for group in _groups(bench, recipe_ids):
-            made = _built(bench, group)
-            for id_ in group:
-                yield from _compared(bench.state, id_, made[id_], why, say)
-                if tolerance is not None:
-                    yield from _measured_again(bench, id_, tolerance, say)
+    assert state.started
+    set_threads(state.started.profile.threads)
+    bench = Bench(state, cache)
+    try:
+        bench.check_sources()
+        other = bench.other_profile()
+    except ForgeError as error:
+        yield Finding("unchecked", "weights", f"nothing can be rebuilt: {error}")
+        return
+    why = f" The profile differs ({'; '.join(other)})." if other else ""
+    for group in _groups(bench, recipe_ids):
+        made = _built(bench, group)
+        for id_ in group:
+            yield from _compared(bench, id_, made[id_], why, say)
+
+
+def reopened(state: RunState, cache: Artifacts) -> tuple[Context, list[str]]:
+    """Return the context to measure again in, and how its profile differs from the run's.
+
+    Raises SourceChangedError, DataError, UnavailableError.
+    """
+    assert state.started
+    set_threads(state.started.profile.threads)
+    context = Context(state, cache)
+    context.check_sources()
+    check_unchanged(context.items, state.started.data_digest)
+    return context, context.other_profile()
+
+
+def comparable(event: Any, recorded: Any) -> dict[str, Any]:
+    """Return the data of an answer that must come out again; of a score, what was measured.
+
+    Bytes and bits per byte are left out if the recorded answer has none: runs of an older schema did
+    not record them.
+    """
+    data = luckless(event)
+    if not isinstance(event, Evaluated):
+        return data
+    outcomes, components = data["outcomes"], data["components"]
+    if not any(domain.bytes for domain in recorded.outcomes.values()):
+        outcomes = {domain: {**items, "bytes": []} for domain, items in outcomes.items()}
+        components = components and {**components, "bits_per_byte": None}
+    return {"outcomes": outcomes, "components": components}
 
 
 def _groups(bench: Bench, recipe_ids: Sequence[str]) -> Iterator[list[str]]:
@@ -93,8 +113,8 @@ def _read(bench: Bench, id_: str) -> frozenset[str]:
     return frozenset(reads(bench.state.recipes[id_]))
 
 
-def _built(bench: Bench, group: Sequence[str]) -> dict[str, str | SourceChangedError]:
-    """Return id → the digest of the built weights, or the error if they cannot be built.
+def _built(bench: Bench, group: Sequence[str]) -> dict[str, Weights | SourceChangedError]:
+    """Return id → the built weights, or the error if they cannot be built.
 
     Sources are read once for the whole group.
     """
@@ -102,82 +122,29 @@ def _built(bench: Bench, group: Sequence[str]) -> dict[str, str | SourceChangedE
         made = bench.builder.build_many([bench.state.recipes[id_] for id_ in group])
     except SourceChangedError as error:
         return dict.fromkeys(group, error)
-    return dict(zip(group, map(digest, made), strict=True))
+    return dict(zip(group, made, strict=True))
 
 
 def _compared(
-    state: RunState, id_: str, found: str | SourceChangedError, why: str, say: Say
+    bench: Bench, id_: str, made: Weights | SourceChangedError, why: str, say: Say
 ) -> Iterator[Finding]:
-    where = f"{id_[:12]} ({place(state, id_)})"
-    if isinstance(found, SourceChangedError):
-        yield Finding("error", "weights", f"{where}: {found}{why}")
-        return
-    expected = state.built[id_][0]
-    if found == expected:
-        say(f"rebuilt {where}: digest {found[:12]} as recorded")
-        return
-    what = f"{where} rebuilt from its recipe has digest {found[:12]}, the log says {expected[:12]}."
-    yield Finding("error", "weights", what + why)
-
-
-def _measured_again(bench: Bench, id_: str, tolerance: float, say: Say) -> Iterator[Finding]:
     state = bench.state
-    try:
-        bench.packed  # noqa: B018 - the data may be gone
-    except (DataError, UnavailableError) as error:
-        yield Finding("unchecked", "fitness", f"nothing can be measured: {error}")
+    where = f"{id_[:12]} ({place(state, id_)})"
+    if isinstance(made, SourceChangedError):
+        yield Finding("error", "weights", f"{where}: {made}{why}")
         return
-    for (recipe_id, slice_, generation), recorded in state.evaluations.items():
-        if recipe_id != id_:
-            continue
-        drawn = "the whole" if generation is None else f"generation {generation}'s draw of the"
-        where = f"{id_[:12]} on {drawn} {slice_} slice"
-        try:
-            event = carry_out(Evaluate(recipe_id, slice_, generation), bench)
-        except UnavailableError as error:
-            yield Finding("unchecked", "fitness", f"{where} cannot be measured: {error}")
-            continue
-        assert isinstance(event, events.Evaluated)
-        before, after = recorded.model_dump(mode="json"), event.model_dump(mode="json")
-        sized = any(seen["bytes"] for seen in before["outcomes"].values())
-        off = difference(_numbers(before, sized), _numbers(after, sized))
-        if off is None or off > tolerance:
-            told = "has other items" if off is None else f"is off by {off:.2g} relative"
-            what = f"{where}: measured again it {told} (tolerance {tolerance:g})"
-            yield Finding("error", "fitness", what)
-        else:
-            say(f"measured {where} again: largest relative difference {off:.2g}")
-
-
-def _numbers(event: dict[str, Any], sized: bool) -> list[float]:
-    """Return every number that was measured, in a fixed order.
-
-    Without `sized`, leave out bytes and bits per byte: runs of an older schema did not record them.
-    """
-
-    def walk(value: Any) -> Iterator[float]:
-        if isinstance(value, dict):
-            for key in sorted(value):
-                yield from walk(value[key])
-        elif isinstance(value, list):
-            for item in value:
-                yield from walk(item)
-        elif isinstance(value, int | float):
-            yield float(value)
-
-    outcomes, measured = event["outcomes"], event["components"]
-    if not sized:
-        outcomes = {domain: {**seen, "bytes": []} for domain, seen in outcomes.items()}
-        measured = measured and {**measured, "bits_per_byte": None}
-    return list(walk([outcomes, measured]))
-
-
-def difference(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Return the largest |a − b| / max(|a|, |b|); None if `a` and `b` differ in length."""
-    if len(a) != len(b):
-        return None
-    pairs = ((abs(x - y), max(abs(x), abs(y))) for x, y in zip(a, b, strict=True))
-    return max((d / m for d, m in pairs if m), default=0.0)
+    found, (expected, sketched) = digest(made), state.built[id_]
+    base = bench.builder.origin(state.recipes[id_], bench.origin)
+    if found == expected and sketch(made, base) != sketched:
+        yield Finding(
+            "error", "weights", f"{where}: its sketch is not the one that the log says{why}"
+        )
+    elif found == expected:
+        say(f"rebuilt {where}: digest {found[:12]} as recorded")
+        bench.artifacts.put(found, made)
+    else:
+        what = f"{where} rebuilt from its recipe has digest {found[:12]}, the log says {expected[:12]}."
+        yield Finding("error", "weights", what + bench.exchanged(found) + why)
 
 
 def artifacts(state: RunState, cache: Artifacts) -> Iterator[Finding]:

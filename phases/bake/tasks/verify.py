@@ -7,6 +7,6 @@ from phases.bake import findings, stages
 from phases.bake.tasks.execute import Context
 from weights.storage.output_folder import BAKED
 
-_runs = Verification(Context, stages.recipes, findings.observations, findings.named, BAKED)
+_runs = Verification(Context, stages.recipes, findings.named, BAKED)
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

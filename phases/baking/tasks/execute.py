@@ -65,6 +65,8 @@ class Context(GivenContext[BakingState]):
             self.kept,
             self.device,
             {self.record.recipe_id: self.given},
+            names=self.names,
+            unlike=self.unlike,
         ).reading(self._streams_of)
 
     def _streams_of(self, recipe: Train) -> Mapping[str, Ids]:

@@ -7,6 +7,6 @@ from phases.baking import findings, plan
 from phases.baking.tasks.execute import Context
 from weights.storage.output_folder import BAKING
 
-_runs = Verification(Context, plan.recipes, findings.observations, findings.named, BAKING)
+_runs = Verification(Context, plan.recipes, findings.named, BAKING)
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from evaluation.given_model_runs.verify import Verification
-from phases.bitnet import findings, plan
+from phases.bitnet import plan
 from phases.bitnet.tasks.execute import Context
 from weights.storage.output_folder import TERNARY
 
-_runs = Verification(Context, plan.recipes, findings.observations, plan.recipes, TERNARY)
+_runs = Verification(Context, plan.recipes, plan.recipes, TERNARY)
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

@@ -16,7 +16,7 @@ from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Started
 from phases.cognate.tasks import measure, text
 from runs.event_types import SourceRecord
-from runs.home import segment_seconds
+from runs.home import segment_steps
 from weights import operations
 from weights.folders.checkpoint import open_checkpoint
 from weights.making.maker import Maker
@@ -65,16 +65,19 @@ class Context(TrainingContext[CognateState]):
         """The maker of the run's recipes."""
         started = self.state.started
         given = {started.base.recipe_id: self.given} if started.base else {}
+        known = plan.recipes(self.state)
         return Maker(
             self.state,
             self._cache,
-            {id_: recipe for id_, (_, recipe) in plan.recipes(self.state).items()},
+            {id_: recipe for id_, (_, recipe) in known.items()},
             lambda: self.settings,
             lambda: self.text.streams,
             self.kept,
             self.device,
             given,
             self._team,
+            {id_: role for id_, (role, _) in known.items()},
+            self.unlike,
         )
 
     @cached_property
@@ -144,8 +147,7 @@ class Context(TrainingContext[CognateState]):
         started, found, seconds = self.fitted(started, start, rows, started.accumulation)
         tokens = [size.specialist_tokens] + ([] if base else [size.base_tokens])
         longest = max(plan.steps(size, started.context, count) for count in tokens)
-        steps = segment_seconds() * STEPS / seconds
-        segment = min(longest, max(1, round(steps)))
+        segment = min(longest, segment_steps(seconds / STEPS))
         parts = training_defaults.divided(size.batch, 1, started.accumulation)
         notes = (*self.text.notes, *parts, *findings.readings(submitted, started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})

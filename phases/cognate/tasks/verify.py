@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.training_runs import training_verify
 from evaluation.training_runs.training_verify import Say
-from phases.cognate import findings, plan
+from phases.cognate import plan
 from phases.cognate.events import CognateState
 from phases.cognate.tasks.execute import Context
 from runs.history.audit import Finding
@@ -18,15 +18,11 @@ from weights.storage.weight_cache import Artifacts
 
 
 def rebuild(
-    state: CognateState, cache: Artifacts, ids: Sequence[str], tolerance: float | None, say: Say
+    state: CognateState, cache: Artifacts, ids: Sequence[str], say: Say
 ) -> Iterator[Finding]:
-    """Make models again from nothing; yield an error for each with another digest.
-
-    With a tolerance, also measure again, and compare the figures.
-    """
+    """Make models again; yield an error for each with another digest."""
     recipes = {name: one for name, one in plan.models(state).items() if one.id in ids}
-    asked = [task for task in findings.observations(state) if task.recipe_id in ids]
-    return training_verify.rebuild(Context, state, cache, recipes, asked, tolerance, say)
+    return training_verify.rebuild(Context, state, cache, recipes, say)
 
 
 def cached(state: CognateState, cache: Artifacts) -> Iterator[Finding]:

@@ -101,8 +101,7 @@ class OpenedModel:
         found, _ = self.calibrated()
         if pinned is not None and digest(found) != pinned:
             raise SourceChangedError(
-                "the inputs of layers on the calibration text are not those that the run has pinned: "
-                "this machine computes other numbers than the one that started it."
+                "the inputs of layers on the calibration text are not those that the run has pinned."
             )
         self._cache.keep(digest(found), found, time.monotonic() - began)
         return found

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation import measured_again
-from evaluation.observing import Observe, Observed, Unmeasurable
-from phases.compression import findings
 from phases.compression.events import CompressionState, Encoded, Packed
 from phases.compression.tasks.execute import Context
 from phases.compression.tasks.folders import FILE
@@ -24,26 +21,20 @@ Say = Callable[[str], None]
 
 
 def rebuild(
-    state: CompressionState, cache: Artifacts, ids: Sequence[str], tolerance: float | None, say: Say
+    state: CompressionState, cache: Artifacts, ids: Sequence[str], say: Say
 ) -> Iterator[Finding]:
-    """Make encodings and models again from the given one; yield an error for each that differs.
-
-    With a tolerance, also measure again, and compare the figures.
-    """
-    with model_files.from_nothing(cache) as mine:
-        try:
-            context = Context.opened(state, mine)
-        except ForgeError as error:
-            yield Finding("unchecked", "weights", f"nothing can be made again: {error}")
-            return
-        for id_ in ids:
-            yield from _again(context, state.made[id_], say)
-        if tolerance is not None:
-            yield from _measured(context, ids, tolerance, say)
+    """Make encodings and models again from the given one; yield an error for each that differs."""
+    try:
+        context = Context.opened(state, cache)
+    except ForgeError as error:
+        yield Finding("unchecked", "weights", f"nothing can be made again: {error}")
+        return
+    for id_ in ids:
+        yield from _again(context, state.made[id_], say)
 
 
 def _again(context: Context, made: Any, say: Say) -> Iterator[Finding]:
-    """Make one result again, in an empty cache."""
+    """Make one result again."""
     what = f"{made.recipe.operation} {made.recipe_id[:12]}"
     assert isinstance(made, Encoded | Packed)
     try:
@@ -56,18 +47,6 @@ def _again(context: Context, made: Any, say: Say) -> Iterator[Finding]:
         yield Finding("error", "weights", f"{what}: made again it is not what the log says")
     else:
         say(f"{what} again: {made.bytes:,} bytes, digest {made.digest[:12]} as recorded")
-
-
-def _measured(
-    context: Context, ids: Sequence[str], tolerance: float, say: Say
-) -> Iterator[Finding]:
-    for on in (findings.SELECTION, findings.TEST):
-        for id_ in ids:
-            task: Observe = findings.observe(id_, on)
-            recorded = context.state.answers.get(task.key)
-            if isinstance(recorded, Observed | Unmeasurable):
-                again = context.observed(task)
-                yield from measured_again.compared(recorded, again, tolerance, say)
 
 
 def cached(state: CompressionState, cache: Artifacts) -> Iterator[Finding]:

@@ -99,8 +99,7 @@ def kept(event: Dreamed, cache: Artifacts, write: Callable[[], Written]) -> dict
         if digest(found) != event.digest:
             raise SourceChangedError(
                 f"dreams dreamt again have the digest {digest(found)[:12]}, the log says "
-                f"{event.digest[:12]}: this machine computes other numbers than the one that wrote "
-                "them."
+                f"{event.digest[:12]}."
             )
         cache.keep(event.digest, found, event.seconds)
     return {cell: tensor.numpy() for cell, tensor in found.items()}

@@ -7,6 +7,6 @@ from phases.curriculum import findings, plan
 from phases.curriculum.tasks.execute import Context
 from weights.storage.output_folder import CURRICULUM
 
-_runs = Verification(Context, plan.recipes, findings.observations, findings.named, CURRICULUM)
+_runs = Verification(Context, plan.recipes, findings.named, CURRICULUM)
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

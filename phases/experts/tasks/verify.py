@@ -7,6 +7,6 @@ from phases.experts import findings, stages
 from phases.experts.tasks.execute import Context
 from weights.storage.output_folder import EXPERTS
 
-_runs = Verification(Context, stages.recipes, findings.observations, findings.named, EXPERTS)
+_runs = Verification(Context, stages.recipes, findings.named, EXPERTS)
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

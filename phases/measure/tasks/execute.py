@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evaluation import kept_items, measured_again
+from evaluation import kept_items
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items as data_items
 from evaluation.data.items import Item, Text
@@ -20,14 +20,12 @@ from evaluation.task_context import TaskContext
 from events import Event
 from phases.measure import findings
 from phases.measure.events import MeasureState, Role, Started
-from runs.errors import ForgeError, SourceChangedError
+from runs.errors import SourceChangedError
 from runs.event_types import ModelReference, Profile, SourceRecord
-from runs.history.audit import Finding
 from runs.kinds.tasks import Start
-from weights.folders.checkpoint import digest, open_checkpoint
+from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from weights.storage.inputs import recorded
-from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
+from weights.tensors import Weights
 
 
 class Context(TaskContext[MeasureState]):
@@ -138,6 +136,16 @@ class Context(TaskContext[MeasureState]):
 
     def _opened(self, recipe_id: str) -> tuple[Path, ResidentModel]:
         """Return a model's folder and the model. Raises SourceChangedError for other weights."""
+        place, checkpoint, weights = self.pinned(recipe_id)
+        model = ResidentModel(place, self.device, checkpoint.tied)
+        model.load(weights)
+        return place, model
+
+    def pinned(self, recipe_id: str) -> tuple[Path, Checkpoint, Weights]:
+        """Return a model's folder, its opened files and its weights.
+
+        Raises SourceChangedError for other weights than the pinned ones.
+        """
         given, record = self._source(recipe_id)
         place = self._cache.supply.model(given, record)
         checkpoint = open_checkpoint(place, Path(given.path))
@@ -148,34 +156,4 @@ class Context(TaskContext[MeasureState]):
                 f"the weights of model {record.name} are not those that the run has pinned. Put the "
                 "old files back, or start a new run."
             )
-        model = ResidentModel(place, self.device, checkpoint.tied)
-        model.load(weights)
-        return place, model
-
-
-def again(
-    state: MeasureState,
-    cache: Artifacts,
-    ids: Sequence[str],
-    tolerance: float,
-    say: Callable[[str], None],
-) -> Iterator[Finding]:
-    """Measure models again; yield an error for each figure that is off by more than `tolerance`."""
-    set_threads(state.started.profile.threads)
-    context = Context(state, cache)
-    try:
-        context.check_unchanged()
-    except ForgeError as error:
-        yield Finding("unchecked", "fitness", f"nothing can be measured again: {error}")
-        return
-    for task in findings.observations(state):
-        recorded: Any = state.answers.get(task.key)
-        if task.recipe_id not in ids or recorded is None:
-            continue
-        try:
-            found = context.observed(task)
-        except ForgeError as error:
-            where = f"{task.measure} of {task.recipe_id[:12]}"
-            yield Finding("error", "fitness", f"{where}: {error}")
-            continue
-        yield from measured_again.compared(recorded, found, tolerance, say)
+        return place, checkpoint, weights

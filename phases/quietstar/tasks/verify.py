@@ -7,6 +7,6 @@ from phases.quietstar import findings, plan
 from phases.quietstar.tasks.execute import Context
 from weights.storage.output_folder import QUIETSTAR
 
-_runs = Verification(Context, plan.recipes, findings.observations, findings.named, QUIETSTAR)
+_runs = Verification(Context, plan.recipes, findings.named, QUIETSTAR)
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

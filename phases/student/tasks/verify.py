@@ -7,6 +7,6 @@ from phases.student import findings, plan
 from phases.student.tasks.execute import Context
 from weights.storage.output_folder import STUDENT
 
-_runs = Verification(Context, plan.recipes, findings.observations, findings.named, STUDENT)
+_runs = Verification(Context, plan.recipes, findings.named, STUDENT)
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

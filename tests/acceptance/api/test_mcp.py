@@ -32,6 +32,7 @@ from runs.kinds import FURTHER
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.toy.toy_pipelines import TWO
+from testing.waiting import PATIENCE
 from worker.commands import accounts
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -122,7 +123,7 @@ def test_the_process_ends_with_its_input_and_at_once_by_ctrl_c(home: Home) -> No
     given = {"protocolVersion": "2025-06-18", "capabilities": {}}
     params = {**given, "clientInfo": {"name": "test", "version": "1"}}
     line = json.dumps({**hello, "params": params}) + "\n"
-    done = subprocess.run(COMMAND, input=line, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(COMMAND, input=line, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     [answer] = done.stdout.splitlines()
     assert json.loads(answer)["result"]["serverInfo"]["name"] == "agent-forge"
@@ -133,7 +134,7 @@ def test_the_process_ends_with_its_input_and_at_once_by_ctrl_c(home: Home) -> No
     process.stdin.flush()
     assert "agent-forge" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == -signal.SIGINT
+    assert process.wait(PATIENCE) == -signal.SIGINT
     process.stdin.close()
     process.stdout.close()
 
@@ -153,7 +154,7 @@ class Running:
     async def client(self, who: str, mode: str = "auto"):
         """Give a client with a user's token."""
         head = {"Authorization": f"Bearer {self.tokens[who]}"}
-        async with httpx2.AsyncClient(headers=head, timeout=30, verify=False) as http:
+        async with httpx2.AsyncClient(headers=head, timeout=PATIENCE, verify=False) as http:
             transport = streamable_http_client(self.url, http_client=http)
             async with Client(transport, mode=mode) as client:
                 yield client
@@ -163,7 +164,9 @@ class Running:
         ping = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         head = {"Accept": "application/json, text/event-stream", **headers}
         given = {"json": ping if body is None else body} if method == "POST" else {}
-        return httpx2.request(method, self.url, headers=head, verify=False, **given)
+        return httpx2.request(
+            method, self.url, headers=head, verify=False, timeout=PATIENCE, **given
+        )
 
 
 Start = Callable[..., Running]
@@ -194,7 +197,7 @@ def start(home: Home, tmp_path: Path) -> Iterator[Start]:
     yield begin
     for server, thread in ended:
         server.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)
 
 
 def carried(what: Callable[[], Awaitable[Any]]) -> Any:
@@ -290,6 +293,6 @@ def test_forge_mcp_listens_where_it_says(home: Home, tmp_path: Path) -> None:
         assert carried(talk) == 1
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.wait(PATIENCE)
         if process.stderr:
             process.stderr.close()

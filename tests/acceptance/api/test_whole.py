@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from api.app import create
 from api.options import Options
 from runs.home import Home
 from testing.models.toys import Toys
+from testing.waiting import wait_until
 from testing.worlds.runs import SETTINGS
 from weights.folders.checkpoint import open_checkpoint
 from weights.storage.weight_cache import Artifacts
@@ -25,13 +25,14 @@ WHY = "für Zoë:\r\n“best of three” ✓"
 
 def settled(client: TestClient, path: str, head: dict[str, str], done: Any) -> dict[str, Any]:
     """What a GET says once it is done."""
-    until = time.monotonic() + 120
-    while time.monotonic() < until:
-        body = client.get(path, headers=head).json()
-        if done(body):
-            return body
-        time.sleep(0.2)
-    raise AssertionError(f"{path} did not get there: {body}")
+    bodies: list[dict[str, Any]] = []
+
+    def settles() -> bool:
+        bodies[:] = [client.get(path, headers=head).json()]
+        return done(bodies[0])
+
+    wait_until(settles, lambda: f"{path} did not get there: {bodies}", pause=0.2)
+    return bodies[0]
 
 
 @pytest.mark.soak

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from api.processes import readers
 from testing.models.toys import Toys
+from testing.waiting import PATIENCE
 from testing.worlds import dashboard_world
 from testing.worlds.dashboard_world import SITE, Site
 from testing.worlds.finished_run import FinishedRun
@@ -26,6 +28,7 @@ def browser() -> Iterator[Any]:
         pytest.skip("there is no chromium on this machine")
     if not (SITE / "index.html").is_file():
         pytest.skip("the dashboard is not built: npm run build in dashboard/")
+    playwright.expect.set_options(timeout=1000 * PATIENCE)
     with playwright.sync_playwright() as started:
         found = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield found
@@ -42,18 +45,16 @@ def recorded(finished_run: FinishedRun) -> tuple[Path, dict[str, str]]:
 @pytest.fixture(scope="module")
 def site(recorded: tuple[Path, dict[str, str]], toys: Toys) -> Iterator[Site]:
     """The real server over a copy of it; its workers live as long as the tests."""
-    before = {name: os.environ.get(name) for name in ("FORGE_LEASE_SECONDS", "FORGE_HOME")}
-    os.environ["FORGE_LEASE_SECONDS"] = "3600"
     folder = dashboard_world.memory()
     shutil.copytree(recorded[0], folder / "home")
-    found = Site(folder / "home", recorded[1], (toys.base.parent, toys.data.parent))
-    yield found
-    found.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORGE_LEASE_SECONDS", "3600")
+        patch.setenv("FORGE_HOME", os.environ.get("FORGE_HOME", ""))  # `Site` sets it
+        patch.setattr(readers, "PATIENCE", PATIENCE)  # a form's second check waits for the first
+        found = Site(folder / "home", recorded[1], (toys.base.parent, toys.data.parent))
+        yield found
+        found.close()
     shutil.rmtree(folder)
-    for name, value in before.items():
-        os.environ.pop(name, None)
-        if value is not None:
-            os.environ[name] = value
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def visit(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
             timezone_id="Europe/Berlin",
             locale="en-GB",
         )
-        context.set_default_timeout(90_000)  # a first check imports torch: 10 s and more if busy
+        context.set_default_timeout(1000 * PATIENCE)
         contexts.append(context)
         page = context.new_page()
 

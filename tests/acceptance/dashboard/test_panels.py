@@ -118,7 +118,7 @@ def test_a_panel_is_written_as_a_file_of_each_format(visit: Callable[..., Any], 
     got = {}
     for word in ("PNG picture", "SVG picture", "CSV table", "JSON data"):
         page.get_by_label(f"Export {panel.title}", exact=True).click()
-        with page.expect_download(timeout=60_000) as coming:
+        with page.expect_download() as coming:
             page.get_by_role("group", name=f"Formats of {panel.title}").get_by_text(word).click()
         got[word] = Path(coming.value.path()).read_bytes()
         assert coming.value.suggested_filename == f"{SHOWN}-{panel.name}.{word[:4].strip().lower()}"
@@ -146,7 +146,7 @@ def test_lines_of_100_000_points_are_drawn_by_few_and_keep_their_extremes(
 
     page = visit(f"/runs/{SHOWN}", before=lambda page: page.route(f"**/{SHOWN}/panels", large))
     line = page.locator("path.line")
-    line.wait_for(state="attached", timeout=60_000)
+    line.wait_for(state="attached")
     points = """(path) => path.getAttribute('d').match(/[-\\d.]+,[-\\d.]+/g)
         .map((point) => point.split(',').map(Number))"""
     wide = page.locator("figure.chart svg[role=img]").first.bounding_box()["width"]

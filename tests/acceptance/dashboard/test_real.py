@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 
 from runs.home import Home
 from testing.models.toys import Toys
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds.runs import REPOSITORY
 from worker.commands import accounts
 
@@ -54,20 +54,21 @@ class Up:
         self.address = self._printed()
 
     def _printed(self) -> str:
-        until = time.monotonic() + 90
-        while time.monotonic() < until:
-            found = re.search(r"dashboard (http://\S+)", self._log.read_text())
-            if found:
-                assert "token=" not in found[0], "what is printed is kept here"
-                return f"{found[1]}#token={self._token}"
-            assert self.process.poll() is None, self._log.read_text()
-            time.sleep(0.2)
-        raise AssertionError(self._log.read_text())
+        line = re.compile(r"dashboard (http://\S+)")
+        wait_until(
+            lambda: self.process.poll() is not None or line.search(self._log.read_text()),
+            self._log.read_text,
+            pause=0.2,
+        )
+        address = line.search(self._log.read_text())
+        assert address, self._log.read_text()
+        assert "token=" not in address[0], "what is printed is kept here"
+        return f"{address[1]}#token={self._token}"
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
         try:
-            assert self.process.wait(60) == 0
+            assert self.process.wait(PATIENCE) == 0
         finally:
             self.process.kill()
 
@@ -102,7 +103,7 @@ def fill(page: Any, toys: Toys, generations: int) -> None:
 @pytest.mark.slow
 def test_from_the_form_to_a_fork_beside_its_parent(browser: Any, up: Up, toys: Toys) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(300_000)  # forty generations on a busy machine
+    context.set_default_timeout(1000 * PATIENCE)
     page, wrong = context.new_page(), []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.goto(up.address)
@@ -121,10 +122,7 @@ def test_from_the_form_to_a_fork_beside_its_parent(browser: Any, up: Up, toys: T
     page.locator(".dock-marks span").nth(3).wait_for(state="attached")
     slider = page.get_by_role("slider", name="Event")
     before = int(slider.get_attribute("max") or 0)
-    until = time.monotonic() + 90
-    while int(slider.get_attribute("max") or 0) <= before:
-        assert time.monotonic() < until, "no event has arrived"
-        page.wait_for_timeout(50)
+    wait_until(lambda: int(slider.get_attribute("max") or 0) > before, "an event has arrived")
 
     # Back in time, and a fork from there.
     page.get_by_role("button", name="Previous generation's end").click()

@@ -11,6 +11,7 @@ import pytest
 
 from evomerge.run.state import RunState
 from runs.history import repository
+from testing.waiting import wait_until
 from testing.worlds import fake_runs
 from testing.worlds.dashboard_world import (
     CANCELLED,
@@ -219,7 +220,7 @@ def test_an_export_is_followed_to_its_folder(visit: Callable[..., Any], site: Si
     page = visit(f"/runs/{REAL}")
     page.get_by_role("button", name="Export").click()
     page.get_by_role("button", name="Export the champion").click()
-    page.get_by_text(f"{site.home.folder}/exports/{REAL}").wait_for(timeout=90_000)
+    page.get_by_text(f"{site.home.folder}/exports/{REAL}").wait_for()
 
 
 @pytest.mark.slow
@@ -291,7 +292,7 @@ def test_events_are_filtered_by_type_and_opened(visit: Callable[..., Any], site:
 def test_numbers_on_layers_can_be_read(visit: Callable[..., Any], dark: bool) -> None:
     """Real coefficients, all positive: they once stood dark on dark, at 2.4 : 1."""
     page = visit(f"/runs/{REAL}/layers", width=1440, dark=dark)
-    page.locator(".heat rect").first.wait_for(timeout=90_000)
+    page.locator(".heat rect").first.wait_for()
     pairs = page.evaluate(
         """() => [...document.querySelectorAll('.heat g')].flatMap((row) => {
             const grounds = [...row.querySelectorAll('rect')].map((one) => getComputedStyle(one).fill);
@@ -370,8 +371,7 @@ def test_a_live_run_says_what_it_does_how_far_it_is_and_its_clock_runs(
     assert 0 < int(bar.get_attribute("aria-valuenow") or 0) < 100
     clock = page.get_by_text("elapsed")
     before = clock.inner_text()
-    page.wait_for_timeout(2500)
-    assert clock.inner_text() != before
+    wait_until(lambda: page.wait_for_timeout(100) or clock.inner_text() != before, "its clock runs")
     leave()
     for run in (BUSY, DONE, FAILED, FORK):
         page.goto(f"{site.url}/#/runs/{run}")

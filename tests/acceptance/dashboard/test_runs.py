@@ -95,6 +95,7 @@ def test_news_do_not_move_what_is_in_sight(
     page.get_by_text("10,000 runs").wait_for()
     scroll(page, 44 * 50)
     page.wait_for_timeout(100)
+    page.locator(".runs [aria-busy]").first.wait_for(state="detached")
     before = first_in_sight(page)
     fake_runs.submit(site.store, "news")
     append.project(site.store)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from events import failpoints
+from testing.waiting import PATIENCE
 
 #: The module alone, without the package and its database libraries: a process in milliseconds.
 _WALK = """
@@ -45,7 +46,7 @@ def walk(setting: str | None, program: str = _WALK) -> subprocess.CompletedProce
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

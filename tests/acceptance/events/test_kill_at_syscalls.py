@@ -35,6 +35,7 @@ import pytest
 import events.databases.sqlite
 from events import Envelope, Event, EventsError, EventStore, New, chain
 from events.databases.sqlite import open_store
+from testing.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 CALLS = ("fsync", "fdatasync", "rename", "pwrite64", "unlink", "ftruncate")
@@ -220,11 +221,11 @@ def traced(options: Sequence[str], work: Work) -> tuple[int, int]:
         tracers.append(subprocess.Popen(["strace", "-f", "-qq", *options, "-p", str(child)]))
 
     done = forked(work, _wait_for_tracer, attach)
-    tracers[0].wait(timeout=60)
+    tracers[0].wait(timeout=PATIENCE)
     return done
 
 
-def _wait_for_tracer(seconds: float = 60) -> None:
+def _wait_for_tracer(seconds: float = PATIENCE) -> None:
     """Raises where none comes: the parent then sees another exit code than it counts on."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PTRACER, ctypes.c_ulong(ANYBODY), 0, 0, 0)
     given_up = time.monotonic() + seconds
@@ -322,7 +323,7 @@ def walk(folder: Path, mode: str, each: int) -> tuple[dict[str, int], list[Kille
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

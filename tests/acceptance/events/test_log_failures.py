@@ -23,7 +23,7 @@ from events import EventStore, New, StoreUnavailableError
 from events.databases.postgres import open_store as open_postgres
 from events.databases.sqlite import open_store
 from testing.crowd import Crowd
-from testing.services.servers import Postgres
+from testing.services.servers import Postgres, open_folder
 from testing.services.servers import _runs as runs
 from testing.stores.contract import ROOT, Noted, assert_chained, keys, new
 
@@ -56,8 +56,10 @@ def small_disk(folder: Path, size: str) -> Iterator[Disk]:
     mounted = subprocess.run(command, capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"no disk of our own to fill: {mounted.stderr.strip()}")
-    yield Disk(folder)
-    subprocess.run(["umount", "-l", folder], check=True)
+    try:
+        yield Disk(folder)
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
 
 
 @pytest.fixture
@@ -66,10 +68,11 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
-    yield server
-    server.stop()
+def server() -> Iterator[Postgres]:
+    with open_folder() as folder:
+        server = Postgres(folder / "data")
+        yield server
+        server.stop()
 
 
 def note(number: int, size: int) -> New:
@@ -352,7 +355,7 @@ def test_a_server_killed_amid_concurrent_appends_has_all_that_it_acknowledged(
         crowd.wait(appends)
         server.kill()
         server.start()
-    crowd.wait(10)
+    crowd.wait(appends=10)
     assert crowd.judge() == (0, [])
     assert len(crowd.followed) == 2 * sum(len(one) // 2 for one in crowd.acknowledged)
     server.stop()

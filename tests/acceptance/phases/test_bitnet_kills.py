@@ -53,8 +53,8 @@ def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
     point: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """While it rounds, trains with a teacher, packs or measures; in segments of a step or two."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """While it rounds, trains with a teacher, packs or measures; in segments of two steps."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     bitnet_runs.submit(home, toys.base)
     assert was_killed(warm.start(home, failpoints=f"kill:{point}")), "not reached"

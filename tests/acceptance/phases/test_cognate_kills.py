@@ -27,8 +27,8 @@ def soak(*values: object) -> Any:
 
 @pytest.fixture(autouse=True)
 def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Segments of a few steps, so that every training has several."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.5")
+    """Segments of 40 steps, so that every training has several."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "40")
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_specialists_are_trained_at_once_by_two_devices_one_of_which_is_killed(
 
         cluster.wait(specialists)
         kill(first)
-        cluster.wait(lambda: cognate_runs.state(cluster.home).ended, 300, pause=0.2)
+        cluster.wait(lambda: cognate_runs.state(cluster.home).ended, pause=0.2)
         same(cluster.home, undisturbed, cognate_runs.state(cluster.home))
     finally:
         cluster.close()
@@ -156,7 +156,7 @@ def test_another_machine_goes_on_from_the_last_segment_of_a_killed_one(
 ) -> None:
     """Two homes, one log, one store: no segment of the dead worker is trained again."""
     cluster, trace, mark = Cluster(tmp_path), tmp_path / "trace", tmp_path / "mark"
-    cluster.env["FORGE_SEGMENT_SECONDS"] = "0.3"
+    cluster.env["FORGE_SEGMENT_STEPS"] = "60"
     cluster.env["FORGE_ARTIFACT_STORE"] = f"file://{tmp_path / 'store'}"
     cluster.env["FORGE_DATABASE_URL"] = f"sqlite:///{cluster.home.database}"
     try:
@@ -169,7 +169,7 @@ def test_another_machine_goes_on_from_the_last_segment_of_a_killed_one(
         base = plan.trainings(state)[plan.BASE]
         assert 0 < state.steps(base) < base.upto
         cluster.worker(FORGE_HOME=str(tmp_path / "another"), FORGE_FAILPOINTS=f"trace:{trace}")
-        cluster.wait(lambda: cognate_runs.state(cluster.home).ended, 300, pause=0.2)
+        cluster.wait(lambda: cognate_runs.state(cluster.home).ended, pause=0.2)
         same(cluster.home, undisturbed, cognate_runs.state(cluster.home))
         segments = [row for row in cognate_runs.rows(cluster.home) if row.type == "advanced"]
         assert trace.read_text().split().count("segment-trained") == len(segments) - 2 > 0

@@ -46,9 +46,6 @@ POINTS = (
 #: Runs of the random walk and kills in each: fifty kills in all. Of a device's process there are two at
 #: most, since a task whose process dies three times is quarantined.
 RUNS, KILLS, DEATHS = 10, 5, 2
-#: Seconds that a run may take on a busy machine.
-PATIENCE = 500
-
 __all__ = ["quiet", "short_segments"]
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 caches = pytest.mark.parametrize("emptied", [False, True], ids=["kept", "emptied"])
@@ -78,7 +75,7 @@ def ended(cluster: Cluster) -> CognateState:
         state = cognate_runs.state(cluster.home)
         return state if state.ended else None
 
-    return cluster.wait(found, PATIENCE, pause=0.2)
+    return cluster.wait(found, pause=0.2)
 
 
 def same(cluster: Cluster, quiet: Home, state: CognateState) -> None:
@@ -116,7 +113,7 @@ def test_a_worker_or_its_process_is_killed_at_a_failpoint(
     deadly = {"FORGE_FAILPOINTS": f"once:{mark}:{point}:1"}
     cognate_runs.submit(cluster.home)
     alive(cluster, **deadly)
-    cluster.wait(mark.exists, PATIENCE)
+    cluster.wait(mark.exists)
     if emptied:
         for worker in cluster.workers:
             kill(worker)
@@ -135,7 +132,7 @@ def test_killed_at_random_moments_a_queued_training_ends_the_same(
     for _ in range(KILLS):
         alive(cluster)
         before = cognate_runs.state(cluster.home).version
-        cluster.wait(lambda at=before: _went_on(cluster, at), PATIENCE, pause=0.1)
+        cluster.wait(lambda at=before: _went_on(cluster, at), pause=0.1)
         time.sleep(rng.uniform(0, 1.5))
         kills += not cognate_runs.state(cluster.home).ended
         worker = rng.choice(cluster.workers)

@@ -21,6 +21,7 @@ from runs.home import Home
 from runs.kinds.asked import Asked
 from testing.miniatures import cognate_runs, pipeline_runs
 from testing.services.cluster import Cluster, kill
+from testing.waiting import PATIENCE
 from testing.worlds.finished_run import FinishedTraining
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
@@ -124,7 +125,7 @@ def test_killed_at_forty_random_moments_pipelines_end_with_the_same_digests(
             process = warm.start(other, "p")
             time.sleep(rng.uniform(0.5, 15.0))
             process.kill()
-            process.communicate(60)
+            process.communicate(PATIENCE)
         assert finished(other).lineage_digest() == digest
 
 
@@ -149,7 +150,7 @@ def test_two_workers_that_die_at_forty_random_moments_make_the_same_models(
                 time.sleep(rng.uniform(1.0, 12.0))
                 kill(cluster.workers.pop(rng.randrange(2)))
                 cluster.worker()
-            cluster.wait(lambda home=cluster.home: cognate_runs.state(home, "p").ended, 600, 0.5)
+            cluster.wait(lambda home=cluster.home: cognate_runs.state(home, "p").ended, pause=0.5)
         assert finished(cluster.home).lineage_digest() == digest
 
 

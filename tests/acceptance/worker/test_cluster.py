@@ -26,6 +26,7 @@ from runs.home import Home
 from testing.models.toys import Toys
 from testing.services.cluster import LEASE, Cluster, children, kill
 from testing.services.servers import Postgres
+from testing.waiting import PATIENCE
 from testing.worlds import runs
 from worker.queue.celery_wakeup import make_app, queue_of
 
@@ -204,6 +205,7 @@ def test_a_worker_that_was_stopped_past_its_lease_finishes_late_and_harmlessly(
     cluster: Cluster, toys: Toys, undisturbed: RunState
 ) -> None:
     """SIGSTOP to all of it; another takes its task; then SIGCONT."""
+    cluster.lease = LEASE
     first = cluster.worker(**cluster.held(WITHIN["build"]))
     runs.submit(cluster.home, toys, **SETTINGS)
     busy_with(cluster, "build")
@@ -315,15 +317,15 @@ def test_ctrl_c_finishes_the_task_and_a_second_one_gives_it_back(
     assert worker_of(cluster, device) == first.pid
     first.send_signal(signal.SIGINT)
     cluster.release()
-    assert first.wait(60) == 0
+    assert first.wait(PATIENCE) == 0
     assert cluster.devices() == []
     assert "task_died" not in {row.type for row in cluster.events()}
     second = cluster.worker(**cluster.held(WITHIN["evaluate"]))
     busy_with(cluster, "evaluate")
     second.send_signal(signal.SIGTERM)
-    time.sleep(1)  # two that wait to be delivered are one
+    cluster.wait(lambda: "again to give it back" in cluster.logs())  # two at once would be one
     second.send_signal(signal.SIGTERM)
-    assert second.wait(60) == 0
+    assert second.wait(PATIENCE) == 0
     cluster.worker()
     same(cluster, undisturbed)
     assert "task_died" not in {row.type for row in cluster.events()}
@@ -339,7 +341,7 @@ def test_a_cancelled_run_lets_go_of_its_device(cluster: Cluster, toys: Toys) -> 
     cluster.forge("pause", "paused")
     busy_with(cluster, "build")
     cluster.forge("cancel", "r")
-    cluster.wait(lambda: all(d.status == "idle" for d in cluster.devices()), 30)
+    cluster.wait(lambda: all(d.status == "idle" for d in cluster.devices()))
     cluster.release()
     assert cluster.state().status == "cancelled"
     before = len(cluster.events("paused"))

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from sqlalchemy import select
 
 from events.databases.sqlite import Sqlite
 from runs.errors import ConfigError
-from testing.waiting import wait_until
+from testing.waiting import PATIENCE, wait_until
 from worker.queue import leases
 from worker.queue.leases import LEASES, Leases, alive, here, myself
 
@@ -83,6 +82,7 @@ def claimer(path: Path, database: Sqlite) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [sys.executable, "-c", _CLAIMER, str(path)],
         cwd=ROOT,
+        env={**os.environ, "FORGE_LEASE_SECONDS": "3600"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -233,11 +233,10 @@ def test_a_killed_process_loses_its_lease_at_once(
     claimer: subprocess.Popen[str], database: Sqlite
 ) -> None:
     """A run goes on the moment it is resumed, not a minute later."""
-    owner, _, expires = lease(database)
+    owner, *_ = lease(database)  # it would last an hour
     assert not Leases(database).claim("t")
     claimer.kill()
     claimer.wait()
-    assert expires > time.time(), "it has not merely expired"
     assert alive(owner) is False
     assert Leases(database).claim("t")
 
@@ -262,7 +261,7 @@ def test_a_process_killed_as_it_claims_does_not_block_the_task(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert end.returncode == -signal.SIGKILL, end.stderr
     owner, fence, _ = lease(database)

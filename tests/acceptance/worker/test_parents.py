@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from runs.errors import ConflictError
 from runs.system.linked_processes import tied
 from testing.models.toy_tensors import Toys
 from testing.services.cluster import FORGE, Cluster, children
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds import runs
 from testing.worlds.runs import REPOSITORY
 from worker.devices import local_servers, postgres_guard
@@ -31,15 +31,6 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def soon(condition: Callable[[], bool], seconds: float = 60) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def tree(pid: int) -> list[int]:
@@ -81,7 +72,7 @@ def test_output_without_a_reader_ends_a_command_quietly() -> None:
         )
         assert process.stdout
         process.stdout.close()
-        _, told = process.communicate(timeout=60)
+        _, told = process.communicate(timeout=PATIENCE)
         assert (process.returncode, told) == (141, b""), words
 
 
@@ -109,7 +100,7 @@ from pathlib import Path
 from runs.system.linked_processes import tied
 from worker.devices import local_servers as servers
 print({start}, flush=True)
-time.sleep(600)
+time.sleep(3600)
 """
 
 
@@ -129,8 +120,8 @@ def killed_parent(start: str) -> int:
 
 def test_a_tied_process_ends_with_its_parent() -> None:
     """However the parent ends; and whatever signals it ignores itself."""
-    pid = killed_parent("subprocess.Popen(tied(['sleep', '600'])).pid")
-    assert soon(lambda: not lives(pid), 20)
+    pid = killed_parent("subprocess.Popen(tied(['sleep', '3600'])).pid")
+    wait_until(lambda: not lives(pid), "it ends")
 
 
 def test_a_tied_process_whose_parent_has_gone_already_does_not_begin(tmp_path: Path) -> None:
@@ -143,19 +134,19 @@ def test_a_tied_process_whose_parent_has_gone_already_does_not_begin(tmp_path: P
 
 def test_redis_ends_with_its_parent(tmp_path: Path) -> None:
     pid = killed_parent(f"servers.Redis(Path({str(tmp_path)!r})).pid")
-    assert soon(lambda: not lives(pid), 20)
+    wait_until(lambda: not lives(pid), "it ends")
 
 
 @pytest.mark.slow
 def test_postgresql_ends_with_its_parent_and_starts_again(tmp_path: Path) -> None:
     """It is a daemon of its own: a guard stops it. The next one does not count the dead as users."""
     pid = killed_parent(f"servers.Postgres(Path({str(tmp_path / 'postgres')!r})).pid")
-    assert soon(lambda: not lives(pid), 60)
+    wait_until(lambda: not lives(pid), "it ends")
     server = Postgres(tmp_path / "postgres")
     again = server.pid
     assert lives(again)
     server.stop()
-    assert soon(lambda: not lives(again), 20)
+    wait_until(lambda: not lives(again), "it ends")
 
 
 #: A server that ends when asked to, and notes the process of the next one, given as argument.
@@ -168,27 +159,27 @@ def end(*_):
 
 signal.signal(signal.SIGINT, end)
 pathlib.Path("ready").touch()
-time.sleep(600)
+time.sleep(3600)
 """
 
 
 def test_a_server_that_starts_behind_the_one_that_is_stopped_is_left_alone(tmp_path: Path) -> None:
     # In the background of a script, programs are started with SIGINT ignored.
     following = subprocess.Popen(
-        ["sleep", "600"],
+        ["sleep", "3600"],
         cwd=tmp_path,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     command = [sys.executable, "-S", "-c", FOLLOWED, str(following.pid)]
     server = subprocess.Popen(command, cwd=tmp_path)
     try:
-        assert soon((tmp_path / "ready").exists, 20)
+        wait_until((tmp_path / "ready").exists, "it is ready")
         (tmp_path / "postmaster.pid").write_text(f"{server.pid}\n")
         postgres_guard.stop(tmp_path)
-        assert server.wait(20) == 0
+        assert server.wait(PATIENCE) == 0
         assert postgres_guard.postmaster(tmp_path) == following.pid  # it lives
         postgres_guard.stop(tmp_path)
-        assert following.wait(20) == -signal.SIGINT
+        assert following.wait(PATIENCE) == -signal.SIGINT
     finally:
         for process in (server, following):
             process.kill()
@@ -212,7 +203,10 @@ def start_up(home: Path, log: Path) -> subprocess.Popen[bytes]:
             stderr=out,
             start_new_session=True,
         )
-    assert soon(lambda: process.poll() is not None or len(tree(process.pid)) >= 5, 120)
+    wait_until(
+        lambda: process.poll() is not None or len(tree(process.pid)) >= 5,
+        "everything runs",
+    )
     assert process.poll() is None, log.read_text()
     return process
 
@@ -225,12 +219,12 @@ def test_everything_ends_with_a_killed_forge_up_and_the_next_one_starts(tmp_path
     below = tree(first.pid)
     first.kill()
     first.wait()
-    assert soon(lambda: not any(map(lives, below)), 20), [p for p in below if lives(p)]
+    wait_until(lambda: not any(map(lives, below)), lambda: f"{[*filter(lives, below)]} end")
     second = start_up(tmp_path / "home", log)
     below = tree(second.pid)
     second.send_signal(signal.SIGINT)
-    assert second.wait(60) == 0
-    assert soon(lambda: not any(map(lives, below)), 20)
+    assert second.wait(PATIENCE) == 0
+    wait_until(lambda: not any(map(lives, below)), lambda: f"{[*filter(lives, below)]} end")
     assert not (tmp_path / "home" / "up.json").exists()
 
 
@@ -238,7 +232,7 @@ def test_what_an_earlier_forge_up_left_is_named_with_the_command_that_ends_it(
     tmp_path: Path,
 ) -> None:
     """Where the kernel does not end it, the next one must not start beside it."""
-    left = subprocess.Popen(["sleep", "600"])
+    left = subprocess.Popen(["sleep", "3600"])
     Running(tmp_path).note("worker", left.pid)
     try:
         with pytest.raises(ConflictError, match=rf"worker \(process {left.pid}\).*kill {left.pid}"):

@@ -50,7 +50,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def ended(cluster: Cluster, run: str) -> ToyState:
     """Wait for the run's end; return its state, once it is completed and its history is honest."""
-    state = cluster.wait(lambda: (s := toy_runs.state(cluster.home, run)).ended and s, 180)
+    state = cluster.wait(lambda: (s := toy_runs.state(cluster.home, run)).ended and s)
     assert state.status == "completed", cluster.logs()
     rows = toy_runs.rows(cluster.home, run)
     assert audit.audit(rows) == []
@@ -90,7 +90,12 @@ def test_redis_may_die_come_back_empty_and_be_flushed_at_any_time(
     busy_with(shared, "r")
     shared.redis.kill()
     before = len(toy_runs.rows(shared.home, "r"))
-    shared.wait(lambda: len(toy_runs.rows(shared.home, "r")) >= before + 3)
+    shared.wait(
+        lambda: (
+            len(toy_runs.rows(shared.home, "r")) >= before + 3
+            or toy_runs.state(shared.home, "r").ended
+        )
+    )
     shared.redis.start()
     while not toy_runs.state(shared.home, "r").ended:
         with shared.redis.client() as client:
@@ -121,16 +126,16 @@ def test_messages_may_be_doubled_dropped_and_invented(shared: Cluster, tmp_path:
 def test_a_cancelled_run_lets_go_of_its_devices_and_a_paused_one_waits(
     shared: Cluster, tmp_path: Path
 ) -> None:
-    """The task of a cancelled run is not waited for: it would take a minute."""
+    """The task of a cancelled run is not waited for: it would take an hour."""
     toy_runs.submit(shared.home, "p", **SETTINGS)
     with closing(
         shared.home.open_store()
     ) as store:  # a command's process may begin after p has ended
         control(store, "p", Paused())
-    toy_runs.submit(shared.home, "c", slow=60)
+    toy_runs.submit(shared.home, "c", slow=3600)
     shared.wait(lambda: any(d.run == "c" for d in shared.devices()))
     shared.forge("cancel", "c")
-    shared.wait(lambda: all(d.status == "idle" for d in shared.devices()), 30)
+    shared.wait(lambda: all(d.status == "idle" for d in shared.devices()))
     assert toy_runs.state(shared.home, "c").status == "cancelled"
     before = toy_runs.state(shared.home, "p").place
     time.sleep(1)

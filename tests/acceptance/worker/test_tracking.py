@@ -20,7 +20,7 @@ from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.home import Home
 from testing.services import wandb_files
 from testing.services.wandb_server import Wandb
-from testing.waiting import wait_until
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs
 from testing.worlds.runs import REPOSITORY, state
 from worker.exports import wandb as sending
@@ -87,7 +87,7 @@ def forge(env: dict[str, str], *words: str, code: int = 0) -> subprocess.Complet
         text=True,
         stdin=subprocess.DEVNULL,
         cwd=REPOSITORY,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done
@@ -232,7 +232,7 @@ def upload(env: dict[str, str], server: Wandb, place: str) -> None:
         env={**env, **server.env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         cwd=place,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -270,7 +270,7 @@ def test_a_live_run_is_followed_until_it_has_ended(
         wait_until(lambda: len(server.runs["half"].history) == 4, "W&B has it")
         assert process.poll() is None
         fake_runs.finish(store, "half")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert json.loads(out)["new"] == 6
     assert len(server.runs["half"].history) == 6
@@ -365,7 +365,7 @@ def test_a_run_is_followed_beside(
     home: Home, env: dict[str, str], server: Wandb, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process begins where the run is and has the end although the run was faster."""
-    assert beside(home, monkeypatch, {**env, **server.env}, 60) == []
+    assert beside(home, monkeypatch, {**env, **server.env}, PATIENCE) == []
     assert len(server.runs["half"].history) == 6
     assert server.runs["half"].summary["status"] == "completed"
 
@@ -375,7 +375,7 @@ def test_a_tracker_that_raises_is_one_warning(
     home: Home, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = fake(tmp_path, RAISES)
-    (said,) = beside(home, monkeypatch, {**env, "PYTHONPATH": path}, 60)
+    (said,) = beside(home, monkeypatch, {**env, "PYTHONPATH": path}, PATIENCE)
     assert "the tracker is on fire" in said
     assert "`forge wandb sync half`" in said
     assert "\n" not in said
@@ -416,6 +416,6 @@ def test_a_process_whose_parent_is_gone_comes_to_an_end(
         lambda: "half" in server.runs and len(server.runs["half"].history) == 2, "W&B has it"
     )
     assert parent.stdin
-    parent.communicate("now\n", timeout=60)
+    parent.communicate("now\n", timeout=PATIENCE)
     wait_until(lambda: server.runs["half"].exit_code is not None, "W&B has it")
     assert server.runs["half"].summary["status"] == "running"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from runs.home import Home
+from testing.waiting import PATIENCE
 from testing.worlds.warm_process import Template
 
 
@@ -17,9 +18,9 @@ def test_an_error_of_a_forked_process_is_told_with_its_exit_code(
     """A process that fails for another reason must not look like a killed one."""
     Home(tmp_path).open_store().close()
     process = warm.start(Home(tmp_path), "no-such-run")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (1, "")
     assert "run 'no-such-run' is not known" in err
     monkeypatch.setenv("FORGE_THREADS", "none")
     process = warm.start(Home(tmp_path), "no-such-run")
-    assert "FORGE_THREADS" in process.communicate(timeout=120)[1], "it has another environment"
+    assert "FORGE_THREADS" in process.communicate(timeout=PATIENCE)[1], "it has another environment"

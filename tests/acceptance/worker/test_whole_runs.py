@@ -31,6 +31,7 @@ from runs.history import audit
 from runs.history.repository import history
 from runs.home import Home
 from testing.models.toys import Toys
+from testing.waiting import PATIENCE
 from testing.worlds import runs
 from testing.worlds.finished_run import FinishedRun
 from testing.worlds.warm_process import Template
@@ -426,7 +427,7 @@ def test_two_processes_share_one_run(undisturbed, toys: Toys, tmp_path, warm: Te
     runs.submit(home, toys)
     both = [warm.start(home), runs.process(home)]
     for one in both:
-        out, err = one.communicate(timeout=300)
+        out, err = one.communicate(timeout=PATIENCE)
         assert one.returncode == 0, err
         assert out.strip() == undisturbed[1].lineage_digest()
     assert not runs.state(home).divergences

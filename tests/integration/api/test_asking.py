@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,11 @@ from starlette.datastructures import State
 from api import inputs
 from api.options import LOOPBACK, Options
 from api.problems import Problem
-from api.processes.background_jobs import Work
+from api.processes import background_jobs
+from api.processes.background_jobs import KEPT, LONGEST, REMEMBERED, Work
 from evomerge.config import EvoMergeConfig
 from runs.errors import ConfigError
+from testing.waiting import PATIENCE
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 from weights.storage.model_origin import Origin
@@ -65,8 +68,8 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
     waiting: list[str] = []
 
     async def outcome(*order: Any) -> str:
-        waiting.append(order[-1])
-        await asyncio.sleep(60)
+        waiting.append(order[4])
+        await asyncio.sleep(600)
         return ""
 
     monkeypatch.setattr(inputs.origins, "find", lambda *_: Origin("m", "a model", "0" * 64))
@@ -77,19 +80,19 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         users = [User("ada", "submitter"), User("bob", "submitter")]
-        found = [asyncio.ensure_future(inputs._model(state, user, "m", "m")) for user in users]
+        found = [asyncio.ensure_future(inputs._model(state, user, "m", "m", 0.0)) for user in users]
         while len(waiting) < 2:
-            await asyncio.wait_for(asyncio.to_thread(int), 5)
+            await asyncio.wait_for(asyncio.to_thread(int), PATIENCE)
         assert waiting == ["ada", "bob"]
         for task in found:
             task.cancel()
 
-    asyncio.run(asyncio.wait_for(ask(), 30))
+    asyncio.run(asyncio.wait_for(ask(), PATIENCE))
 
 
 def test_one_users_models_leave_room_for_the_others() -> None:
     """Models were built for no user: four of anybody's kept everybody's out."""
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
 
     async def ask() -> None:
         work = Work()
@@ -103,6 +106,74 @@ def test_one_users_models_leave_room_for_the_others() -> None:
         await work.stop()
 
     asyncio.run(ask())
+
+
+def test_a_request_ends_however_long_its_models_take_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found first was forgotten until the last was found, and looked for again, without end.
+
+    By a clock of the test's own: each model takes longer than an answer is remembered.
+    """
+    now = [0.0]
+    monkeypatch.setattr(background_jobs, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    begun = tmp_path / "begun"
+    code = "import sys; open(sys.argv[1], 'a').write(sys.argv[2]); print(sys.argv[2])"
+    work = Work()
+
+    async def ask(user: str, patience: float = 0.0) -> list[str]:
+        with work.request((user, "abc")) as since:
+            found = []
+            for name in "abc":
+                command = [sys.executable, "-S", "-c", code, str(begun), name]
+                found.append(
+                    await work.outcome(f"model {name}", command, "", patience, user, since)
+                )
+            return found
+
+    async def end(name: str) -> None:
+        task = work._jobs[f"model {name}"].task
+        assert task
+        await task
+        now[0] += 2 * REMEMBERED
+
+    async def talk() -> None:
+        for name in "abc":
+            with pytest.raises(Problem, match="again in a moment"):
+                await ask("ada")
+            await end(name)
+        assert await ask("ada") == ["a", "b", "c"]
+        assert begun.read_text() == "abc"
+        assert await ask("bob", PATIENCE) == ["a", "b", "c"]
+        assert begun.read_text() == "abcabc", "for a new request they are looked for again"
+        now[0] += 2 * REMEMBERED
+        assert await ask("ada", PATIENCE) == ["a", "b", "c"]
+        assert begun.read_text() == "abcabcabc", "and for an old one that was answered"
+
+    asyncio.run(talk())
+
+
+def test_a_request_that_nobody_makes_again_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a model that was found an hour ago would be said to be where it was then."""
+    now = [0.0]
+    monkeypatch.setattr(background_jobs, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    work = Work()
+
+    def put_off(what: str, status: int = 503) -> float:
+        with suppress(Problem), work.request(what) as since:
+            raise Problem(status, "", "later")
+        return since
+
+    assert put_off("a") == 0.0
+    now[0] = LONGEST - 1
+    assert put_off("a") == 0.0
+    now[0] = 2 * LONGEST
+    assert put_off("a") == 2 * LONGEST
+    assert put_off("b", 422) == put_off("b") == 2 * LONGEST
+    now[0] += 1
+    for n in range(KEPT):
+        put_off(f"other {n}")
+    assert put_off("a") == now[0], "the oldest of very many"
 
 
 def test_a_key_means_its_run_whatever_a_model_s_name_means_by_then(served: Served) -> None:

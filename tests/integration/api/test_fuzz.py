@@ -11,6 +11,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from testing.waiting import PATIENCE
 from testing.worlds.fake_world import RUN
 from tests.integration.api.conftest import Served
 
@@ -30,7 +31,9 @@ def test_made_up_requests_are_answered_as_the_document_says(served: Served) -> N
     schema = schemathesis.openapi.from_asgi("/openapi.json", served.client.app)
     head = {"Authorization": f"Bearer {served.tokens['admin']}"}
     first = schema["/runs/check"]["POST"].Case(body={"models": []}, headers=head)
-    assert first.call(timeout=120).status_code == 422  # the process that checks takes seconds once
+    assert (
+        first.call(timeout=PATIENCE).status_code == 422
+    )  # the process that checks takes seconds once
     tried = 0
     for result in schema.get_all_operations():
         operation = result.ok()

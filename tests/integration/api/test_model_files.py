@@ -61,6 +61,31 @@ def test_what_is_no_file_of_the_folder_is_not_given(
     assert "secret" not in answer.text
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "anything",
+        "files/sub/x",
+        "files/model.safetensors/x",
+        "files/..%2f..%2fetc%2fpasswd",
+        "lineage/x",
+        "measurements/x",
+        "lineage%2fx",
+        "%2f",
+    ],
+)
+def test_a_path_below_a_model_that_is_no_route_is_not_found(
+    served: Served, folder: Path, rest: str
+) -> None:
+    """By id, by digest and by name alike: a client that saves the answer must not save an entry."""
+    id_ = served.get("/models/tiny").json()["id"]
+    for name in (id_, id_[:6], "1" * 64, "tiny"):
+        assert served.get(f"/models/{name}").json()["name"] == "tiny"
+        answer = served.get(f"/models/{name}/{rest}")
+        assert answer.status_code == 404, (name, answer.text)
+    assert served.get(f"/models/{id_}anything").status_code == 404
+
+
 def test_a_folder_that_the_server_may_not_read_is_not_told(served: Served, tmp_path: Path) -> None:
     """Nor one that is gone, nor one that is a link out of the roots."""
     away, gone, link = tmp_path / "away", tmp_path / "models" / "gone", tmp_path / "models" / "link"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from evomerge.run.views import outlook, wording
 from runs.kinds import wording as common
 from runs.record import user_events
 from runs.streams import stream
+from testing.waiting import wait_until
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN, World, small
 from tests.integration.api.conftest import Served
@@ -42,12 +42,12 @@ def halfway(served: Served, stop: Any) -> str:
 
 def head_of(served: Served, run: str) -> dict[str, Any]:
     """The head, once the tasks are counted."""
-    for _ in range(200):
+
+    def counted() -> dict[str, Any] | None:
         told = served.get(f"/runs/{run}/head").json()
-        if told["of"] is not None:
-            break
-        time.sleep(0.05)
-    return told
+        return None if told["of"] is None else told
+
+    return wait_until(counted, "the tasks are counted") or {}
 
 
 @pytest.mark.slow
@@ -133,13 +133,20 @@ def test_the_headline_is_the_test_score_with_its_interval_once_there_is_one(serv
     assert (live["slice"], live["low"]) == ("selection", None)
 
 
-def test_domains_compare_the_champion_with_what_it_was_made_from(served: Served) -> None:
-    told = served.get(f"/runs/{RUN}").json()["domains"]
+def test_skills_compare_the_champion_with_sources_base_and_fixed_merges(served: Served) -> None:
+    told = served.get(f"/runs/{RUN}").json()["skills"]
     assert told["slice"] == "test"
-    assert [row["domain"] for row in told["rows"]] == ["code", "math"]
+    text = "bits per byte"
+    assert [(row["domain"], row["metric"], row["of"]) for row in told["rows"]] == [
+        ("code", text, 6),
+        ("code", "questions right", 4),
+        ("code", "problems solved", 5),
+        ("math", text, 5),
+    ]
+    fixed = {"mean", *(f"task-arithmetic-{scale}" for scale in (0.3, 0.5, 1))}
     for row in told["rows"]:
-        assert (row["metric"], row["better"]) == ("perplexity", "down")
-        assert set(row["others"]) == {"a", "b", "c", "base"}
+        assert row["better"] == ("down" if row["metric"] == text else "up")
+        assert set(row["others"]) == {"a", "b", "c", "base", *fixed}
 
 
 def test_the_past_is_wholly_past(served: Served) -> None:
@@ -174,7 +181,9 @@ def test_no_word_for_people_holds_a_digest(served: Served) -> None:
     assert any(
         re.fullmatch(r"b on selection: \d\.\d{4}|b on selection: measured", g) for g in gists
     )
-    assert any(re.fullmatch(r"generation 1: best \d\.\d{4}, mean \d\.\d{4}", g) for g in gists)
+    assert any(
+        re.fullmatch(r"generation 1: best on its draw \d\.\d{4}, mean \d\.\d{4}", g) for g in gists
+    )
 
 
 def test_every_type_of_event_has_words_of_its_own() -> None:

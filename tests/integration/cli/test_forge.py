@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from evomerge.settings_table import settings
 from runs.history import audit, repository
 from runs.home import Home
 from testing.models.toys import Toys
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds import runs
 from testing.worlds.finished_run import once
 
@@ -541,9 +542,9 @@ import atexit, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from cli.main import _leave
 atexit.register(print, "registered")
-pool = ThreadPoolExecutor(1)
-pool.submit(lambda: (time.sleep(0.3), print("pooled")))
-threading.Thread(target=lambda: (time.sleep(0.6), print("waited for"))).start()
+pool, pooled = ThreadPoolExecutor(1), threading.Event()
+pool.submit(lambda: (time.sleep(0.3), print("pooled"), pooled.set()))
+threading.Thread(target=lambda: (pooled.wait(), time.sleep(0.3), print("waited for"))).start()
 sys.stdout.write("without an end, ")
 _leave(7)
 """
@@ -568,6 +569,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     """Exit code 130 and the command; then the command works."""
     forge_command = [sys.executable, "-c", "from cli.main import main; main()"]
     env = {**os.environ, "FORGE_HOME": str(tmp_path / "home")}
+    hold = tmp_path / "hold"  # its first measurement waits for the interrupt
+    hold.touch()
     settings = tmp_path / "settings.toml"
     settings.write_text("search_windows = 3\nsearch_questions = 2\n")
     words = [
@@ -587,16 +590,17 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     ]
     process = subprocess.Popen(
         forge_command + words,
-        env=env,
+        env={**env, "FORGE_FAILPOINTS": f"hold:{hold}:evaluate-scored"},
         text=True,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=runs.REPOSITORY,
     )
     home = Home(tmp_path / "home")
-    _wait_for_events(home, 8)
+    wait_until(lambda: _events(home) >= 3, "the run begins")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
+    hold.unlink()
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     command = next(line for line in err.splitlines() if line.startswith("interrupted"))
     run = command.split()[-1]
@@ -611,16 +615,12 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(toys: Toys, tmp_path) -> None:
     assert (tmp_path / "champion" / "model.safetensors").exists()
 
 
-def _wait_for_events(home: Home, count: int) -> None:
-    for _ in range(600):
-        if home.database.exists():
-            store = home.open_store()
-            seen = len(store.read_all())
-            store.close()
-            if seen >= count:
-                return
-        time.sleep(0.1)
-    raise AssertionError("the run did not begin")
+def _events(home: Home) -> int:
+    """Return how many events are in the log; 0 if there is none yet."""
+    if not home.database.exists():
+        return 0
+    with closing(home.open_store()) as store:
+        return len(store.read_all())
 
 
 # ---- settings ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import forge
+from events import Envelope
 from runs.history import audit, repository
 from runs.home import Home
 from runs.streams import stream
@@ -111,6 +112,25 @@ def test_tampering_is_found_and_named(place: Place, statement: str, why: str) ->
     data = json.loads(place("verify", "r", "--json", code=1).stdout)
     assert data["ok"] is False
     assert data["findings"][0]["check"] == "chain"
+
+
+@pytest.mark.slow
+def test_a_change_of_any_column_is_found(place: Place) -> None:
+    """In the middle and at the end; `test_flipped_bits.py` does so in the pages of a SQLite file."""
+    place("runs")
+    store = place.home.open_store()
+    rows = store.everything("evomerge/r")
+    store.close()
+    for row in (rows[len(rows) // 2], rows[-1]):
+        for name in Envelope._fields[1:]:  # a position belongs to one database
+            number = name in ("version", "schema")
+            new = f"{name} + 1000" if number else f"coalesce({name}, '') || 'x'"
+            whole = f"nullif(substr({name}, 1, length({name}) - 1), '')"
+            old = f"{name} - 1000" if number else whole
+            place.tamper(f"UPDATE events SET {name} = {new} WHERE position = {row.position}")
+            assert "NOT verified" in place.fails(1, "verify", "r"), name
+            place.tamper(f"UPDATE events SET {name} = {old} WHERE position = {row.position}")
+    assert "verified." in place("verify", "r").stdout
 
 
 def test_a_head_noted_elsewhere_anchors_the_end(place: Place) -> None:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from cli.evomerge.init import EXAMPLES, Inputs, content
 from cli.main import forge
+from evaluation.data.builtin import corpus
 from evomerge import config
 from evomerge.config import STRATEGIES
 from evomerge.settings_table import settings
@@ -70,6 +71,22 @@ def test_a_file_that_is_there_is_never_overwritten(
         assert name in str(error)
     assert Path("run.toml").read_text() == "mine"
     assert not Path("elsewhere.toml").exists()
+
+
+def test_without_data_it_says_what_models_are_scored_on(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For models of law or German that is Python's library: neither command said a word."""
+    monkeypatch.chdir(toys.base.parent.parent)
+    words = (
+        "scored on Python code, arithmetic and tables, which may not be what your models are for"
+    )
+    made = call(tmp_path, "init", str(tmp_path / "run.toml"))
+    assert f"data      none: {words}" in made.stdout
+    monkeypatch.setattr(corpus, "CHARACTERS", 500_000)
+    named = ("--base-models", ",".join(map(str, toys.sources)), "--base-model", str(toys.base))
+    assert f"warning: no data: {words}." in call(tmp_path, "check", *named).stderr
+    assert "no data" not in call(tmp_path, "check", *named, "--data", str(toys.data)).stderr
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -30,6 +30,7 @@ from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run.state import RunState, fold
 from evomerge.run.views.wording import task as doing
 from runs.home import Home
+from testing.waiting import PATIENCE
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import World, small
 from testing.worlds.runs import REPOSITORY
@@ -75,16 +76,17 @@ def test_the_clock_stops_where_the_run_does() -> None:
     assert text.split() == ["run", "run-1", "completed", "generation", "2", "of", "2", "0:00:00"]
 
 
-def test_curves_have_a_letter_a_generation_on_one_scale() -> None:
-    """Compared with the report's numbers: the highest letter is the highest number of all three."""
+def test_curves_have_a_letter_a_generation_on_the_scale_of_their_items() -> None:
+    """Best and mean are of each generation's draw, the champion of the selection slice."""
     made = World(small(generations=5, seed=4))
     made.run()
     rows, lines = generation_rows.rows(made.state), drawn(shown(made)).splitlines()
-    every = [row[name] for row in rows for name in ("best", "mean", "champion")]
-    low, high = min(every), max(every)
     for name in ("best", "mean", "champion"):
-        line = next(line for line in lines if line.startswith(name))
-        curve = line.split()[1]
+        together = ("champion",) if name == "champion" else ("best", "mean")
+        every = [row[other] for row in rows for other in together]
+        low, high = min(every), max(every)
+        line = next(line for line in lines if line.startswith(live.CURVES[name]))
+        curve = line.removeprefix(live.CURVES[name]).split()[0]
         assert len(curve) == len(rows) == 6
         for letter, row in zip(curve, rows, strict=True):
             place = (row[name] - low) / (high - low)
@@ -232,7 +234,7 @@ def terminal(home: Path, *words: str, **env: str) -> str:
         cwd=REPOSITORY,
     )
     os.close(theirs)
-    seen, end = b"", time.monotonic() + 60
+    seen, end = b"", time.monotonic() + PATIENCE
     while time.monotonic() < end:
         if not select.select([ours], [], [], 0.2)[0]:
             continue
@@ -244,7 +246,7 @@ def terminal(home: Path, *words: str, **env: str) -> str:
             break
         seen += piece
     os.close(ours)
-    assert process.wait(10) == 0, seen.decode(errors="replace")
+    assert process.wait(PATIENCE) == 0, seen.decode(errors="replace")
     return seen.decode()
 
 
@@ -286,8 +288,9 @@ def test_a_file_gets_the_same_lines(place: Path) -> None:
     with closing(Home(place).open_store()) as store:
         state = fold(store.read("evomerge/r"))
     expected = [
-        f"generation {g['generation']}: best {number(g['best'])}, mean {number(g['mean'])}, champion "
-        f"{short(g['champion_id'])} {number(g['champion'])}, diversity {number(g['diversity'], '.2f')}"
+        f"generation {g['generation']}: best on its draw {number(g['best'])}, mean "
+        f"{number(g['mean'])}; champion {short(g['champion_id'])} on selection "
+        f"{number(g['champion'])}; diversity {number(g['diversity'], '.2f')}"
         for g in generation_rows.rows(state)
     ]
     assert result.stderr.splitlines() == expected

@@ -14,6 +14,7 @@ from evomerge.reports.outputs import wandb_rows
 from runs.home import Home
 from testing.models.toys import Toys
 from testing.services import wandb_files
+from testing.waiting import PATIENCE
 from testing.worlds import runs
 from testing.worlds.runs import REPOSITORY
 from tests.integration.cli.test_forge import fails
@@ -54,8 +55,11 @@ def evolve(toys: Toys, folder: Path, *words: str, **env: str):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_followed_is_in_the_file_with_its_end(toys: Toys, tmp_path: Path) -> None:
+def test_a_run_that_is_followed_is_in_the_file_with_its_end(
+    toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Offline, by the real client, in a process beside the run."""
+    monkeypatch.setattr(wandb_follower, "PATIENCE", PATIENCE)
     result = evolve(toys, tmp_path, "--wandb")
     assert result.exit_code == 0, result.output
     assert "warning: W&B" not in result.stderr
@@ -81,7 +85,7 @@ def test_a_run_whose_tracker_fails_ends_as_ever(
     (tmp_path / "fakes" / "wandb").mkdir(parents=True)
     (tmp_path / "fakes" / "wandb" / "__init__.py").write_text(code)
     path = os.pathsep.join((str(tmp_path / "fakes"), str(REPOSITORY)))
-    monkeypatch.setattr(wandb_follower, "PATIENCE", 1.0 if code is HANGS else 60.0)
+    monkeypatch.setattr(wandb_follower, "PATIENCE", 1.0 if code is HANGS else PATIENCE)
     result = evolve(toys, tmp_path, FORGE_WANDB="1", PYTHONPATH=path)
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["status"] == "completed"

@@ -92,8 +92,7 @@ def test_damage_is_caught_in_its_own_domain_and_nowhere_else(trained: Any, where
     for key in range(12):
         worse = scored(model, exchanged(weights, DOMAINS[where], key))
         own, noise = lead(worse, whole, where)
-        assert own.loses(noise)
+        assert own.verdict(noise) == "worse"
         assert own.difference < -0.9
         beside, noise = lead(worse, whole, other)
-        assert not beside.loses(noise)
-        assert not beside.beats(noise)
+        assert beside.verdict(noise) == "level"

@@ -347,7 +347,7 @@ def length(reply, item):
 def broken(reply, item):
     raise KeyError("lost")
 def slow(reply, item):
-    time.sleep(0 if reply == "quick" else 60)
+    time.sleep(0 if reply == "quick" else 600)
     return 1.0
 def large(reply, item):
     return 7
@@ -419,8 +419,9 @@ def test_a_scorer_does_not_see_our_secrets(installed: None, monkeypatch: pytest.
 
 def test_a_scorer_that_hangs_is_ended(installed: None, monkeypatch: pytest.MonkeyPatch):
     """It is started anew for the next reply."""
-    judge = Scorer("slow", patience=0.5)
+    judge = Scorer("slow")
     assert judge.verify("quick", {**ITEM, "options": {}}).score == 1.0
+    judge._patience = 0.5
     found = judge.verify("long", {**ITEM, "options": {}})
     assert not found.scored
     assert "did not answer in 0.5 s" in found.why

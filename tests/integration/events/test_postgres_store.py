@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,6 +16,7 @@ from events.databases.postgres import Postgres as Database
 from events.databases.postgres import open_store
 from testing.services.servers import Postgres
 from testing.stores.contract import ROOT, StoreContract, assert_chained, keys, new
+from testing.waiting import PATIENCE
 
 WRITERS = 8
 EVENTS = 60
@@ -91,8 +91,7 @@ def followed(url: str, locked: bool) -> tuple[int, int]:
         writer.stdin.write("go\n")
         writer.stdin.flush()
     for writer in writers:
-        writer.communicate(timeout=120)
-    time.sleep(0.1)
+        writer.communicate(timeout=PATIENCE)
     over.set()
     follower.join()
     with store.database.reading() as connection:
@@ -182,9 +181,7 @@ def test_a_client_that_stops_in_the_middle_of_an_append_does_not_hold_up_the_oth
 
     def stop_within() -> None:
         with stopped.database.appending() as cursor:
-            began = time.monotonic()
-            other.append("s", 0, [new("a")])
-            assert time.monotonic() - began > 0.5, "it had to wait"
+            other.append("s", 0, [new("a")])  # it has to wait for the lock
             cursor.execute("SELECT 1")
 
     with pytest.raises(DatabaseError):

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 from events import ConcurrencyError, EventStore, New, StoreUnavailableError
 from events.databases.sqlite import BUSY_TIMEOUT_MS, WAL_SAFE, Sqlite, journal_mode, open_store
 from testing.stores.contract import Noted, StoreContract, assert_chained, keys, new
+from testing.waiting import PATIENCE
 
 #: Two megabytes are SQLite's page cache: twice that must reach the disk before the commit.
 _BIG = """
@@ -59,7 +60,7 @@ class TestSqliteStore(StoreContract):
         store.close()
         small = Path(place).stat().st_size
         child = self.child(_BIG, place, fail="kill:append-inserted:1")
-        _, errors = child.communicate("go\n", timeout=120)
+        _, errors = child.communicate("go\n", timeout=PATIENCE)
         assert child.returncode == -signal.SIGKILL, errors
         written = sum(
             file.stat().st_size

@@ -45,8 +45,9 @@ def test_panels_of_a_finished_run_have_the_figures_of_report_and_page(
         assert {name: row[name] for name in expected} == expected
     assert found[-1]["evaluations"] == report["spent"]["evaluations"]
     matrix = rows_of(panels["domains"])
-    for row in page["domains"]["rows"]:
-        cells = [cell for cell in matrix if cell["row"] == row["domain"]]
+    assert page["skills"] == report["skills"]
+    for row in page["skills"]["rows"]:
+        cells = [cell for cell in matrix if cell["row"] == row["skill"]]
         assert [cell["value"] for cell in cells] == [row["champion"], *row["others"].values()]
         assert {cell["metric"] for cell in cells} == {row["metric"]}
     front = rows_of(panels["front"])

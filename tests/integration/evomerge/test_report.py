@@ -16,11 +16,13 @@ from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.run.views import candidates
 from evomerge.search import diversity
+from evomerge.tasks.results import champion
 from runs.errors import NotFoundError
 from runs.history import repository
 from runs.streams import stream
 from testing.worlds import fake_world
 from testing.worlds.fake_world import BASE, RUN, SOURCES, World, small
+from tests.unit.evomerge.reports.test_words import being
 
 
 @pytest.fixture(scope="module")
@@ -136,17 +138,24 @@ def test_generations_are_rows_of_their_scores(finished: World):
 @pytest.mark.parametrize(
     ("leads", "words"),
     [
-        ({}, "beats every source and the base on the test slice. It beats the best static"),
-        ({"b": (-0.1, 0.2)}, "NO CLEAR GAIN: the champion does not beat b on"),
-        ({"base": (0.0, 0.2)}, "NO CLEAR GAIN: the champion does not beat base"),
-        ({"best": (-0.1, 0.1)}, "It is level with the best static merge"),
-        ({"best": (-0.3, -0.1)}, "It is significantly WORSE than the best static merge"),
+        (
+            {},
+            "is better than every source and the base on the test slice. It is better than the best",
+        ),
+        ({"b": (-0.1, 0.2)}, "NO CLEAR GAIN: on the test slice the champion is level with b."),
+        ({"base": (0.0, 0.2)}, "NO CLEAR GAIN: on the test slice the champion is level with base."),
+        (
+            {"a": (-0.1, 0.2), "b": (-0.4, -0.1), "c": (-0.3, -0.2)},
+            "NO CLEAR GAIN: on the test slice the champion is worse than b, c and level with a.",
+        ),
+        ({"best": (-0.1, 0.1)}, "It is level with the best fixed merge"),
+        ({"best": (-0.3, -0.1)}, "It is worse than the best fixed merge"),
     ],
 )
 def test_the_verdict_says_what_the_intervals_say(
     finished: World, leads: dict[str, tuple[float, float]], words: str
 ):
-    """Beats: the lower bound is above zero, against each; a run that fails this says so."""
+    """Better: the lower bound is above zero, against each; a run that fails this says so."""
     assert finished.state.completed
     baselines = [r for r in finished.state.completed.rivals if r.kind == "baseline"]
     best = max(baselines, key=lambda r: r.scalar or 0).name
@@ -167,7 +176,8 @@ def test_a_source_may_have_the_name_of_a_static_merge(finished: World):
     state.completed = state.completed.model_copy(update={"rivals": tuple(renamed)})
     found = report.verdict(state)
     assert not found["beats_sources_and_base"]
-    assert set(found["not_beaten"]) == {"mean"}
+    assert found["level"] == ["mean"] * 3
+    assert found["worse"] == []
 
 
 def test_without_a_measured_baseline_nothing_is_said_of_it(finished: World):
@@ -207,16 +217,16 @@ def test_an_inactive_stage_is_called_so(finished: World):
 
 def test_a_rival_without_a_score_is_a_dash(finished: World):
     """Not 0 and not "None"."""
-    champion = finished.state.champion
+    best = finished.state.champion
     mean = finished.state.baselines["mean"]
     world = World(
         small(population_size=8, elite_size=2),
         quality=lambda id_: None if id_ == mean else fake_world.quality(id_),
     )
     state = world.run()
-    assert state.champion == champion
+    assert state.champion == best
     text = report.markdown(report.report(state, world.rows))
-    assert "| mean | baseline | – | – | – | – | – … – | not beaten |" in text
+    assert "| mean | baseline | – | – | – | – | – … – | – |" in text
 
 
 @pytest.mark.slow
@@ -296,3 +306,30 @@ def test_recipes_are_described_in_a_few_words(finished: World):
         f"mutant of {parent} (genes and noise)"
     )
     assert candidates.place(state, mutant) == "generation 1/0"
+
+
+# ---- the card ------------------------------------------------------------------------------
+
+
+def test_a_card_says_if_the_champion_is_a_model_that_was_given(finished: World):
+    """Nothing was evolved then; and who solves what stands in the card too."""
+    state = finished.state
+    assert state.started
+    card = champion.card(state, "head")
+    assert "evolved by EvoMerge." in card
+    assert "| champion | " in card
+    assert "code: problems solved of 5" in card
+    same = champion.card(being(state, state.baselines["mean"]), "head")
+    count = state.spent.evaluations
+    assert f"A fixed merge (mean), confirmed by a search of {count} evaluations." in same
+    assert "evolved" not in same
+    source = champion.card(being(state, state.started.sources[0].recipe_id), "head")
+    assert f"The source a, unchanged, confirmed by a search of {count} evaluations." in source
+
+
+def test_the_report_of_a_champion_that_was_given_says_so_first(finished: World):
+    """In Markdown, and so in the HTML that is made of it."""
+    same = being(finished.state, finished.state.baselines["mean"])
+    data = report.report(same, finished.rows)
+    first = "The search found nothing better than mean, which it was given"
+    assert report.markdown(data).splitlines()[2].startswith(first)

@@ -24,6 +24,7 @@ from testing.services.cluster import FORGE
 from testing.toy import toy_runs
 from testing.toy.toy_state import ToyConfig, ToyState, digest_of
 from testing.toy.toy_world import ToyWorld
+from testing.waiting import PATIENCE
 from testing.worlds.runs import REPOSITORY
 from worker.queue.active_tasks import Hand
 
@@ -325,7 +326,7 @@ def test_a_tracker_is_sent_the_kinds_rows_and_its_result(ended: Home, tmp_path: 
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     written = wandb_files.read(Path(json.loads(done.stdout)["place"]))

@@ -28,10 +28,12 @@ from testing.shares import as_slow
 from testing.toy import toy_runs
 from testing.toy.toy_kind import OTHER_ARITHMETIC
 from testing.toy.toy_state import CountTask, ToyState, digest_of
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds.runs import REPOSITORY, was_killed
 from testing.worlds.warm_process import Template
 from weights.storage.weight_cache import Artifacts
 from worker.commands.control import control
+from worker.queue.leases import Leases
 from worker.tasks import runner
 from worker.tasks.recorder import Hands
 
@@ -133,7 +135,7 @@ def test_the_failpoints_of_a_run_are_those_that_are_walked(
 ) -> None:
     """A new failpoint must be killed at, too."""
     toy_runs.submit(home)
-    out, err = warm.start(home, failpoints=f"trace:{tmp_path / 'trace'}").communicate(60)
+    out, err = warm.start(home, failpoints=f"trace:{tmp_path / 'trace'}").communicate(PATIENCE)
     assert out, err
     assert set((tmp_path / "trace").read_text().split()) == FAILPOINTS
 
@@ -176,16 +178,24 @@ def test_killed_at_every_passage_of_any_failpoint_a_run_ends_as_if_undisturbed(
 def test_two_processes_share_one_run(
     honest: ToyState, home: Home, warm: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both work, nothing is recorded twice, and the end is that of one process."""
+    """Both work, nothing is recorded twice, and the end is that of one process.
+
+    Each waits in its first task until the other one has a task, too.
+    """
     toy_runs.submit(home, "alone", steps=2, width=6)
     alone = toy_runs.finish(home, "alone").lineage_digest()
-    toy_runs.submit(home, steps=2, width=6, slow=0.1)
-    both = []
+    toy_runs.submit(home, steps=2, width=6, slow=0.01)
+    hold, both = home.folder / "hold", []
+    hold.touch()
     for name in ("ada", "bob"):
         monkeypatch.setenv("FORGE_USER", name)
-        both.append(warm.start(home))
+        both.append(warm.start(home, failpoints=f"hold:{hold}:toy-counted"))
+    with closing(home.open_store()) as store:
+        leases = Leases(store.database)
+        wait_until(lambda: len(set(leases.held().values())) == 2, "both have a task")
+    hold.unlink()
     for one in both:
-        out, err = one.communicate(60)
+        out, err = one.communicate(PATIENCE)
         assert one.returncode == 0, err
         digests = out.strip()
     rows = [row for row in toy_runs.rows(home) if row.type == "counted"]

@@ -22,6 +22,7 @@ from runs.kinds.asked import Asked
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import ADAPTED, QUICK
 from testing.miniatures.bitnet_runs import texts
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -103,9 +104,7 @@ def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path)
 @pytest.mark.slow
 def test_everything_is_made_again_and_strengths_are_named(made) -> None:
     home, state, _ = made
-    said: list[str] = []
-    kind, cache = Bake(), Artifacts.of(home)
-    assert list(kind.rebuild(state, cache, kind.chosen(state, "all"), 0.0, said.append)) == []
+    assert verified_again(home, state.run)[0] == []
     with closing(home.open_store()) as store:
         for name in ("b", "b:full", "b:strength-0.3"):
             assert model_origin.find(store, name) is not None
@@ -126,7 +125,7 @@ def test_killed_between_steps_a_run_of_adapters_ends_as_if_undisturbed(
     made, model: Path, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     """Each segment is one step, so that every step begins with what a snapshot holds."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.00001")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
     home = Home(tmp_path)
     bake_runs.submit(home, model, **ADAPTED)
     assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"

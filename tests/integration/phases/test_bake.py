@@ -30,6 +30,7 @@ from testing.miniatures.bake_runs import PROMPT, QUICK, SECOND, SEVERAL
 from testing.miniatures.bitnet_runs import texts
 from testing.models import toy_models
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -318,10 +319,10 @@ def test_behaviour_is_the_share_of_replies_that_pass(several) -> None:
 @pytest.mark.slow
 def test_a_run_of_several_bakes_is_shown_made_again_and_found_by_name(several) -> None:
     home, state = several
-    kind, said = Bake(), list[str]()
-    ids = kind.chosen(state, "all")
-    assert len(ids) == 10  # the given model, and three candidates of each of three bakes
-    assert list(kind.rebuild(state, Artifacts.of(home), ids, 0.0, said.append)) == []
+    kind = Bake()
+    # The given model, and three candidates of each of three bakes.
+    assert len(kind.chosen(state, "all")) == 10
+    assert verified_again(home, state.run)[0] == []
     shown = kind.overview(state)
     assert "behaviour" in [panel.name for panel in shown.panels]
     assert kind.progress(state) == (30, 30)
@@ -464,10 +465,9 @@ def test_replies_are_sampled_again_where_they_are_gone(made, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Bake(), Artifacts.of(home)
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
+    kind = Bake()
     assert len([line for line in said if "as recorded" in line]) >= 3
     document = kind.document(out)
     assert document is not None
@@ -507,8 +507,8 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
 def test_killed_while_it_works_a_run_ends_as_if_undisturbed(
     made, model: Path, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """In segments of a step or two, and with other data paths: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """In segments of two steps, and with other data paths: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     bake_runs.submit(home, model)
     assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"

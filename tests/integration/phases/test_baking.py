@@ -31,6 +31,7 @@ from testing.miniatures import baking_runs
 from testing.models import toy_models
 from testing.models.able_toy import tokenizer
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.golden.test_golden import rows_of
@@ -231,9 +232,9 @@ def test_its_panels_and_its_terminal_show_the_cycles(made) -> None:
 def test_everything_is_made_again_by_verify(made) -> None:
     """From nothing: each training reads the turns of its own iteration, which are sampled again."""
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Baking(), Artifacts.of(home)
-    assert list(kind.rebuild(state, cache, kind.chosen(state, "all"), 0.0, said.append)) == []
+    kind = Baking()
+    found, said = verified_again(home, state.run)
+    assert found == []
     assert len([line for line in said if "as recorded" in line and "digest" in line]) == len(
         plan.recipes(state)
     )

@@ -35,6 +35,7 @@ from runs.lists import model_registry
 from runs.panels.panels import Arms
 from testing.miniatures import bitnet_runs, pipeline_runs
 from testing.models.toys import Toys
+from testing.verification import rebuilt, verified_again
 from tests.integration.cli.test_forge import call, fails
 from weights import operations
 from weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
@@ -256,9 +257,9 @@ def test_its_panels_show_arms_and_curves(made) -> None:
 
 @pytest.mark.slow
 def test_segments_change_no_bit_and_no_lineage(made, toys: Toys, tmp_path, monkeypatch) -> None:
-    """Another home, and segments of a step or two."""
+    """Another home, and segments of two steps."""
     _, state, _ = made
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.01")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     bitnet_runs.submit(home, toys.base)
     other = bitnet_runs.finish(home)
@@ -270,15 +271,14 @@ def test_segments_change_no_bit_and_no_lineage(made, toys: Toys, tmp_path, monke
 @pytest.mark.slow
 def test_everything_is_made_again_by_verify_and_forgeries_are_found(made) -> None:
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Bitnet(), Artifacts.of(home)
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
+    kind = Bitnet()
     assert len([line for line in said if "as recorded" in line]) == 11
     recipe = plan.recipes(state)["model"]
     wrong = state.made[recipe.id].model_copy(update={"digest": "0" * 64})
     forged = changed(state, made={**state.made, recipe.id: wrong})
-    (found,) = kind.rebuild(forged, cache, [recipe.id], None, said.append)
+    (found,) = rebuilt(home, forged, [recipe.id])
     assert "the log says 000000000000" in found.message
     document = kind.document(out)
     assert document is not None

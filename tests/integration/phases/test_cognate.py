@@ -39,6 +39,7 @@ from runs.panels.panels import Lines, Matrix
 from runs.record.events import Failed
 from runs.system.durations import duration
 from testing.miniatures import cognate_runs
+from testing.verification import rebuilt, verified_again
 from testing.worlds.finished_run import FinishedTraining
 from tests.integration.cli.test_forge import call, fails
 from weights import operations
@@ -360,10 +361,10 @@ def test_a_name_of_the_registry_means_one_of_a_run_s_models(made, role: str) -> 
 
 @pytest.mark.slow
 def test_segments_change_no_bit_and_no_lineage(made, tmp_path: Path, monkeypatch) -> None:
-    """Another home, and segments of a few steps."""
+    """Another home, and segments of 40 steps of 234 and 97."""
     mine, state, _ = made
     home = cognate_runs.share_text(mine, Home(tmp_path))
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.4")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "40")
     cognate_runs.submit(home, "other")
     other = cognate_runs.finish(home, "other")
     assert other.started.segment < state.started.segment
@@ -472,10 +473,8 @@ def test_figures_must_follow_from_their_items(made) -> None:
 @pytest.mark.slow
 def test_everything_is_trained_again_by_verify_and_forgeries_are_found(made) -> None:
     home, state, _ = made
-    said: list[str] = []
-    kind, cache = Cognate(), Artifacts.of(home)
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
     assert len([line for line in said if "as recorded" in line]) == 4
     recipe = plan.trainings(state)["base"]
     last = state.advanced[recipe.stem][recipe.upto]
@@ -489,7 +488,7 @@ def test_everything_is_trained_again_by_verify_and_forgeries_are_found(made) -> 
         forged.__dict__.update(state.__dict__)
         altered = {recipe.upto: last.model_copy(update=forgery)}
         forged.advanced = {**state.advanced, recipe.stem: altered}
-        (found,) = kind.rebuild(forged, cache, [recipe.id], None, said.append)
+        (found,) = rebuilt(home, forged, [recipe.id])
         assert (found.level, found.check) == ("error", "weights")
         assert told in found.message
 

@@ -20,6 +20,7 @@ from runs.home import Home
 from runs.kinds.asked import Asked
 from testing.miniatures import cognate_runs
 from testing.models import toy_models
+from testing.verification import rebuilt, verified_again
 from tests.integration.cli.test_forge import call, fails
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.recipes import Source, Train
@@ -102,15 +103,13 @@ def test_its_history_is_honest_and_its_lineage_ends_at_the_given_model(made) -> 
 def test_it_is_made_again_from_the_given_base(made) -> None:
     """`verify --rebuild all`, with an empty cache; a forged digest of the base is found."""
     home, state, _ = made
-    kind, cache, said = Cognate(), Artifacts.of(home), []
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    assert verified_again(home, state.run)[0] == []
     base = plan.models(state)["base"].id
     forged = type(state)()
     forged.__dict__.update(state.__dict__)
     wrong = state.made[base].model_copy(update={"digest": "0" * 64})
     forged.made = {**state.made, base: wrong}
-    (found,) = kind.rebuild(forged, cache, [base], None, said.append)
+    (found,) = rebuilt(home, forged, [base])
     assert found.level == "error"
 
 

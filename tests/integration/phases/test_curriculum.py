@@ -38,6 +38,7 @@ from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
 from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -275,15 +276,12 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
 def test_everything_is_made_again_by_verify(made) -> None:
     """From nothing: optimisers are carried from segment to segment again."""
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Curriculum(), Artifacts.of(home)
-    assert list(kind.rebuild(state, cache, kind.chosen(state, "all"), 0.0, said.append)) == []
+    kind = Curriculum()
+    found, said = verified_again(home, state.run)
+    assert found == []
     assert len([line for line in said if "as recorded" in line]) == 10
-    alone: list[str] = []
-    assert (
-        list(kind.rebuild(state, cache, kind.chosen(state, "champion"), None, alone.append)) == []
-    )
-    assert len(alone) == 1
+    found, alone = verified_again(home, state.run, "champion", None)
+    assert (found, len(alone)) == ([], 1)
     document = kind.document(out)
     assert document is not None
     assert list(kind.verify_folder(home, out, document, state, True)) == []
@@ -330,8 +328,8 @@ def test_forgeries_are_found(made, forgery, what: str) -> None:
 def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
     made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """In tasks of a step or two: the same mixes, lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """In tasks of two steps: the same mixes, lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     curriculum_runs.submit(home, toys.base)
     assert was_killed(warm.start(home, "c", f"kill:{point}")), "not reached"

@@ -25,6 +25,7 @@ from runs.kinds.asked import Asked, Lookup
 from testing.miniatures import curriculum_runs
 from testing.models import able_toy, symbol_models
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.golden.test_golden import rows_of
@@ -62,11 +63,10 @@ def test_a_run_with_additions_completes_with_an_honest_history(made) -> None:
 def test_everything_is_made_again_by_verify(made) -> None:
     """From nothing: what was dreamt is dreamt again where the cache lacks it."""
     home, state = made
-    said: list[str] = []
-    kind, cache = Curriculum(), Artifacts.of(home)
     dreamt = [one for one in state.answers.values() if isinstance(one, Dreamed)]
     assert dreamt, "the model of this test passes a level"
-    assert list(kind.rebuild(state, cache, kind.chosen(state, "all"), 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
     assert [line for line in said if "as recorded" in line]
 
 

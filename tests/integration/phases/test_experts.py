@@ -29,6 +29,7 @@ from runs.lists import model_registry
 from testing.miniatures import experts_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -377,7 +378,7 @@ def test_killed_in_its_replies_a_run_ends_as_if_undisturbed(
     toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Replies are sampled again from the same keys with the same weights."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
     states, own = [], experts_runs.TASKS | {"evaluations": 0, "lora": False}
     for name in ("through", "killed"):
         home = Home(tmp_path / name)
@@ -391,10 +392,9 @@ def test_killed_in_its_replies_a_run_ends_as_if_undisturbed(
 @pytest.mark.slow
 def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Experts(), Artifacts.of(home)
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
+    kind = Experts()
     assert len([line for line in said if "as recorded" in line]) == len(stages.recipes(state))
     document = kind.document(out)
     assert document is not None
@@ -453,8 +453,8 @@ def test_a_mixture_that_was_given_up_against_the_rule_is_found(made) -> None:
 def test_killed_on_its_way_a_run_ends_as_if_undisturbed(
     made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """In segments of a step or two, in the search, in dispatch: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """In segments of two steps, in the search, in dispatch: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     experts_runs.submit(home, toys.base, toys.sources[:2])
     assert was_killed(warm.start(home, "x", f"kill:{point}")), "not reached"

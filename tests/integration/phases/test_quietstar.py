@@ -34,6 +34,7 @@ from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
 from testing.miniatures import quietstar_runs
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -300,10 +301,9 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
 @pytest.mark.slow
 def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Quietstar(), Artifacts.of(home)
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
+    kind = Quietstar()
     assert len([line for line in said if "as recorded" in line]) == 8
     document = kind.document(out)
     assert document is not None
@@ -361,8 +361,8 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
 def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
     made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """In segments of a step or two, and with other data paths: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """In segments of one step, and with other data paths: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
     home = Home(tmp_path)
     quietstar_runs.submit(home, toys.base, "q")
     assert was_killed(warm.start(home, "q", f"kill:{point}")), "not reached"
@@ -442,4 +442,4 @@ def test_an_archive_is_taken_elsewhere_and_verified_there(made, tmp_path: Path) 
     ):
         told = call(place, *words)
         assert told.exit_code == 0, told.output
-    assert "passed through unchanged" in told.stdout
+    assert "which the run was given, unchanged" in told.stdout

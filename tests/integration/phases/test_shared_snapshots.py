@@ -19,6 +19,7 @@ from runs.home import Home
 from runs.kinds.decide import open_tasks
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.phases.test_snapshots_left import advanced, kept
 from weights.making import maker, shared_snapshots
@@ -36,7 +37,7 @@ def first(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Home:
     """A home with a store, whose run `r` is stopped after some segments of its training."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "1e-9")  # a step each
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
     monkeypatch.setenv("FORGE_ARTIFACT_KEY", KEYS[request.param])
     home = Home(tmp_path / "first", store=f"file://{tmp_path / 'store'}")
     submitted(home, toys, tmp_path)
@@ -346,9 +347,7 @@ def test_an_audit_trains_again_whatever_the_store_has(
     state = cognate_runs.finish(first)
     total = training(state).upto
     trained.clear()
-    ids = Cognate().chosen(state, "all")
-    found = list(Cognate().rebuild(state, Artifacts.of(first), ids, None, lambda said: None))
-    assert found == []
+    assert verified_again(first, state.run, tolerance=None)[0] == []
     assert from_to(trained) == (0, total, total)
 
 

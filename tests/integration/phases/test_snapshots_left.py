@@ -28,7 +28,7 @@ from worker.tasks import leftovers
 @pytest.fixture
 def begun(toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """A run `r` in segments of some steps that is stopped in the middle of its training."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.1")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "5")
     home = Home(tmp_path)
     data = bitnet_runs.texts(tmp_path / "texts")
     short = {"specialist_tokens": 4_000, "batch": 2, "own_share": 1.0, "domains": ["sums"]}

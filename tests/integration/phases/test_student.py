@@ -26,6 +26,7 @@ from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
 from testing.miniatures import student_runs
 from testing.models.toys import Toys
+from testing.verification import verified_again
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
@@ -188,10 +189,9 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
 @pytest.mark.slow
 def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
-    said: list[str] = []
-    kind, cache = Student(), Artifacts.of(home)
-    ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, cache, ids, 0.0, said.append)) == []
+    found, said = verified_again(home, state.run)
+    assert found == []
+    kind = Student()
     assert len([line for line in said if "as recorded" in line]) == 3
     document = kind.document(out)
     assert document is not None
@@ -231,8 +231,8 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
 def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
     made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    """In segments of a step or two, and with other data paths: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.05")
+    """In segments of two steps, and with other data paths: the same lineage and bits."""
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
     home = Home(tmp_path)
     student_runs.submit(home, toys.base)
     assert was_killed(warm.start(home, "s", f"kill:{point}")), "not reached"

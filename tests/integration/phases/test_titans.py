@@ -44,7 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CognateStat
     folder = tmp_path_factory.mktemp("titans-cognate")
     home = Home(folder / "home")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FORGE_SEGMENT_SECONDS", "0.5")
+        patch.setenv("FORGE_SEGMENT_STEPS", "12")
         cognate_runs.submit(home, **QUICK)
         state = cognate_runs.finish(home)
     Cognate().write_result(home, state, folder / "models")
@@ -81,7 +81,7 @@ def test_a_run_that_is_carried_on_elsewhere_gives_the_same_models(
 ) -> None:
     """In two homes one after the other, cut after some segments: the same bits."""
     home, state, _ = trained
-    monkeypatch.setenv("FORGE_SEGMENT_SECONDS", "0.3")
+    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "8")
     other = cognate_runs.share_text(home, Home(tmp_path))
     cognate_runs.submit(other, **QUICK)
     cognate_runs.carry_until(other, lambda now: any(len(a) >= 2 for a in now.advanced.values()))

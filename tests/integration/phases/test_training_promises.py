@@ -36,7 +36,7 @@ def trained(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Home:
     home = Home(tmp_path_factory.mktemp("promises"))
     data = bitnet_runs.texts(home.folder / "texts")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FORGE_SEGMENT_SECONDS", "0.2")
+        patch.setenv("FORGE_SEGMENT_STEPS", "8")
         cognate_runs.submit(home, "r", toys.base, data, **SETTINGS)
         cognate_runs.carry_until(home, lambda now: len(now.made) == 3)
     return home

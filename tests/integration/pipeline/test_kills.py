@@ -12,6 +12,7 @@ from runs.home import Home
 from testing.shares import one_quick
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import phase
+from testing.waiting import PATIENCE
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
 from tests.integration.kinds.test_whole_runs import FAILPOINTS
@@ -32,7 +33,7 @@ def test_the_failpoints_of_a_pipeline_are_those_that_are_walked(
 ) -> None:
     """A new failpoint must be killed at, too."""
     toy_pipelines.submit(home)
-    out, err = warm.start(home, "p", f"trace:{tmp_path / 'trace'}").communicate(60)
+    out, err = warm.start(home, "p", f"trace:{tmp_path / 'trace'}").communicate(PATIENCE)
     assert out, err
     assert set((tmp_path / "trace").read_text().split()) == FAILPOINTS | OF_CHILDREN
 
@@ -73,7 +74,7 @@ def test_two_processes_carry_one_pipeline(
     toy_pipelines.submit(home)
     both = [warm.start(home, "p") for _ in range(2)]
     for one in both:
-        out, err = one.communicate(60)
+        out, err = one.communicate(PATIENCE)
         assert one.returncode == 0, err
         assert out.strip() == honest.lineage_digest()
     same(home, "p", honest.lineage_digest())

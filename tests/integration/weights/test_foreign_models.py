@@ -184,6 +184,14 @@ def test_many_lists_are_refused_before_they_are_made(tmp_path: Path):
         bounded_files.read_json(file, error=DataError)
 
 
+def test_many_numbers_are_refused_before_they_are_made(tmp_path: Path):
+    """Two bytes of text are thirty of memory."""
+    file = tmp_path / "wide.json"
+    file.write_text("[" + "9," * (bounded_files.MOST_VALUES + 1) + "9]")
+    with pytest.raises(SourceError, match="more than 8,000,000 values"):
+        bounded_files.read_json(file)
+
+
 def test_a_deep_file_is_told_by_its_depth_alone(tmp_path: Path):
     """As many levels as are allowed are read; one more is not."""
     file = tmp_path / "deep.json"

@@ -17,6 +17,7 @@ from torch import distributed
 
 from runs.errors import ConfigError, UnavailableError
 from testing.models.toy_training import model, recipe, streams
+from testing.waiting import PATIENCE
 from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm
@@ -105,7 +106,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any
         subprocess.Popen([sys.executable, "-c", code % rank], cwd=ROOT, stdout=subprocess.PIPE)
         for rank in range(COUNT)
     ]
-    outputs = [process.communicate(timeout=240)[0] for process in started]
+    outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
     assert [process.returncode for process in started] == [0] * COUNT
     return [json.loads(output.splitlines()[-1]) for output in outputs]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from copy import copy as shallow
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,11 @@ from click.testing import CliRunner, Result
 
 from cli.main import forge
 from evomerge.run.state import RunState
-from evomerge.tasks.results import verify
+from evomerge.tasks.results.verify import RECIPE_FILE, comparable
+from runs.history.measured import difference
 from runs.home import Home
 from testing.models.toys import Toys
+from testing.verification import rebuilt, verified_again
 from testing.worlds.finished_run import FinishedRun
 from weights.storage.weight_cache import Artifacts
 
@@ -44,78 +45,98 @@ def copy(finished, tmp_path: Path) -> Home:
 
 @pytest.mark.slow
 def test_every_candidate_rebuilds_bit_for_bit_without_the_cache(finished) -> None:
-    """Down to the sources, with nothing but recipes."""
+    """Down to the sources, with nothing but recipes; of these and of the base the digests are read."""
     home, state, _ = finished
-    said: list[str] = []
-    ids = verify.chosen(state, "all")
-    assert list(verify.rebuild(state, ids, None, said.append)) == []
-    assert len(said) == len(ids) == 16 + 4
+    found, said = verified_again(home, tolerance=None)
+    assert found == []
+    assert len(said) == len(state.built) == 16 + 4 + 4
     told = call(home, "verify", "r", "--rebuild", "all")
     assert told.stdout.splitlines()[-1] == "verified."
-    assert told.stderr.count("as recorded") == 20
+    assert told.stderr.count("as recorded") == 24
 
 
 @pytest.mark.slow
-def test_the_champion_measures_the_same_again(finished) -> None:
+def test_everything_measures_the_same_again(finished) -> None:
+    """What a verdict compares: champion, base, sources, baselines; and what chose the champion."""
     home, state, _ = finished
     told = call(home, "verify", "r", "--recompute", "--json")
     data = json.loads(told.stdout)
     assert data["ok"] is True
-    assert data["rebuilt"] == 1
+    assert "rebuilt" not in data
     assert "fitness" in data["checks"]
-    assert told.stderr.count("largest relative difference 0\n") >= 3
-    champion = [id_ for id_, _, _ in state.evaluations if id_ == state.champion]
-    assert told.stderr.count("again") == len(champion)
+    measured = len(state.evaluations) + len(state.layers)
+    assert told.stderr.count("largest relative difference 0\n") == measured
+
+
+@pytest.mark.slow
+def test_what_is_left_out_is_counted(finished) -> None:
+    """The champion alone says nothing of the models that it is compared with."""
+    home, state, _ = finished
+    told = call(home, "verify", "r", "--rebuild", "champion", "--recompute", code=3)
+    own = len([id_ for id_, _, _ in state.evaluations if id_ == state.champion])
+    every = len(state.evaluations) + len(state.layers)
+    assert f"{own} of {every} measurements were made again" in told.stdout
 
 
 @pytest.mark.slow
 def test_weights_that_the_log_does_not_say_are_found(finished) -> None:
     """What a flipped bit in a library, or a forged digest, would look like."""
-    state = finished[1]
+    home, state, _ = finished
     champion = state.champion
     assert champion
     state.built[champion], kept = ("0" * 64, state.built[champion][1]), state.built[champion]
     try:
-        found = list(verify.rebuild(state, [champion], None, lambda _: None))
+        (found,) = rebuilt(home, state, [champion])
     finally:
         state.built[champion] = kept
-    assert "rebuilt from its recipe has digest" in found[0].message
+    assert "rebuilt from its recipe has digest" in found.message
+    assert found.message.endswith("the log says 000000000000.")  # nothing is explained away
 
 
 @pytest.mark.slow
-def test_outcomes_that_do_not_come_out_again_are_found(finished) -> None:
-    state = finished[1]
-    key = next(key for key in state.evaluations if key[0] == state.champion)
-    kept = state.evaluations[key]
-    domain, seen = next(iter(kept.outcomes.items()))
-    raised = seen.model_copy(update={"nll": (seen.nll[0] * 1.001, *seen.nll[1:])})
-    state.evaluations[key] = kept.model_copy(update={"outcomes": {**kept.outcomes, domain: raised}})
+def test_exchanged_digests_are_named(finished) -> None:
+    """The digest that comes out is that of another model: the finding says which."""
+    home, state, _ = finished
+    champion, baseline = state.champion, next(iter(state.baselines))
+    other = state.baselines[baseline]
+    kept = dict(state.built)
+    assert champion
+    state.built[champion], state.built[other] = kept[other], kept[champion]
     try:
-        found = list(verify.rebuild(state, [state.champion or ""], 1e-6, lambda _: None))
-        tolerant = list(verify.rebuild(state, [state.champion or ""], 1e-2, lambda _: None))
+        (found,) = rebuilt(home, state, [champion])
     finally:
-        state.evaluations[key] = kept
-    assert "is off by 0.001 relative" in found[0].message
-    assert tolerant == []
+        state.built.update(kept)
+    assert f"is the digest that the log gives {other[:12]} (baseline {baseline})." in found.message
 
 
 @pytest.mark.slow
+def test_a_sketch_that_does_not_come_out_again_is_found(finished) -> None:
+    """Diversity, and what follows from it, is computed from sketches."""
+    home, state, _ = finished
+    champion = state.champion
+    assert champion
+    digest_, sketched = state.built[champion]
+    other = next(one for _, one in state.built.values() if one != sketched)
+    state.built[champion] = (digest_, other)
+    try:
+        (found,) = rebuilt(home, state, [champion])
+    finally:
+        state.built[champion] = (digest_, sketched)
+    assert "its sketch is not the one that the log says" in found.message
+
+
 def test_what_an_older_schema_did_not_put_down_is_not_missed(finished) -> None:
     """Bytes and bits per byte, that is, and nothing else."""
     _, state, _ = finished
-    older, champion = shallow(state), state.champion
-    assert champion
-    key = (champion, "test", None)
-    event = state.evaluations[key]
+    event = state.evaluations[state.champion or "", "test", None]
     assert event.components
     assert event.components.bits_per_byte
     bare = {d: o.model_copy(update={"bytes": ()}) for d, o in event.outcomes.items()}
     without = event.components.model_copy(update={"bits_per_byte": None})
-    told = {"outcomes": bare, "components": without}
-    for changes, findings in ((told, 0), ({**told, "components": None}, 1)):
-        older.evaluations = {**state.evaluations, key: event.model_copy(update=changes)}
-        found = list(verify.rebuild(older, [champion], 1e-6, lambda said: None))
-        assert len([f for f in found if f.check == "fitness"]) == findings
+    older = event.model_copy(update={"outcomes": bare, "components": without})
+    other = older.model_copy(update={"components": None})
+    assert difference(comparable(older, older), comparable(event, older)) == 0.0
+    assert difference(comparable(other, other), comparable(event, other)) is None
 
 
 @pytest.mark.slow
@@ -128,7 +149,7 @@ def test_a_changed_source_is_said(finished, toys: Toys, tmp_path: Path) -> None:
     kept = state.submitted
     state.submitted = kept.model_copy(update={"sources": (other, *kept.sources[1:])})
     try:
-        (found,) = verify.rebuild(state, [state.champion or ""], None, lambda _: None)
+        (found,) = rebuilt(Home(tmp_path / "without copies"), state, [state.champion or ""])
     finally:
         state.submitted = kept
     assert found.level == "unchecked"
@@ -178,10 +199,10 @@ def test_a_champions_folder_with_other_weights_is_found(finished, tmp_path: Path
 def test_a_champions_folder_with_another_recipe_is_found(finished, tmp_path: Path) -> None:
     folder = tmp_path / "champion"
     shutil.copytree(finished[2], folder)
-    document = json.loads((folder / verify.RECIPE_FILE).read_text())
+    document = json.loads((folder / RECIPE_FILE).read_text())
     recipe = next(r for r in document["recipes"].values() if r["kind"] == "pipeline")
     recipe["seed"] = 12345
-    (folder / verify.RECIPE_FILE).write_text(json.dumps(document))
+    (folder / RECIPE_FILE).write_text(json.dumps(document))
     told = call(finished[0], "verify", str(folder), code=1).stdout
     assert "was changed: it has another id" in told
 

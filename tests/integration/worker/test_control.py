@@ -29,6 +29,7 @@ from runs.streams import stream
 from testing.models.toys import Toys
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
+from testing.waiting import PATIENCE, wait_until
 from testing.worlds import fake_runs, runs
 from testing.worlds.fake_world import RUN, SOURCES
 from testing.worlds.warm_process import Template
@@ -267,27 +268,37 @@ def test_submitting_twice_with_one_key_starts_one_run(toys: Toys, tmp_path: Path
 def test_a_process_obeys_pause_resume_and_cancel_from_elsewhere(
     tmp_path: Path, warm: Template, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The paused one appends nothing and goes on by itself, as it would have; toy runs in processes."""
+    """The paused one appends nothing and goes on by itself, as it would have; toy runs in processes.
+
+    Each waits in its first task until the command is recorded.
+    """
     monkeypatch.setenv(FURTHER, KNOWN)
     home, whole = Home(tmp_path / "home"), Home(tmp_path / "whole")
-    settings = {"steps": 4, "width": 5, "slow": 0.1}
+    settings = {"steps": 4, "width": 5}
     for place in (home, whole):
         toy_runs.submit(place, **settings)
+    hold = tmp_path / "hold"
+    held = f"hold:{hold}:toy-counted"
     with closing(home.open_store()) as store:
-        process = warm.start(home)
-        _until(lambda: len(toy_runs.rows(home)) > 4)
+        hold.touch()
+        process = warm.start(home, failpoints=held)
+        wait_until(lambda: toy_runs.state(home).started, "it has begun")
         control(store, "r", user_events.Paused())
-        _until(lambda: _still(lambda: len(toy_runs.rows(home))))
-        assert toy_runs.state(home).status == "paused", "it was under way"
+        hold.unlink()
+        wait_until(lambda: _still(lambda: len(toy_runs.rows(home))), "it rests")
+        state = toy_runs.state(home)
+        assert (state.status, len(state.answers)) == ("paused", 1), "the task under way is recorded"
         control(store, "r", user_events.Resumed())
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
         assert out.strip() == toy_runs.finish(whole).lineage_digest()
         toy_runs.submit(home, "c", **settings)
-        process = warm.start(home, "c")
-        _until(lambda: len(toy_runs.rows(home, "c")) > 3)
+        hold.touch()
+        process = warm.start(home, "c", failpoints=held)
+        wait_until(lambda: toy_runs.state(home, "c").started, "it has begun")
         control(store, "c", user_events.Cancelled(reason="enough"))
-        _, err = process.communicate(timeout=120)
+        hold.unlink()
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     assert RunCancelledError.__name__ in err
     assert audit.audit(toy_runs.rows(home, "c")) == []
@@ -299,24 +310,29 @@ def test_a_process_that_merges_obeys_pause_resume_and_cancel_from_elsewhere(
     toys: Toys, tmp_path
 ) -> None:
     """Real processes, real merges: the paused one appends nothing, and goes on by itself."""
-    home = Home(tmp_path)
+    home, hold = Home(tmp_path), tmp_path / "hold"
+    held = f"hold:{hold}:evaluate-scored"
     runs.submit(home, toys)
-    process = runs.process(home)
+    hold.touch()
+    process = runs.process(home, failpoints=held)
     store = home.open_store()
-    _until(lambda: store.version(stream("evomerge", "r")) > 8)
+    wait_until(lambda: repository.load(store, "r").started, "it has begun")
     control(store, "r", run_events.Paused())
-    _until(lambda: _still(lambda: store.version(stream("evomerge", "r"))))
+    hold.unlink()
+    wait_until(lambda: _still(lambda: store.version(stream("evomerge", "r"))), "it rests")
     control(store, "r", run_events.Resumed())
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     whole = Home(tmp_path / "whole")
     runs.submit(whole, toys)
     assert out.strip() == runs.finish(whole).lineage_digest()
     runs.submit(home, toys, run="c")
-    process = runs.process(home, "c")
-    _until(lambda: store.version(stream("evomerge", "c")) > 3)
+    hold.touch()
+    process = runs.process(home, "c", held)
+    wait_until(lambda: repository.load(store, "c").started, "it has begun")
     control(store, "c", run_events.Cancelled(reason="enough"))
-    _, err = process.communicate(timeout=120)
+    hold.unlink()
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     assert RunCancelledError.__name__ in err
     assert audit.audit(list(repository.history(store, "c"))) == []
@@ -328,11 +344,3 @@ def _still(places: Callable[[], int]) -> bool:
     before = places()
     time.sleep(1.5)
     return places() == before
-
-
-def _until(done) -> None:
-    for _ in range(600):
-        if done():
-            return
-        time.sleep(0.1)
-    raise AssertionError("it never came")

@@ -399,16 +399,18 @@ def test_a_process_without_a_task_gives_its_memory_back(
     monkeypatch.setenv("FORGE_HOME", str(home.folder))
     monkeypatch.setattr("worker.devices.child_main.REST", 0.05)
     released: list[None] = []
-    monkeypatch.setattr(Artifacts, "release", lambda _: released.append(None))
     tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+    def release(_: Artifacts) -> None:
+        released.append(None)
+        threading.Timer(0.5, tasks.put, [{"task": "later"}]).start()
+
+    monkeypatch.setattr(Artifacts, "release", release)
     child = Child()
     tasks.put({"task": "at once"})
     assert child.next_task(tasks) == {"task": "at once"}
     assert not released
-    later = threading.Timer(0.5, tasks.put, [{"task": "later"}])
-    later.start()
     assert child.next_task(tasks) == {"task": "later"}
-    later.join()
     assert len(released) == 1
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from testing.waiting import wait_until
+from testing.waiting import PATIENCE, wait_until
 from worker.devices.local_servers import Redis
 from worker.queue.celery_wakeup import Bells, Listener, make_app, queue_of
 
@@ -36,7 +36,7 @@ class Device:
     def ring(self) -> None:
         self.rung.release()
 
-    def heard(self, seconds: float = 20) -> bool:
+    def heard(self, seconds: float = PATIENCE) -> bool:
         return self.rung.acquire(timeout=seconds)
 
 
@@ -63,7 +63,7 @@ def envelope(redis: Redis, **headers: Any) -> dict[str, Any]:
     app = make_app(redis.url)
     app.send_task("forge.hint", [DEVICE, "r", "t"], queue="model")
     with redis.client() as client:
-        _, raw = client.brpop(["model"], timeout=5)
+        _, raw = client.brpop(["model"], timeout=PATIENCE)
     app.close()
     message = json.loads(raw)
     message["headers"] |= headers

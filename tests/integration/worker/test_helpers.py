@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -15,16 +14,9 @@ from runs.history import audit
 from runs.home import Home, processes, threads
 from testing.toy import toy_runs
 from testing.toy.toy_kind import KNOWN
+from testing.waiting import wait_until
 from tests.integration.cli.test_forge import call
 from worker.tasks import helpers
-
-
-def wait(condition: Callable[[], object]) -> None:
-    """Wait until the condition is true."""
-    until = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -38,7 +30,7 @@ def test_helpers_alone_carry_a_run_to_its_end(home: Home) -> None:
     """Nothing is done in this process."""
     toy_runs.submit(home, steps=3, width=4)
     with helpers.beside(home, "r", 2):
-        wait(lambda: toy_runs.state(home).ended)
+        wait_until(lambda: toy_runs.state(home).ended, "the run ends")
     assert toy_runs.state(home).status == "completed"
     assert audit.audit(toy_runs.rows(home)) == []
 
@@ -47,7 +39,7 @@ def test_helpers_end_when_the_terminal_stops_and_the_run_goes_on(home: Home) -> 
     """After the task under way; what they had done is not done again."""
     toy_runs.submit(home, steps=500, width=2, slow=0.05)
     with helpers.beside(home, "r", 2):
-        wait(lambda: toy_runs.state(home).version > 6)
+        wait_until(lambda: toy_runs.state(home).version > 6, "the run goes on")
     left = toy_runs.rows(home)
     time.sleep(0.3)
     assert toy_runs.rows(home) == left, "somebody works still"

@@ -6,7 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from evaluation.verifiers.exact import Exact
-from evaluation.verifiers.form import FormVerifier, Parses, Pattern
+from evaluation.verifiers.form import FormVerifier, Parses, Pattern, check_patterns
+from runs.errors import ConfigError
+from runs.system import patterns
 
 
 def score(check: object, reply: str) -> float:
@@ -62,3 +64,26 @@ def test_checks_of_answers_are_taken_too() -> None:
 def test_a_pattern_that_does_not_compile_is_refused() -> None:
     with pytest.raises(ValidationError, match="no regular expression"):
         Pattern(kind="pattern", pattern="(")
+
+
+def test_a_pattern_that_backtracks_for_ever_is_answered() -> None:
+    """`re` needs 2³⁰ steps here, and holds the interpreter's lock meanwhile."""
+    assert score(Pattern(kind="pattern", pattern="(a+)+b"), "a" * 30) == 0.0
+    assert score(Pattern(kind="pattern", pattern="(a+)+b"), "a" * 30 + "b") == 1.0
+
+
+def test_a_match_beyond_the_steps_is_wrong_and_says_so() -> None:
+    """12 loops over 20,000 letters are more than the steps, whatever the machine."""
+    check = Pattern(kind="pattern", pattern="(.*a){24}b")
+    verdict = FormVerifier().verify(check, "a" * 20_000, {"id": "x"})
+    assert verdict.score == 0.0
+    assert (
+        verdict.why == f"the pattern needs more than {patterns.MOST_STEPS:,} steps for this reply"
+    )
+
+
+def test_a_pattern_that_is_too_large_is_refused_at_submission_and_readable_in_a_log() -> None:
+    check = Pattern(kind="pattern", pattern="(a{999}){99}")
+    with pytest.raises(ConfigError, match=r"'\(a\{999\}\)\{99\}': it stands for more than 20,000"):
+        check_patterns([None, check])
+    assert score(check, "a") == 0.0

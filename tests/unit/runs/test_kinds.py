@@ -260,12 +260,12 @@ def test_the_kinds_own_checks_of_weights_find_a_value_that_does_not_come_out_aga
     kind, state = kinds.of("toy"), deepcopy(finished.state)
     said: list[str] = []
     ids = kind.chosen(state, "all")
-    assert list(kind.rebuild(state, None, ids, None, said.append)) == []
+    assert list(kind.rebuild(state, None, ids, said.append)) == []
     assert len(said) == len(ids) == 6
     state.answers["count/1/0"] = state.answers["count/1/0"].model_copy(update={"value": 5})
-    (found,) = kind.rebuild(state, None, ids, None, said.append)
+    (found,) = kind.rebuild(state, None, ids, said.append)
     assert "count/1/0 was 5, and is" in found.message
-    assert list(kind.rebuild(state, None, ["count/0/0"], None, said.append)) == []
+    assert list(kind.rebuild(state, None, ["count/0/0"], said.append)) == []
 
 
 def test_a_kind_that_says_nothing_about_results_has_none_to_verify(

@@ -490,6 +490,6 @@ def test_each_kind_tells_its_finding_in_sentences() -> None:
         state: Any = fold(rows)
         told[kind] = list(kinds.of(state.kind).summary(state, rows))
     assert told["cognate-2"][0].startswith("- The ")
-    assert "the next best model on its own domain" in told["cognate-2"][0]
+    assert "the best other model on its own domain" in told["cognate-2"][0]
     assert any(line.startswith("- retention: ") for line in told["measure-1"])
     assert "generations had" in told["schema-1-1"][1]

@@ -78,7 +78,9 @@ def test_a_field_that_is_not_known_is_ignored_as_the_library_ignores_it(tmp_path
 
 @pytest.mark.slow
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
     st.dictionaries(st.sampled_from(["a", "b", "__metadata__"]), ENTRY | ODD, max_size=3),

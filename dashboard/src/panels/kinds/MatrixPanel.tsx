@@ -100,7 +100,8 @@ function against(panel: Matrix, row: number, metric: Metric): string {
   const best = others.sort((a, b) => sign * (b[1] - a[1]))[0];
   if (!best || ours === null) return NONE;
   const [name, value] = best;
-  const share = value === 0 ? 0 : (100 * sign * (ours - value)) / Math.abs(value);
+  if (value === 0) return ours === 0 ? `as good as ${name}` : `${sign * ours > 0 ? "better" : "worse"} than ${name}`;
+  const share = (100 * sign * (ours - value)) / Math.abs(value);
   if (Math.abs(share) < 0.05) return `as good as ${name}`;
   return `${Math.abs(share).toFixed(1)} % ${share > 0 ? "better" : "worse"} than ${name}`;
 }

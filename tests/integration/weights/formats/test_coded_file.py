@@ -164,7 +164,10 @@ def test_memory_is_that_of_a_tensor(tmp_path: Path) -> None:
     assert peak < 8 << 20
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_a_cut_file_is_refused(file: Path, tmp_path: Path, data: st.DataObject) -> None:
     """At any byte, with that byte or what is missing in the error."""
@@ -176,7 +179,10 @@ def test_a_cut_file_is_refused(file: Path, tmp_path: Path, data: st.DataObject) 
         CodedFile(cut)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_a_flipped_bit_is_refused(file: Path, tmp_path: Path, data: st.DataObject) -> None:
     """Any bit of the file: in front, in the header, in a tensor, in a companion."""
@@ -273,6 +279,44 @@ def test_forged_headers_are_refused(file: Path, tmp_path: Path) -> None:
             read_all(bad)
 
 
+@pytest.mark.parametrize(
+    ("before", "piece", "times", "words"),
+    [
+        ('{"config": {"x": [1.5', ",1.5", 8_000_001, "holds more than 8,000,000 values"),
+        ('{"config": {"x": "', "a" * 1024, 1 << 16, "it has more than 67,108,864 bytes"),
+        ('{"config": ', " " * 1024, 1 << 16, "it has more than 67,108,864 bytes"),
+        ('{"config": ', "[" * 1024, 1 << 12, "more than 4,000,000 lists and objects"),
+    ],
+    ids=["numbers", "a long text", "blanks", "levels"],
+)
+def test_a_header_that_unpacks_to_too_much_is_refused_before_it_is_parsed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: str,
+    piece: str,
+    times: int,
+    words: str,
+) -> None:
+    """A file of under 2 MB took gigabytes, and minutes of a processor."""
+    text = zlib.compress((before + piece * times).encode(), 1)
+    sizes = coded_header.VERSION.to_bytes(4, "little") + len(text).to_bytes(8, "little")
+    bad = tmp_path / "bad"
+    bad.write_bytes(coded_header.MAGIC + sizes + blake3.blake3(text).digest() + text)
+    monkeypatch.setattr("runs.system.bounded_files.json", None)
+    with pytest.raises(SourceError, match=words):
+        CodedFile(bad)
+
+
+def test_a_header_that_would_not_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coded_header, "MOST_BYTES", 1000)
+    weights = coded_file.code("one", torch.ones(2, 2), "rtn@1", {})
+    with pytest.raises(SourceError, match="more than the 1,000 of a header"):
+        coded_file.write(tmp_path / "bad", [weights], {"long": "a" * 1000})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_companion_that_unpacks_to_too_much_is_refused(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +327,10 @@ def test_a_companion_that_unpacks_to_too_much_is_refused(
     assert not (tmp_path / "model").exists()
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_any_forged_number_is_refused_or_decodes(
     file: Path, tmp_path: Path, data: st.DataObject

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import time
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +20,7 @@ from evomerge.merging.kernels.chunks import Merge, Pool, Stretches, as_rows, who
 from evomerge.merging.kernels.fused_merge import Drop, Program, Vote, stacked
 from evomerge.merging.kernels.numba import dropout, dtypes
 from runs import keys
+from testing.waiting import PATIENCE
 from weights import randomness
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -189,18 +191,25 @@ def test_tensors_without_elements_stay_so(shape: tuple[int, int]) -> None:
 
 
 def test_after_an_error_no_other_job_is_begun() -> None:
-    """Whichever thread it was that failed."""
+    """Whichever thread it was that failed. The other one is busy until no job is left."""
     done: list[int] = []
+    over = threading.Event()
+
+    class Jobs(list):
+        def __iter__(self):
+            end = iter(lambda: over.set() or 0, 0)  # reached behind the last job
+            return itertools.chain(super().__iter__(), end)
 
     def job(number: int) -> None:
         done.append(number)
-        time.sleep(0.02)
         if number == 3:
             raise KeyError("three")
+        if number > 3:
+            assert over.wait(PATIENCE)
 
     with Pool(2) as pool, pytest.raises(KeyError):
-        pool.run([lambda n=n: job(n) for n in range(200)])
-    assert len(done) < 10
+        pool.run(Jobs([lambda n=n: job(n) for n in range(200)]))
+    assert len(done) <= 5
 
 
 # ---- numbers as they are stored ------------------------------------------------------------

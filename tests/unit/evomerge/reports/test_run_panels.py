@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from events import Envelope
-from evomerge.reports import generation_rows, headline, report, search_statistics
+from evomerge.reports import generation_rows, headline, report, search_statistics, skills
 from evomerge.reports.panels import distinct
 from evomerge.reports.pictures import lineage_graph
 from evomerge.run.state import RunState, fold
@@ -101,11 +101,11 @@ def _front(state: RunState, panels: dict[str, Any]) -> None:
 
 
 def _domains(state: RunState, panels: dict[str, Any]) -> None:
-    found = headline.domains(state)
+    found = skills.data(state)
     assert bool(found and found["rows"]) == ("domains" in panels)
     if found and found["rows"]:
         matrix = panels["domains"]
-        assert list(matrix.rows) == [row["domain"] for row in found["rows"]]
+        assert list(matrix.rows) == [row["skill"] for row in found["rows"]]
         assert [m.name for m in matrix.metrics] == [row["metric"] for row in found["rows"]]
         for row, values in zip(found["rows"], matrix.values, strict=True):
             assert list(values) == [row["champion"], *row["others"].values()]
@@ -127,8 +127,7 @@ def _rivals(state: RunState, panels: dict[str, Any]) -> None:
         lead = (arm.lead.value, arm.lead.low, arm.lead.high) if arm.lead else (None,) * 3
         assert lead == (row["lead"], row["low"], row["high"])
         if arm.lead:
-            assert (arm.lead.verdict == "better") == row["beaten"]
-            assert (arm.lead.verdict == "worse") == row["worse"]
+            assert arm.lead.verdict == row["verdict"]
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("schema-*.jsonl")))

@@ -149,7 +149,7 @@ def test_verdicts_follow_from_the_interval() -> None:
         return findings.verdict(Figure(value=(low + high) / 2, low=low, high=high, n=10))
 
     assert [word(0.1, 0.2), word(-0.1, 0.2), word(0.0, 0.2), word(-0.2, -0.1)] == [
-        "pays", "no difference", "no difference", "costs"
+        "better", "level", "level", "worse"
     ]  # fmt: skip
     state = recorded()
     told = report.verdicts(state)

@@ -1,0 +1,238 @@
+"""Skills by model: what champion, sources, base and fixed merges do in each domain. Pure.
+
+A skill is one kind of items of a domain: problems solved, questions right, or text in bits per byte.
+Scores average over skills and hide which of them a model has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evaluation.data.outcomes import DomainOutcomes, Outcomes
+from evaluation.data.slices import Slice
+from evomerge.fitness.composite import bits_per_byte
+from evomerge.recipes.recipe import blocks
+from evomerge.run.state import RunState
+from evomerge.search import diversity
+
+#: What the champion is called.
+OURS = "champion"
+#: Cosine of two task vectors from which a text says that the champion is close to a source.
+NEAR = 0.95
+
+
+@dataclass(frozen=True)
+class Skill:
+    """One kind of items of a domain, and each model's result on them."""
+
+    domain: str
+    kind: Literal["text", "questions", "problems"]
+    #: "problems solved", "questions right", "bits per byte" or, in older logs, "nats per token".
+    measure: str
+    #: Number of items: problems, questions or windows.
+    of: int
+    better: Literal["up", "down"]
+    #: A result for each model; None for a model whose result is not finite.
+    values: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Skills:
+    """All skills, on one slice. `names` differ; `groups` has "", source, base or baseline for each."""
+
+    slice: Slice
+    names: tuple[str, ...]
+    groups: tuple[str, ...]
+    skills: tuple[Skill, ...]
+
+    def title(self, skill: Skill) -> str:
+        """Return a name of the skill that no other has: its domain, with the kind if it has more."""
+        alone = [other.domain for other in self.skills].count(skill.domain) == 1
+        return skill.domain if alone else f"{skill.domain}, {skill.kind}"
+
+
+def distinct(names: Sequence[str], groups: Sequence[str]) -> list[str]:
+    """Return names that differ: a later one that occurs twice gets its group, then a number."""
+    found: list[str] = []
+    for name, group in zip(names, groups, strict=True):
+        told, number = name, 1
+        while told in found:
+            told = f"{name} ({group})" if number == 1 else f"{name} ({group} {number})"
+            number += 1
+        found.append(told)
+    return found
+
+
+def skills(state: RunState) -> Skills | None:
+    """Return the skills on the test slice, before the end on selection; None without a champion."""
+    if state.champion is None or state.started is None:
+        return None
+    slice_: Slice = "test" if state.completed else "selection"
+    whole = state.outcomes((state.champion, slice_, None))
+    if not whole:
+        return None
+    models: list[tuple[str, str, Outcomes]] = [(OURS, "", whole)]
+    for name, group, recipe_id in _others(state):
+        seen = state.outcomes((recipe_id, slice_, None))
+        if seen is not None:
+            models.append((name, group, seen))
+    names, groups, outcomes = zip(*models, strict=True)
+    rows = [row for domain in sorted(whole) for row in _rows(domain, outcomes)]
+    return Skills(slice_, tuple(distinct(names, groups)), groups, tuple(rows))
+
+
+def _others(state: RunState) -> list[tuple[str, str, str]]:
+    """Return (name, group, recipe id) of sources, base and fixed merges."""
+    assert state.started
+    sources, base = state.started.sources, state.started.base
+    found = [(source.name, "source", source.recipe_id) for source in sources]
+    if not state.is_source(base.recipe_id):
+        found.append((base.name, "base", base.recipe_id))
+    return found + [(name, "baseline", id_) for name, id_ in sorted(state.baselines.items())]
+
+
+def _rows(domain: str, outcomes: Sequence[Outcomes]) -> list[Skill]:
+    """Return a domain's skills: text, questions and problems, of those that the slice has."""
+    seen = [model.get(domain) for model in outcomes]
+    ours = seen[0]
+    assert ours
+    found = []
+    if ours.nll:
+        in_bytes = all(one.bytes for one in seen if one)
+        measure = "bits per byte" if in_bytes else "nats per token"
+        values = tuple(_rate(one, in_bytes) for one in seen)
+        found.append(Skill(domain, "text", measure, len(ours.nll), "down", values))
+    if ours.right:
+        values = tuple(math.fsum(one.right) if one else None for one in seen)
+        found.append(Skill(domain, "questions", "questions right", len(ours.right), "up", values))
+    if ours.solved:
+        values = tuple(math.fsum(one.solved) if one else None for one in seen)
+        found.append(Skill(domain, "problems", "problems solved", len(ours.solved), "up", values))
+    return found
+
+
+def _rate(seen: DomainOutcomes | None, in_bytes: bool) -> float | None:
+    """Return bits per byte, or nats per token, of a domain's text."""
+    if seen is None or not seen.nll:
+        return None
+    return bits_per_byte(seen) if in_bytes else math.fsum(seen.nll) / sum(seen.tokens)
+
+
+# ---- as plain data and as text -----------------------------------------------------------------
+
+
+def data(state: RunState) -> dict[str, Any] | None:
+    """Return the skills as the API and reports have them; None without any."""
+    found = skills(state)
+    if found is None:
+        return None
+    rows = [
+        {
+            "skill": found.title(skill),
+            "domain": skill.domain,
+            "kind": skill.kind,
+            "metric": skill.measure,
+            "of": skill.of,
+            "better": skill.better,
+            "champion": skill.values[0],
+            "others": dict(zip(found.names[1:], skill.values[1:], strict=True)),
+        }
+        for skill in found.skills
+    ]
+    return {"slice": found.slice, "rows": rows}
+
+
+def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the heads and rows of a table with a model a row, from what `data` returns."""
+    heads = ["", *(f"{row['domain']}: {_unit(row)}" for row in data["rows"])]
+    names = list(data["rows"][0]["others"]) if data["rows"] else []
+    ours = [OURS, *(_cell(row, row["champion"]) for row in data["rows"])]
+    others = [[name, *(_cell(row, row["others"][name]) for row in data["rows"])] for name in names]
+    return heads, [ours, *others]
+
+
+def markdown(data: dict[str, Any]) -> list[str]:
+    """Return the lines of that table in Markdown."""
+    heads, rows = table(data)
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    return lines + [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _unit(row: dict[str, Any]) -> str:
+    """Return what the values of a skill are of."""
+    return row["metric"] if row["kind"] == "text" else f"{row['metric']} of {row['of']}"
+
+
+def _cell(row: dict[str, Any], value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if row["kind"] == "text" else f"{value:.6g}"
+
+
+# ---- closeness to a source ---------------------------------------------------------------------
+
+
+def cosines(state: RunState) -> dict[str, float]:
+    """Return source's recipe id → cosine of its task vector and the champion's.
+
+    They are estimated from the sketches in the log, which `forge verify --rebuild` compares with the
+    weights: no weights are needed. The error is about (1 − cosine²) / 16. A source that is the base
+    has no direction and is left out, and so are sources of a depth that is not the champion's.
+    """
+    if state.champion is None or state.started is None:
+        return {}
+    depth = state.started.blocks
+    if blocks(state.recipes[state.champion], state.recipes, depth) != depth:
+        return {}
+    own = state.built[state.champion][1]
+    found = {s.recipe_id: diversity.cosine(own, s.sketch) for s in state.started.sources}
+    return {recipe_id: value for recipe_id, value in found.items() if value is not None}
+
+
+def near_sentence(state: RunState) -> str | None:
+    """Return that the champion is close to a source and what both solve; None if it is not."""
+    assert state.started
+    near = cosines(state)
+    if not near:
+        return None
+    closest = max(near, key=lambda recipe_id: near[recipe_id])
+    if near[closest] < NEAR or closest == state.champion:
+        return None
+    name = next(s.name for s in state.started.sources if s.recipe_id == closest)
+    text = f"The champion is close to {name} (cosine {near[closest]:.2f})"
+    if (shared := _shared(state, closest)) is None:
+        return f"{text}."
+    both, theirs, ours = shared
+    return (
+        f"{text}: it solves {both} of the {theirs} items that {name} solves, and "
+        f"{ours - both or 'no'} other{'' if ours - both == 1 else 's'}."
+    )
+
+
+def _shared(state: RunState, source: str) -> tuple[int, int, int] | None:
+    """Return how many items both solve, the source solves and the champion solves, in full.
+
+    None if the items have no questions and no problems.
+    """
+    assert state.champion
+    slice_: Slice = "test" if state.completed else "selection"
+    own = state.outcomes((state.champion, slice_, None))
+    other = state.outcomes((source, slice_, None))
+    if not own or not other:
+        return None
+    pairs = [
+        (mine >= 1, theirs >= 1)
+        for domain in sorted(own)
+        for ours, others in (
+            (own[domain].right, other[domain].right),
+            (own[domain].solved, other[domain].solved),
+        )
+        for mine, theirs in zip(ours, others, strict=True)
+    ]
+    if not pairs:
+        return None
+    both = sum(mine and theirs for mine, theirs in pairs)
+    return both, sum(theirs for _, theirs in pairs), sum(mine for mine, _ in pairs)

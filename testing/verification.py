@@ -1,0 +1,31 @@
+"""Results of a finished run, made and measured again as `forge verify` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+from runs import kinds
+from runs.history import repository
+from runs.history.audit import Finding
+from runs.home import Home
+from weights.making.model_files import from_nothing
+from weights.storage.weight_cache import Artifacts
+from worker.tasks.verify_again import again
+
+
+def verified_again(
+    home: Home, run: str = "r", which: str | None = "all", tolerance: float | None = 0.0
+) -> tuple[list[Finding], list[str]]:
+    """Return what does not come out as recorded, and the lines about the rest."""
+    said: list[str] = []
+    with closing(home.open_store()) as store:
+        rows = list(repository.history(store, run))
+    return list(again(rows, Artifacts.of(home), which, tolerance, said.append)), said
+
+
+def rebuilt(home: Home, state: Any, ids: Sequence[str]) -> list[Finding]:
+    """Return the models of a state, which a test has forged, that do not come out again."""
+    with from_nothing(Artifacts.of(home)) as cache:
+        return list(kinds.of(state.kind).rebuild(state, cache, ids, lambda said: None))

@@ -1,0 +1,161 @@
+"""Render chat templates of strangers in bounded time and memory.
+
+A chat template is a program: three loops inside one another run for years, and a multiplication fills
+the memory. So templates are rendered by a process beside this one, which has SECONDS of processor time
+and BYTES of memory for each text. All code that needs a rendered conversation calls `rendered`. The
+process is started for the first conversation and stays, so a further one takes about a millisecond.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from runs.errors import SourceError, UnavailableError
+from runs.system.child_environment import child_environment
+from runs.system.line_process import Respondent
+
+#: Processor seconds and further bytes of memory for one text; characters of the longest text.
+SECONDS, BYTES, LONGEST = 5, 512 << 20, 16 << 20
+#: Seconds after which no answer is expected any more, on however busy a machine.
+PATIENCE = 300.0
+#: Texts that are remembered.
+REMEMBERED = 1024
+
+_lock = threading.Lock()
+#: The process, once it was started.
+_process: list[Respondent] = []
+#: Digests of templates that went beyond a bound: they are not tried again.
+_unbounded: set[str] = set()
+
+
+class TemplateFailedError(Exception):
+    """A template raised an error over a conversation: it refuses it, or it is no template."""
+
+
+def rendered(
+    tokenizer: Any,
+    messages: Sequence[Mapping[str, str]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
+    """Return a conversation as the tokenizer's chat template writes it, up to the assistant's turn.
+
+    The text is that of `tokenizer.apply_chat_template`. Raise TemplateFailedError; SourceError that
+    names the template if it needs more than SECONDS, BYTES or LONGEST; UnavailableError.
+    """
+    listed = None if tools is None else [dict(tool) for tool in tools]
+    try:
+        template = tokenizer.get_chat_template(None, listed)
+    except ValueError as error:  # several templates, and none for this
+        raise TemplateFailedError(str(error)) from error
+    variables = {
+        "tools": listed,
+        "special": {k: str(v) for k, v in tokenizer.special_tokens_map.items()},
+    }
+    conversation = json.dumps([dict(message) for message in messages])
+    name = str(tokenizer.name_or_path or "the model")
+    return _rendered(name, template, json.dumps(variables), conversation)
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _rendered(name: str, template: str, variables: str, conversation: str) -> str:
+    digest = hashlib.sha256(template.encode("utf-8", "surrogatepass")).hexdigest()
+    answer: dict[str, Any] = {"bound": True}
+    if digest not in _unbounded:
+        with _lock:
+            answer = _answer([template, json.loads(variables), json.loads(conversation)])
+    if "failed" in answer:
+        raise TemplateFailedError(answer["failed"])
+    if "text" in answer:
+        return answer["text"]
+    _unbounded.add(digest)
+    raise SourceError(
+        f"{name}: its chat template ({template.strip()[:60]!r}, SHA-256 {digest[:12]}) needs more than "
+        f"{SECONDS} s of processor time, {BYTES >> 20} MiB of memory or {LONGEST:,} characters for one "
+        "conversation: no template needs that. Replace it, or take another model."
+    )
+
+
+def _answer(question: Any) -> dict[str, Any]:
+    """Return what the process answers; `bound` if it ended over the question.
+
+    Raise UnavailableError if it cannot be started, or is silent for PATIENCE.
+    """
+    try:
+        if not _process or not _process[0].living:
+            start = [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"]
+            _process[:] = [Respondent(start, env=child_environment("scorer"))]
+            _process[0].ask([SECONDS, None], PATIENCE)  # it has started
+    except (OSError, ValueError) as error:
+        raise UnavailableError(
+            f"the process that renders chat templates cannot be started: {error}. Try again when the "
+            "machine has memory and processes free."
+        ) from error
+    try:
+        return _process[0].ask([SECONDS, question], PATIENCE)
+    except TimeoutError as error:
+        raise UnavailableError(
+            f"the process that renders chat templates gave no answer in {PATIENCE:g} s: try again."
+        ) from error
+    except (OSError, ValueError):  # it ended
+        return {"bound": True}
+
+
+def serve() -> None:
+    """Answer questions in the process: a line in, a line out. What libraries print goes to stderr."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_DATA, _data() + BYTES)
+    for line in sys.stdin:
+        number, (seconds, question) = json.loads(line)
+        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds)
+        answer = {} if question is None else _one(render_jinja_template, *question)
+        out.write(json.dumps([number, answer]) + "\n")
+        out.flush()
+
+
+def _one(
+    render: Any, template: str, variables: dict[str, Any], conversation: list[Any]
+) -> dict[str, Any]:
+    """Return the answer to a question: the `text`, why it `failed`, or that it met a `bound`."""
+    try:
+        texts, _ = render(
+            conversations=[conversation],
+            tools=variables["tools"],
+            chat_template=template,
+            add_generation_prompt=True,
+            **variables["special"],
+        )
+    except MemoryError:
+        return {"bound": True}
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"[:300]}
+    return {"text": texts[0]} if len(texts[0]) <= LONGEST else {"bound": True}
+
+
+def _limit(what: int, bound: int) -> None:
+    """Set a soft limit of this process; a lower hard limit stays."""
+    hard = resource.getrlimit(what)[1]
+    resource.setrlimit(what, (bound if hard == resource.RLIM_INFINITY else min(bound, hard), hard))
+
+
+def _data() -> int:
+    """Return the bytes that count against RLIMIT_DATA: private writable memory of this process."""
+    status = Path("/proc/self/status")
+    for line in status.read_text("ascii").splitlines() if status.exists() else ():
+        if line.startswith("VmData:"):
+            return int(line.split()[1]) << 10
+    return 0

@@ -1,0 +1,106 @@
+"""The part of an audit that needs weights: make results again, measure again, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from events import Envelope
+from runs import kinds
+from runs.errors import ForgeError, SourceChangedError, UnavailableError, UnreproducedError
+from runs.history.audit import Finding
+from runs.history.measured import about, difference, measurements, words
+from runs.history.repository import fold
+from runs.kinds.kind import Kind
+from weights.making.model_files import from_nothing
+from weights.storage.weight_cache import Artifacts
+
+Say = Callable[[str], None]
+
+
+def again(
+    rows: Sequence[Envelope],
+    cache: Artifacts,
+    which: str | None,
+    tolerance: float | None,
+    say: Say,
+) -> Iterator[Finding]:
+    """Make results of a run again and measure again; yield what does not come out as recorded.
+
+    `rows` are the run's history, without an error of the audit. `which` names the results that are
+    made again from nothing: "all", "champion", an id; None: none are. With a tolerance, all that was
+    measured is measured again; with `which`, of the models that it means. Raises NotFoundError.
+    """
+    state: Any = fold(list(rows))
+    kind = kinds.of(state.kind)
+    if state.started is None:
+        words_ = "the run has not started: there is nothing to make or to measure again"
+        yield Finding("unchecked", "weights" if which else "fitness", words_)
+        return
+    ids = None if which is None else kind.chosen(state, which)
+    with from_nothing(cache) as empty:
+        if ids is not None:
+            yield from kind.rebuild(state, empty, ids, say)
+        if tolerance is not None:
+            # What was made again from nothing is measured as it came out.
+            used, wanted = (cache, None) if ids is None else (empty, ids)
+            whole = wanted is None or which == "all"
+            yield from _measured(kind, state, rows, used, None if whole else wanted, tolerance, say)
+
+
+def _measured(
+    kind: Kind[Any],
+    state: Any,
+    rows: Sequence[Envelope],
+    cache: Artifacts,
+    ids: Collection[str] | None,
+    tolerance: float,
+    say: Say,
+) -> Iterator[Finding]:
+    """Carry out again what was measured, of the models `ids` if they are given."""
+    recorded = list(measurements(rows))
+    chosen = [one for one in recorded if ids is None or about(one[0]) in ids]
+    try:
+        context, other = kind.reopened(state, cache)
+    except UnreproducedError as error:
+        yield Finding("error", "fitness", str(error))
+        return
+    except ForgeError as error:
+        yield Finding("unchecked", "fitness", f"nothing can be measured again: {error}")
+        return
+    why = f" The profile differs ({'; '.join(other)})." if other else ""
+    done = 0
+    for task, event in chosen:
+        try:
+            result = context.carry_out(task)
+        except SourceChangedError as error:
+            yield Finding("error", "fitness", f"{words(task)}: {error}{why}")
+        except UnavailableError as error:
+            yield Finding("unchecked", "fitness", f"{words(task)} cannot be measured: {error}")
+            continue
+        except ForgeError as error:
+            yield Finding("error", "fitness", f"{words(task)}: {error}{why}")
+        else:
+            yield from _compared(kind, task, event, result, tolerance, why, say)
+        done += 1
+    if done < len(recorded):
+        count = f"{done} of {len(recorded)} measurements were made again"
+        yield Finding("unchecked", "fitness", count)
+
+
+def _compared(
+    kind: Kind[Any], task: Any, recorded: Any, result: Any, tolerance: float, why: str, say: Say
+) -> Iterator[Finding]:
+    """Yield an error if a result is not the recorded one within `tolerance`; else `say` by how much."""
+    where = words(task)
+    if recorded.type != result.type:
+        what = f"{where}: measured again it is {result.type}, and {recorded.type} is recorded"
+        yield Finding("error", "fitness", f"{what}.{why}")
+        return
+    off = difference(kind.comparable(recorded, recorded), kind.comparable(result, recorded))
+    if off is None or off > tolerance:
+        told = "has other items" if off is None else f"is off by {off:.2g} relative"
+        what = f"{where}: measured again it {told} (tolerance {tolerance:g})"
+        yield Finding("error", "fitness", f"{what}.{why}")
+    else:
+        say(f"measured {where} again: largest relative difference {off:.2g}")
