@@ -419,7 +419,7 @@ def test_of_nine_questions_one_or_two_that_rounding_turns_make_no_win(turned: in
     noise = rounding(UNIT, weighting, False, "bfloat16")
     assert found.difference > 50 * noise
     assert found.low == 0.0
-    assert not found.beats(noise)
+    assert found.verdict(noise) == "level"
 
 
 def test_where_likelihood_counts_nothing_nothing_is_rounding():
