@@ -169,8 +169,8 @@ merge`, every run and every export do the same, so what one accepts the others a
   true if the head is the embedding.
 - *Two readings* are refused: `model.safetensors` beside an index that names other files, or a tensor in
   two files. Remove the file that is not meant.
-- *Code of its own* (`auto_map`) is never run. The folder is refused if transformers has no class for its
-  `model_type`; else a warning names the files.
+- *Code of its own* (`auto_map`) is never run. The folder is refused if transformers has no class for
+  its `model_type`; else a warning names the files.
 
 ## Beside the settings
 
