@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from evaluation.data.domains import DOMAINS
-from evomerge.fitness.composite import Weighting
+from evomerge.fitness.composite import Skills, Weighting
 from evomerge.search_settings import (
     MODELS,
     NAMES,
@@ -148,6 +148,11 @@ class EvoMergeConfig(BaseModel):
     normalise: Literal["best_source", "none"] = "best_source"
     """Unit of a part of fitness; best_source: 1 is the best source on the same items;
     none: the source documents' raw formula."""
+    skills: Skills = "pooled"
+    """How the parts perplexity and accuracy put the domains together. pooled: over all domains at
+    once, relative to the best source. mean, geometric or worst ask for all skills: each domain
+    relative to its own best source, then the mean, the geometric mean or the worst domain counts; a
+    domain with questions or problems has the accuracy of these alone."""
     gate_perplexity: float = Field(default=2.0, ge=0)
     """A candidate whose perplexity on the first windows exceeds the worst source's by this factor
     is dropped; 0: never."""
@@ -235,6 +240,15 @@ class EvoMergeConfig(BaseModel):
         if min(numbers) < 0 or sum(numbers) <= 0:
             raise ValueError("fitness_weights must not be negative and must not all be zero")
         return value
+
+    @model_validator(mode="after")
+    def _skills_are_relative(self) -> EvoMergeConfig:
+        if self.skills != "pooled" and self.normalise == "none":
+            raise ValueError(
+                f"skills = {self.skills} needs normalise = best_source: it is relative to the best "
+                "source of each domain"
+            )
+        return self
 
     @property
     def generations_wanted(self) -> int | None:

@@ -33,7 +33,7 @@ GROUPS = {
         "context",
         "allow_benchmarks",
     ),
-    "Fitness": ("fitness_weights", "normalise", "gate_perplexity", "stop_error"),
+    "Fitness": ("fitness_weights", "normalise", "skills", "gate_perplexity", "stop_error"),
     "Evaluation": ("batch_tokens", "evaluation_dtype", "evaluation_compile"),
     "Diversity": ("diversity_weight", "min_diversity", "reseed_diversity"),
 }

@@ -15,12 +15,17 @@ by its quality, at most 1: a useless model gains nothing by being fast.
 
 A domain's score is the mean of its perplexity and its accuracy, each relative to the best source in
 that domain, of those that the domain has.
+
+A skill is what a domain asks for. With the setting `skills` the parts perplexity and accuracy are
+put together from skills, each relative to its own best source (the specialist), and not from the
+figures over all domains at once: `specialists` and `SKILLS` say how.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -28,6 +33,31 @@ from evaluation.data.outcomes import DomainOutcomes, Outcomes
 
 #: Smallest divisor: a best source's accuracy below this is replaced by this.
 ACCURACY_FLOOR = 0.01
+#: Smallest factor of a geometric mean of skills. Without it, all candidates that lost a skill would
+#: have the score 0, and a search could not tell which of them holds more of the others.
+SKILL_FLOOR = 0.01
+
+#: How the domains are put together; `pooled` computes each figure over all domains at once.
+Skills = Literal["pooled", "mean", "geometric", "worst"]
+
+
+def _arithmetic_mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    logarithms = (math.log(max(value, SKILL_FLOOR)) for value in values)
+    return math.exp(math.fsum(logarithms) / len(values))
+
+
+#: Setting → one number from the skills of a model, each 1 if it equals its specialist's.
+#: No skill is clipped at 1, so that a search can go past the sources. With the mean, one skill can
+#: pay for another that is lost; with the geometric mean, only in proportion; with the worst, never.
+SKILLS: Mapping[Skills, Callable[[Sequence[float]], float]] = {
+    "mean": _arithmetic_mean,
+    "geometric": _geometric_mean,
+    "worst": min,
+}
 
 
 class Components(BaseModel):
@@ -47,7 +77,8 @@ class Components(BaseModel):
     bytes: float
     #: Domain → perplexity.
     domains: dict[str, float]
-    #: Domain → accuracy: the same mean within the domain.
+    #: Domain → accuracy: the same mean within the domain. In a run with `skills` it is the accuracy
+    #: of the questions and problems alone in a domain that has some.
     accuracies: dict[str, float] = {}
     #: The mean over domains; None if bytes were not recorded.
     bits_per_byte: float | None = None
@@ -92,7 +123,8 @@ class Reference(BaseModel):
     accuracy: float
     flops: float
     bytes: float
-    #: The lowest perplexity and the highest accuracy of each domain that has a weight.
+    #: The lowest perplexity and the highest accuracy of each domain that has a weight; in a run with
+    #: `skills`, of each domain.
     domains: dict[str, float] = {}
     accuracies: dict[str, float] = {}
 
@@ -109,10 +141,14 @@ class Fitness(BaseModel):
     normalised: dict[str, float]
 
 
-def components(outcomes: Outcomes, flops: float, bytes_: float) -> Components | None:
+def components(
+    outcomes: Outcomes, flops: float, bytes_: float, skills: Skills = "pooled"
+) -> Components | None:
     """Return the components, or None if a log-likelihood is not finite or overflows.
 
-    A domain's perplexity counts as an overflow above exp(700).
+    A domain's perplexity counts as an overflow above exp(700). `skills` decides what the accuracy of
+    a domain is of: see `Components.accuracies`. Next-token accuracy would hide a lost skill, because
+    a model that solves none of a domain's problems still predicts most of its text.
     """
     rates = {d: _nll_per_token(outcomes[d]) for d in sorted(outcomes) if outcomes[d].tokens}
     mean = math.fsum(rates.values()) / len(rates)
@@ -124,7 +160,7 @@ def components(outcomes: Outcomes, flops: float, bytes_: float) -> Components | 
     accuracy = _mean((hits, choice, solved))
     assert hits is not None
     assert accuracy is not None
-    by_domain = {d: _mean(own) for d, own in found.items()}
+    by_domain = {d: _domain_accuracy(own, skills) for d, own in found.items()}
     return Components(
         perplexity=math.exp(mean),
         next_token_accuracy=hits,
@@ -148,6 +184,12 @@ def _accuracies(outcomes: DomainOutcomes) -> tuple[float | None, float | None, f
     choice = _choice_accuracy(outcomes) if outcomes.right else None
     solved = math.fsum(outcomes.solved) / len(outcomes.solved) if outcomes.solved else None
     return hits, choice, solved
+
+
+def _domain_accuracy(kinds: tuple[float | None, ...], skills: Skills) -> float | None:
+    """Return the accuracy of a domain, of next-token, choice and solved accuracy."""
+    checked = _mean(kinds[1:])
+    return _mean(kinds) if skills == "pooled" or checked is None else checked
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -188,10 +230,35 @@ def reference(sources: Iterable[Components], domains: Collection[str] = ()) -> R
     )
 
 
+def specialists(measured: Components, best: Reference) -> tuple[dict[str, float], dict[str, float]]:
+    """Return domain → perplexity and domain → accuracy, each relative to the domain's best source.
+
+    A perplexity is inverted: higher is better. An accuracy is left out if no source reaches
+    `ACCURACY_FLOOR`: without a specialist there is no skill to hold, and a hit by chance would
+    count a hundredfold. It is left out for all models alike.
+    """
+    texts = {d: best.domains[d] / value for d, value in measured.domains.items()}
+    accuracies = {
+        d: value / best.accuracies[d]
+        for d, value in measured.accuracies.items()
+        if best.accuracies[d] >= ACCURACY_FLOOR
+    }
+    return texts, accuracies
+
+
 def fitness(
-    measured: Components, best: Reference, weighting: Weighting, *, raw: bool = False
+    measured: Components,
+    best: Reference,
+    weighting: Weighting,
+    *,
+    raw: bool = False,
+    skills: Skills = "pooled",
 ) -> Fitness:
     """Compute the scalar: Σ weight · part, each part 1 for the best source.
+
+    With `skills` other than `pooled`, perplexity and accuracy are put together from the skills of
+    all domains; accuracy is 0 for all models if no source has a skill. Such a reference has all
+    domains.
 
     With `raw` it is the formula of the source documents, 0.4/perplexity + 0.3·accuracy + 0.2/time +
     0.1/memory, with time in 10⁹ operations per token and memory in 10⁹ bytes. A domain's score is
@@ -211,6 +278,10 @@ def fitness(
             "speed": best.flops / measured.flops,
             "memory": best.bytes / measured.bytes,
         }
+    if skills != "pooled":
+        texts, accuracies = specialists(measured, best)
+        parts["perplexity"] = SKILLS[skills](list(texts.values()))
+        parts["accuracy"] = SKILLS[skills](list(accuracies.values())) if accuracies else 0.0
     parts |= {f"domain/{d}": _score(measured, best, d, raw) for d in sorted(weighting.domains)}
     weights = weighting.parts
     judged = (name for name in weights if name not in ARCHITECTURE)

@@ -21,7 +21,7 @@ from evaluation.data.outcomes import DomainOutcomes, Outcomes
 from evaluation.measures import bootstrap
 from evaluation.measures.bootstrap import Comparison, Counts, ratio
 from evomerge.fitness import composite
-from evomerge.fitness.composite import Reference, Weighting
+from evomerge.fitness.composite import Reference, Skills, Weighting
 
 #: Dtype of evaluation → largest difference in nats per token that counts as rounding: ten times the
 #: change that was seen with another order of the same sums (docs/benchmarks.md), and less than a
@@ -40,7 +40,11 @@ Resampled = tuple[Counts, ...]
 
 
 def rounding(
-    best: Reference, weighting: Weighting, raw: bool, computed_in: str = "float32"
+    best: Reference,
+    weighting: Weighting,
+    raw: bool,
+    computed_in: str = "float32",
+    skills: Skills = "pooled",
 ) -> float:
     """Return the largest difference of fitness that may be rounding.
 
@@ -51,15 +55,34 @@ def rounding(
     known = computed_in if computed_in in MEAN_ROUNDING else "bfloat16"
     likely = [(weighting.perplexity, best.perplexity)]
     likely += [(w, best.domains[d]) for d, w in weighting.domains.items() if d in best.domains]
-    right = [(weighting.accuracy, best.accuracy)]
+    right = [(weighting.accuracy, _best_accuracy(best, skills))]
     right += [(w, best.accuracies.get(d, 0.0)) for d, w in weighting.domains.items()]
     nats = math.fsum(w / perplexity if raw else w for w, perplexity in likely)
     share = math.fsum(w if raw else w / max(a, composite.ACCURACY_FLOOR) for w, a in right)
     return MEAN_ROUNDING[known] * nats + ACCURACY_ROUNDING[known] * share
 
 
+def _best_accuracy(best: Reference, skills: Skills) -> float:
+    """Return the accuracy that a change of accuracy is divided by.
+
+    With `skills` it is the harmonic mean of the specialists' accuracies, and with the worst skill
+    the lowest, in which one step is the largest part of the skill.
+    """
+    if skills == "pooled":
+        return best.accuracy
+    reached = [a for a in best.accuracies.values() if a >= composite.ACCURACY_FLOOR]
+    if not reached:
+        return math.inf  # the part is 0 for all models
+    return min(reached) if skills == "worst" else len(reached) / math.fsum(1 / a for a in reached)
+
+
 def intervals(
-    outcomes: Outcomes, best: Reference, weighting: Weighting, raw: bool, *key: str | int
+    outcomes: Outcomes,
+    best: Reference,
+    weighting: Weighting,
+    raw: bool,
+    *key: str | int,
+    skills: Skills = "pooled",
 ) -> dict[str, Interval]:
     """Return figure → the middle 95 % of what it is in the resamples.
 
@@ -68,7 +91,7 @@ def intervals(
     if bytes were recorded.
     """
     counts = _resample(outcomes, *key)
-    found = {"judged": _fitness(outcomes, counts, best, weighting, raw)}
+    found = {"judged": _fitness(outcomes, counts, best, weighting, raw, skills)}
     texts = {d: o for d, o in sorted(outcomes.items()) if o.tokens}
     nats = [ratio(counts[d][0], o.nll, o.tokens) for d, o in texts.items()]
     found["perplexity"] = np.exp(_mean(nats))
@@ -87,14 +110,21 @@ def intervals(
 
 
 def compare(
-    a: Outcomes, b: Outcomes, best: Reference, weighting: Weighting, raw: bool, *key: str | int
+    a: Outcomes,
+    b: Outcomes,
+    best: Reference,
+    weighting: Weighting,
+    raw: bool,
+    *key: str | int,
+    skills: Skills = "pooled",
 ) -> Comparison:
     """Return the fitness of `a` minus the fitness of `b`. Both must hold the same items."""
     resampled = _resample(a, *key)
-    means = _fitness(a, resampled, best, weighting, raw)
-    differences = means - _fitness(b, resampled, best, weighting, raw)
+    means = _fitness(a, resampled, best, weighting, raw, skills)
+    differences = means - _fitness(b, resampled, best, weighting, raw, skills)
     once = {d: tuple(np.ones((1, c.shape[1])) for c in counts) for d, counts in resampled.items()}
-    point = _fitness(a, once, best, weighting, raw) - _fitness(b, once, best, weighting, raw)
+    point = _fitness(a, once, best, weighting, raw, skills)
+    point = point - _fitness(b, once, best, weighting, raw, skills)
     return bootstrap.interval(differences, float(point[0]))
 
 
@@ -114,6 +144,7 @@ def _fitness(
     best: Reference,
     weighting: Weighting,
     raw: bool,
+    skills: Skills,
 ) -> NDArray[np.float64]:
     """Return the fitness of every resample, without speed and memory.
 
@@ -124,23 +155,56 @@ def _fitness(
     hits = {d: ratio(counts[d][0], outcomes[d].hits, outcomes[d].tokens) for d in texts}
     right = {d: _choices(counts[d][1], o) for d, o in sorted(outcomes.items()) if o.right}
     solved = {d: _solved(counts[d][2], o) for d, o in sorted(outcomes.items()) if o.solved}
-    perplexity = np.exp(_mean([*rates.values()]))
-    accuracy = _mean([_mean([*kind.values()]) for kind in (hits, right, solved) if kind])
-    if raw:
+    accuracies = _domain_accuracies((hits, right, solved), skills)
+    if skills == "pooled":
+        perplexity = np.exp(_mean([*rates.values()]))
+        accuracy = _mean([_mean([*kind.values()]) for kind in (hits, right, solved) if kind])
         units = (1.0, 1.0)
+        if not raw:
+            units = (best.perplexity, max(best.accuracy, composite.ACCURACY_FLOOR))
+        # The order of these operations is that of recorded leads, to the last bit.
+        total = weighting.perplexity * units[0] / perplexity
+        total = total + weighting.accuracy * accuracy / units[1]
     else:
-        units = (best.perplexity, max(best.accuracy, composite.ACCURACY_FLOOR))
-    total = weighting.perplexity * units[0] / perplexity + weighting.accuracy * accuracy / units[1]
+        texts = [best.domains[d] / np.exp(rate) for d, rate in rates.items()]
+        shares = [
+            accuracy / best.accuracies[d]
+            for d, accuracy in accuracies.items()
+            if best.accuracies[d] >= composite.ACCURACY_FLOOR
+        ]
+        total = weighting.perplexity * _put_together(texts, skills)
+        if shares:
+            total = total + weighting.accuracy * _put_together(shares, skills)
     for domain, weight in sorted(weighting.domains.items()):
-        parts = []
+        scores = []
         if domain in rates:
-            parts.append((1.0 if raw else best.domains[domain]) / np.exp(rates[domain]))
-        own = [kind[domain] for kind in (hits, right, solved) if domain in kind]
-        if own:
+            scores.append((1.0 if raw else best.domains[domain]) / np.exp(rates[domain]))
+        if domain in accuracies:
             floor = max(best.accuracies.get(domain, 0.0), composite.ACCURACY_FLOOR)
-            parts.append(_mean(own) / (1.0 if raw else floor))
-        total = total + weight * _mean(parts) if parts else total
+            scores.append(accuracies[domain] / (1.0 if raw else floor))
+        total = total + weight * _mean(scores) if scores else total
     return total
+
+
+def _domain_accuracies(
+    kinds: tuple[Mapping[str, Counts], ...], skills: Skills
+) -> dict[str, Counts]:
+    """Return domain → accuracy of every resample, of next-token, choice and solved accuracy."""
+    found = {}
+    for domain in sorted(set().union(*kinds)):
+        checked = [kind[domain] for kind in kinds[1:] if domain in kind]
+        every = [kind[domain] for kind in kinds if domain in kind]
+        found[domain] = _mean(every if skills == "pooled" or not checked else checked)
+    return found
+
+
+def _put_together(values: list[Counts], skills: Skills) -> Counts:
+    """Return `composite.SKILLS` of every resample."""
+    if skills == "worst":
+        return np.min(values, axis=0)
+    if skills == "geometric":
+        return np.exp(_mean([np.log(np.maximum(value, composite.SKILL_FLOOR)) for value in values]))
+    return _mean(values)
 
 
 def _mean(values: list[Counts]) -> Counts:

@@ -133,4 +133,4 @@ def _difference(
         return None
     raw = config.normalise == "none"
     how = (config.seed, "bootstrap", other)
-    return compare(mine, theirs, best, config.fitness_weights, raw, *how)
+    return compare(mine, theirs, best, config.fitness_weights, raw, *how, skills=config.skills)

@@ -41,7 +41,7 @@ def _evaluated(state: RunState, key: EvaluationKey) -> Iterator[Measurement]:
     config, drawn = state.submitted.config, generation is not None
     raw, weights = config.normalise == "none", config.fitness_weights
     own = (config.seed, "model", slice_, -1 if generation is None else generation)
-    ends = paired_bootstrap.intervals(outcomes, best, weights, raw, *own)
+    ends = paired_bootstrap.intervals(outcomes, best, weights, raw, *own, skills=config.skills)
     by_architecture = sum(
         weights.parts[name] * fitness.normalised[name] for name in composite.ARCHITECTURE
     )

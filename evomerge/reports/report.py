@@ -145,8 +145,8 @@ def _rounding(state: RunState) -> float:
     assert state.started
     config, best = state.submitted.config, state.reference("test", None)
     assert best
-    computed_in = state.started.profile.computed_in
-    return rounding(best, config.fitness_weights, config.normalise == "none", computed_in)
+    raw, computed_in = config.normalise == "none", state.started.profile.computed_in
+    return rounding(best, config.fitness_weights, raw, computed_in, config.skills)
 
 
 def sentence(state: RunState) -> str:

@@ -46,6 +46,8 @@ Reason = Literal["generations", "plateau", "evaluations", "items", "hours", "dev
 class Submitted(common.Submitted):
     """A merging run was asked for."""
 
+    schema_version = 2
+
     config: EvoMergeConfig
     sources: tuple[ModelReference, ...]
     #: None: the first source is the base.
@@ -56,6 +58,8 @@ class Submitted(common.Submitted):
 
 class Forked(common.Forked):
     """A merging run was branched from another."""
+
+    schema_version = 2
 
     config: EvoMergeConfig
     #: The version of the strategy that decides from the fork on; None: the parent's.
@@ -262,6 +266,11 @@ class Completed(common.Completed):
     rivals: tuple[Rival, ...]
 
 
+def _pooled(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 2: earlier runs had no setting `skills`."""
+    return {**data, "config": {**data["config"], "skills": "pooled"}}
+
+
 REGISTRY = common.registry(
     (
         Submitted,
@@ -282,5 +291,6 @@ REGISTRY = common.registry(
         Reseeded,
         Converged,
         Completed,
-    )
+    ),
+    {(Submitted.type, 1): _pooled, (Forked.type, 1): _pooled},
 )

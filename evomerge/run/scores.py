@@ -39,8 +39,9 @@ class Measured:
 
     def measure(self, recipe_id: str, seen: Outcomes) -> Components | None:
         """Return the components of a model's outcomes `seen`; None if they are not finite."""
-        cost = self.cost(recipe_id)
-        return composite.components(seen, cost.flops_per_token, cost.bytes)
+        assert self.submitted
+        cost, skills = self.cost(recipe_id), self.submitted.config.skills
+        return composite.components(seen, cost.flops_per_token, cost.bytes, skills)
 
     def settings(self, generation: int) -> EvoMergeConfig:
         """Return the settings that propose a generation's candidates and draw its items."""
@@ -100,8 +101,10 @@ class Measured:
             every = self.sources_on(slice_, scored).values()
             found = [self.measure(self.started.sources[0].recipe_id, seen) for seen in every]
         known = [c for c in found if c is not None]
-        weighed = self.submitted.config.fitness_weights.domains
-        return composite.reference(known, weighed) if known else None
+        config = self.submitted.config
+        every_domain = self.started.pools[slice_] if config.skills != "pooled" else {}
+        domains = {*config.fitness_weights.domains, *every_domain}
+        return composite.reference(known, domains) if known else None
 
     def sources_on(self, slice_: Slice, draws: Draws) -> dict[str, Outcomes]:
         """Return source name → its outcomes on these items, taken from the whole slice's."""
@@ -138,8 +141,7 @@ class Measured:
         best, config = self.reference(slice_, generation, scored), self.submitted.config
         if measured is None or best is None:
             return best, None
-        raw = config.normalise == "none"
-        return best, composite.fitness(measured, best, config.fitness_weights, raw=raw)
+        return best, _fitness(config, measured, best)
 
     def fitness(self, key: EvaluationKey) -> Fitness | None:
         """Return an evaluation's fitness, or None; one not recorded follows from the reference."""
@@ -149,6 +151,10 @@ class Measured:
         measured, best = self.components(key), self.reference(key[1], key[2])
         if measured is None or best is None or self.submitted is None:
             return None
-        config = self.submitted.config
-        raw = config.normalise == "none"
-        return composite.fitness(measured, best, config.fitness_weights, raw=raw)
+        return _fitness(self.submitted.config, measured, best)
+
+
+def _fitness(config: EvoMergeConfig, measured: Components, best: Reference) -> Fitness:
+    """Return a model's fitness by the settings of its run."""
+    weights, raw = config.fitness_weights, config.normalise == "none"
+    return composite.fitness(measured, best, weights, raw=raw, skills=config.skills)

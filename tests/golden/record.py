@@ -52,6 +52,13 @@ def imported() -> World:
     return world
 
 
+def skilled() -> World:
+    """A run whose fitness asks for all skills."""
+    world = World(small(skills="geometric"))
+    world.run()
+    return world
+
+
 def poisoned(quarantine: events.Quarantine) -> World:
     """A run with tasks that no process survives."""
     world = World(quarantine=quarantine)
@@ -82,7 +89,8 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    for number, world in enumerate([imported()] if name == "imported" else worlds(), start=1):
+    few = {"imported": imported, "schema-2": skilled}
+    for number, world in enumerate([few[name]()] if name in few else worlds(), start=1):
         path = FOLDER / f"{name}-{number}.jsonl"
         if path.exists():
             raise SystemExit(f"{path} is recorded already: choose another name")

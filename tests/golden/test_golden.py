@@ -153,6 +153,7 @@ def test_golden_logs_have_every_schema_that_landed() -> None:
     seen = {f"{row.type}@{row.schema}" for path in LOGS for row in rows_of(path)}
     assert {name for name in set(landed()) - seen if not of_others(name)} == {
         "forked@1",
+        "forked@2",
         "divergence_detected@1",
     }
 

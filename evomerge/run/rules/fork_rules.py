@@ -13,6 +13,7 @@ from runs.errors import ConfigError
 FIXED = {
     "fitness_weights": "the recorded scores were computed with them",
     "normalise": "the recorded scores were computed with it",
+    "skills": "the recorded scores were computed with it",
     "context": "the recorded items were cut by it",
     "batch_tokens": "it belongs to the profile that the run is pinned to",
     "evaluation_dtype": "it belongs to the profile that the run is pinned to",

@@ -68,7 +68,9 @@ def _rivals(state: RunState) -> list[events.Rival]:
         if fitness is not None and theirs is not None:
             raw = config.normalise == "none"
             key = (config.seed, "bootstrap", id_)
-            lead = paired_bootstrap.compare(mine, theirs, best, config.fitness_weights, raw, *key)
+            lead = paired_bootstrap.compare(
+                mine, theirs, best, config.fitness_weights, raw, *key, skills=config.skills
+            )
             lead = lead.moved(_apart(state, own, fitness))
         scalar = None if fitness is None else fitness.scalar
         rivals.append(
