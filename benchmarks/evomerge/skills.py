@@ -7,8 +7,10 @@ Each seed draws its own words and trains, by `forge cognate`, a base on prose an
 writes static merges; `forge evo` searches once for each setting `skills` of the fitness; `forge score`
 counts the problems of the test slice that each model solves. No word of a task is in two slices.
 
-A finished seed is skipped, and an interrupted one goes on: its minutes are not counted. Results are
-lines of FOLDER/results.jsonl, and the tables are printed at the end. Models stay in FOLDER/SEED.
+`forge cognate` refuses a specialist that is not the best on its own text in bits per byte. Such a seed
+is recorded with the reason, and counted. A finished seed is skipped, and an interrupted one goes on:
+its minutes are not counted. Results are lines of FOLDER/results.jsonl, and the tables are printed at
+the end. Models stay in FOLDER/SEED.
 """
 
 from __future__ import annotations
@@ -35,16 +37,18 @@ from benchmarks.evomerge.skills_tables import seed_table, summary
 
 FORGE = Path(sys.prefix) / "bin" / "forge"
 
+#: Words of `forge cognate` if a specialist is not the best on its own text.
+REFUSED = "it is no specialist"
 #: Share of prose in the common mix; the tasks have equal parts of the rest.
 PROSE_SHARE = 0.4
 #: Settings of the trainings that are not the preset's.
 TRAINING: Mapping[str, Any] = {
     "batch": 8,
     "context": 64,
-    "base_tokens": 400_000,
+    "base_tokens": 300_000,
     "base_rate": 3e-3,
     "specialist_tokens": 80_000,
-    "specialist_rate": 1e-3,
+    "specialist_rate": 7e-4,
 }
 #: Settings of the searches, beside `skills`: what the models solve decides.
 SEARCH: Mapping[str, Any] = {
@@ -83,17 +87,27 @@ class Commands:
             skills_data.write(self.folder / "data-unfinished", self._seed)
             (self.folder / "data-unfinished").rename(self.folder / "data")
 
-    def train(self, changes: Mapping[str, Any]) -> None:
-        """Train base and specialists; `changes` are settings other than those of TRAINING."""
+    def train(self, changes: Mapping[str, Any]) -> str | None:
+        """Train base and specialists; `changes` are settings other than those of TRAINING.
+
+        Return the reason if a specialist is refused. Raises CalledProcessError for other failures.
+        """
         if (self.folder / "models" / "cognate.json").exists():
-            return
+            return None
         mix = {PROSE: PROSE_SHARE} | dict.fromkeys(TASKS, (1 - PROSE_SHARE) / len(TASKS))
         settings = {"mix": mix, **TRAINING, **changes}
         values = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
-        self._forge(
-            *("cognate", "--out", "models", "--seed", self._seed, "--domains", ",".join(TASKS)),
-            *("--data", "data", *(word for value in values for word in ("--set", value))),
-        )
+        try:
+            self._forge(
+                *("cognate", "--out", "models", "--seed", self._seed, "--domains", ",".join(TASKS)),
+                *("--data", "data", *(word for value in values for word in ("--set", value))),
+            )
+        except subprocess.CalledProcessError:
+            last = (self.folder / "log.txt").read_text("utf-8").splitlines()[-1]
+            if REFUSED not in last:
+                raise
+            return last
+        return None
 
     def merge(self) -> None:
         """Write the static merges, by one file with a document for each."""
@@ -187,7 +201,8 @@ def measure(folder: Path, seed: int, options: argparse.Namespace) -> dict[str, A
     start, before = time.monotonic(), _processor()
     commands = Commands(folder, seed)
     commands.write_data()
-    commands.train(dict(options.set))
+    if (refusal := commands.train(dict(options.set))) is not None:
+        return {"seed": seed, "refused": refusal}
     commands.merge()
     for ask in options.asks:
         commands.search(ask, options.gens)
@@ -225,7 +240,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=seeds, default=list(range(10)))
     parser.add_argument("--asks", type=_asks, default=list(ASKS), help="settings of skills")
-    parser.add_argument("--gens", type=int, default=5, help="generations of a search")
+    parser.add_argument("--gens", type=int, default=4, help="generations of a search")
     parser.add_argument("--set", type=_change, action="append", default=[], help="of forge cognate")
     options = parser.parse_args()
     file: Path = options.out / "results.jsonl"

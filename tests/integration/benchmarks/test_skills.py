@@ -110,3 +110,9 @@ def test_tables_name_every_model_and_the_lead_of_a_search() -> None:
         "Searched with geometric: -0.391 ± 0.000 over mean, the static merge with the highest mean; "
         "ahead in 0 of 2 seeds."
     )
+
+
+def test_a_refused_seed_is_told_and_counted() -> None:
+    refused = {"seed": 8, "refused": "error: it is no specialist."}
+    assert skills_tables.seed_table(refused) == ["Seed 8: error: it is no specialist."]
+    assert skills_tables.summary([refused], [], []) == ["No seed has a result; 1 were refused."]
