@@ -312,6 +312,13 @@ def _escaped(character: int) -> str:
     return f"\\U{character:08x}"
 
 
+def _saved(begin: int | None, place: int, spans: Spans, begins: Any) -> tuple[Spans, Any]:
+    """Return the groups' spans and the begins of open groups behind a begin (None) or an end."""
+    if begin is None:
+        return spans, (place, begins)
+    return (*spans[:begin], begins[0], place, *spans[begin + 2 :]), begins[1]
+
+
 class _Run:
     """One match over a text."""
 
@@ -335,11 +342,11 @@ class _Run:
                     self._steps.left = 0
                     raise TooManyStepsError
                 operation, first, second = code[at]
+                at += 1
                 if operation == _CHAR:
                     if place == end or not first[text[place]]:
                         break
                     place += 1
-                    at += 1
                 elif operation == _SPLIT:
                     state = (at, place, spans, begins) if spans else at * (end + 1) + place
                     if state in failed:
@@ -349,19 +356,10 @@ class _Run:
                     at = first
                 elif operation == _JUMP:
                     at = first
-                elif operation == _AT:
-                    if first.match(text, place) is None:
-                        break
-                    at += 1
                 elif operation == _SAVE:
-                    if first is None:
-                        begins = (place, begins)
-                    else:
-                        spans = (*spans[:first], begins[0], place, *spans[first + 2 :])
-                        begins = begins[1]
-                    at += 1
+                    spans, begins = _saved(first, place, spans, begins)
                 elif operation == _IF:
-                    at = at + 1 if spans[first] >= 0 else second
+                    at = at if spans[first] >= 0 else second
                 elif operation == _END:
                     if whole and place != end:
                         break
@@ -369,12 +367,11 @@ class _Run:
                     return place, spans
                 else:
                     self._steps.left = left
-                    passed = self._passed(code[at], place, spans)
+                    passed = self._passed(code[at - 1], place, spans)
                     left = self._steps.left
                     if passed is None:
                         break
                     place, spans = passed
-                    at += 1
         self._steps.left = left
         return None
 
@@ -389,6 +386,8 @@ class _Run:
                 return None
             self._steps.left -= length
             return place + length, spans
+        if operation == _AT:
+            return None if first.match(self._text, place) is None else (place, spans)
         if operation == _FAIL:
             return None
         back, meant = second or (0, True)
