@@ -153,6 +153,7 @@ def test_tensors_share_a_shard_while_they_fit(folder: Path):
         "model-00001-of-00002.safetensors",
         "model-00002-of-00002.safetensors",
     ]
+    (folder / checkpoint.SINGLE).unlink()
     write_weights(folder, WEIGHTS, 1)
     assert len(set(read_folder(folder).files.values())) == 3
 
