@@ -78,12 +78,13 @@ def table(columns: list[str], rows: list[list[str]], title: str | None = None) -
     """Print a table on stdout.
 
     Without a terminal it is tab-separated lines: a title as `# TITLE`, the columns' names, the rows.
+    A list, which has one column, is its lines alone.
     """
     rows = [list(map(visible, row)) for row in rows]
     if not sys.stdout.isatty():
         if title:
             click.echo(f"# {visible(title)}")
-        for row in (columns, *rows):
+        for row in (columns, *rows) if len(columns) > 1 else rows:
             click.echo("\t".join(row))
         return
     from rich.console import Console

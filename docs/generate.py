@@ -150,6 +150,28 @@ pipeline's file, and in the settings of `agent_forge.run`:
     [aliases]
     mine = "owner/name@revision"
     best = "20261121-3fa9c1/champion"
+
+## Model folders
+
+Before any work, a folder is compared with the model that transformers builds from its `config.json`
+(`weights/folders/confrontation.py`): names, shapes and dtypes of all tensors. `forge check`, `forge
+merge`, every run and every export do the same, so what one accepts the others accept.
+
+- *Old names, masks, rotary buffers* (GPT-2 and Pythia as on the Hub, Llama of 2023) are read: tensors
+  have the names under which transformers saves them.
+- *Experts stored one by one* (Mixtral, Qwen3-MoE, OLMoE, DeepSeek-V3) are merged, searched and
+  measured. Such a model is not trained or compressed yet.
+- *Quantised models* (GPTQ, AWQ, bitsandbytes, BitNet, fp8) are refused, also if `quantization_config`
+  is missing: their tensors are codes. Give the model that it was made of, or dequantise it.
+- *A head that is stored though the config ties it* is left out if it equals the embedding. Another head
+  is kept, with a warning: the model is not tied.
+- *A head that is not stored though the config does not tie it* is refused: set `tie_word_embeddings` to
+  true if the head is the embedding.
+- *Two readings* are refused: `model.safetensors` beside an index that names other files, or a tensor in
+  two files. Remove the file that is not meant.
+- *Code of its own* (`auto_map`) is never run. The folder is refused if transformers has no class for
+  its `model_type`; else a warning names the files.
+
 ## Beside the settings
 
 `base_models`, `base_model`, `data`, `output_dir` and `aliases` may stand in a config file beside

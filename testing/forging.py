@@ -1,4 +1,4 @@
-"""Forgeries of a log by somebody who knows the program: every hash fits, and all that follows, too.
+"""Forgeries of a log by a forger who knows the program: every hash fits, and all that follows.
 
 A forger changes what a run has measured, of any model by any measure. The program itself then computes
 what follows from that: components, fitness, rankings, figures, gates, the ends of runs and pipelines.

@@ -157,7 +157,7 @@ def _print_stream(name: str, report: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class _Again:
-    """What is made and measured again."""
+    """A choice of the models that are made again, and of the tolerance of what is measured again."""
 
     #: "all", "champion" or the beginning of an id; None: nothing is made again.
     rebuild: str | None

@@ -17,8 +17,6 @@ from weights.folders.adapter_folders import CONFIG, MOST_CONFIG
 
 #: Patterns in one adapter_config.json, and the largest alpha.
 MOST_PATTERNS, MOST_ALPHA = 10_000, 1e30
-#: Steps that the patterns of an adapter may take to match all modules: some seconds.
-MOST_STEPS = 20_000_000
 #: Keys that `Adapter` reads, or whose meaning lies in the tensors that are stored.
 READ = {
     "peft_type",
@@ -95,9 +93,6 @@ class AdapterConfig:
             self._settings = bounded_files.read_object(self._file, MOST_CONFIG)
         except SourceError as error:
             raise SourceError(f"{folder} is not a LoRA adapter: {error}") from error
-        #: Steps left for matching patterns with modules.
-        self._steps = patterns.Steps(MOST_STEPS)
-        self._matchers: dict[str, patterns.Matcher] = {}
         kind = str(self._settings.get("peft_type", "LORA"))
         if kind != "LORA":
             raise SourceError(f"adapter {folder} is {kind}: only LoRA adapters can be merged.")
@@ -181,25 +176,19 @@ class AdapterConfig:
                 raise SourceError(f"{self._file}: {name} is {_shown(value)}, not a finite number.")
 
     def _means(self, pattern: str, module: str) -> bool:
-        """Return True if a pattern means a module: literally, or as a regular expression.
+        """Return True if a pattern means a module: literally, or as a regular expression, as in peft.
 
-        peft matches `(.*\\.)?(PATTERN)$`: the pattern begins the name, or follows one of its dots.
-        Raise SourceError if the pattern is no regular expression, or if all matches together need
-        more than MOST_STEPS steps.
+        Raise SourceError if the pattern is no regular expression that can be matched.
         """
         if module == pattern or module.endswith(f".{pattern}"):
             return True
-        starts = [0, *(place + 1 for place, letter in enumerate(module) if letter == ".")]
         try:
-            if pattern not in self._matchers:
-                self._matchers[pattern] = patterns.Matcher(pattern)
-            matcher = self._matchers[pattern]
-            return any(matcher.fullmatch(module, start, self._steps) for start in starts)
+            return patterns.Matcher(rf"(?:.*\.)?(?:{pattern})").fullmatch(module)
         except ValueError as error:
-            what = f"is no regular expression that can be matched ({error})"
-        except patterns.TooManyStepsError:
-            what = f"needs more than {MOST_STEPS:,} steps to match: write the module's name instead"
-        raise SourceError(f"{self._file}: alpha_pattern {pattern[:60]!r} {what}.")
+            raise SourceError(
+                f"{self._file}: alpha_pattern {pattern[:60]!r} is no regular expression that can be "
+                f"matched ({error})."
+            ) from error
 
 
 def _shown(value: Any) -> str:

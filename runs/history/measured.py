@@ -1,4 +1,4 @@
-"""What a run has measured: the tasks and their answers, as its history has them. Pure."""
+"""Measurements of a run: the tasks and their answers, as its history has them. Pure."""
 
 from __future__ import annotations
 

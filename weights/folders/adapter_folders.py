@@ -49,8 +49,8 @@ def weights_file(folder: Path) -> Path:
         raise SourceError(
             f"adapter {folder} has only pickled weights ({PICKLED}), which can run code when loaded. "
             "Convert them on a machine where you trust them:\n"
-            '  python -c "import torch; from safetensors.torch import save_file; '
-            f"w = torch.load({str(folder / PICKLED)!r}, map_location='cpu', weights_only=True); "
-            f'save_file({{n: t.contiguous() for n, t in w.items()}}, {str(file)!r})"'
+            '  python -c "from peft.utils import load_peft_weights as read; '
+            f"from safetensors.torch import save_file; tensors = read({str(folder)!r}, device='cpu'); "
+            f'save_file({{n: t.contiguous() for n, t in tensors.items()}}, {str(file)!r})"'
         )
     raise SourceError(f"adapter {folder} has no {WEIGHTS}: give the folder that peft saved.")

@@ -113,7 +113,7 @@ def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
     """Open a model folder, and confront its tensors with the model that transformers builds.
 
     Only headers are read. `given` is the folder that messages name. Tensors have the names under which
-    transformers saves them, whatever the files call them. Raises SourceError naming what is wrong.
+    transformers saves them. Raises SourceError naming what is wrong.
     """
     checkpoint = read_folder(folder, given)
     fit = confront(checkpoint.given, checkpoint.config, checkpoint.shapes, _Equal(checkpoint.files))
@@ -129,7 +129,7 @@ def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
 
 
 def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
-    """Read a model folder's headers as they are, whatever model its config.json describes.
+    """Read a model folder's headers as they are, without comparing them with its config.json.
 
     Raises SourceError naming what is wrong with the files.
     """

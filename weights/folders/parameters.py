@@ -19,7 +19,7 @@ import torch
 
 @dataclass(frozen=True)
 class Filled:
-    """What transformers would load into a module from a set of named tensors."""
+    """Tensors that transformers would load into a module, and those that it would not."""
 
     #: Parameter or stored buffer of the module → its tensor.
     tensors: Mapping[str, torch.Tensor]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+from evaluation.observing import Unmeasurable
 from events import Envelope
 from runs import kinds
 from runs.errors import ForgeError, SourceChangedError, UnavailableError, UnreproducedError
@@ -102,5 +103,7 @@ def _compared(
         told = "has other items" if off is None else f"is off by {off:.2g} relative"
         what = f"{where}: measured again it {told} (tolerance {tolerance:g})"
         yield Finding("error", "fitness", f"{what}.{why}")
+    elif isinstance(recorded, Unmeasurable):
+        say(f"measured {where} again: it cannot be measured, as recorded")
     else:
         say(f"measured {where} again: largest relative difference {off:.2g}")

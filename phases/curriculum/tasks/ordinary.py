@@ -13,16 +13,26 @@ import numpy as np
 from evaluation.training_text import parts
 from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.mixing.mix import cell_of_text
+from runs.errors import DataError
 from weights.training.windows import Ids
 
 
 def streams(config: CurriculumConfig, tokenizer: Any) -> dict[str, Ids]:
-    """Return name → windows of built-in training text, int32 [tokens], as the objective reads them."""
+    """Return name → windows of built-in training text, int32 [tokens], as the objective reads them.
+
+    Raises DataError for a domain whose text is shorter than a window.
+    """
     texts = parts.builtin({}, config.seed, config.characters, config.text_domains)
-    return {
-        cell_of_text(domain): windows(parts.stream(texts[domain], tokenizer), config.text_tokens)
-        for domain in sorted(texts)
-    }
+    found = {}
+    for domain in sorted(texts):
+        ids = parts.stream(texts[domain], tokenizer)
+        if len(ids) < config.text_tokens:
+            raise DataError(
+                f"the ordinary text of domain {domain} has {len(ids)} tokens, and a window of it "
+                f"{config.text_tokens}: set more characters, or fewer text_tokens."
+            )
+        found[cell_of_text(domain)] = windows(ids, config.text_tokens)
+    return found
 
 
 def windows(ids: Ids, size: int) -> Ids:

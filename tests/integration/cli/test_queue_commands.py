@@ -90,7 +90,7 @@ def test_the_queue_is_cut_and_says_so(tmp_path: Path) -> None:
         for number in range(4):
             fake_runs.submit(store, f"r{number}")
     done = call(tmp_path, "queue", "--limit", "3")
-    assert len(done.stdout.splitlines()) == 3
+    assert len(done.stdout.splitlines()) == 4, "the columns' names, three runs"
     assert "there are more" in done.stderr
     assert len(json.loads(call(tmp_path, "queue", "--all", "--json").stdout)) == 4
 

@@ -161,7 +161,7 @@ def test_a_prompt_stands_before_the_context_or_is_the_system_message() -> None:
     tokenizer.chat_template = (
         "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     )
-    with pytest.raises(ConfigError, match=r"takes no system message \(no system\)"):
+    with pytest.raises(ConfigError, match=r"takes no system message \(TemplateError: no system\)"):
         Beginnings(tokenizer, chat=True)
 
 

@@ -38,7 +38,13 @@ from testing.models.toys import Toys
 from testing.verification import rebuilt, verified_again
 from tests.integration.cli.test_forge import call, fails
 from weights import operations
-from weights.folders.checkpoint import SHARD_BYTES, digest, open_checkpoint, write_weights
+from weights.folders.checkpoint import (
+    SHARD_BYTES,
+    digest,
+    open_checkpoint,
+    read_folder,
+    write_weights,
+)
 from weights.making.making import Make
 from weights.recipes import Train
 from weights.storage import made_again, model_origin
@@ -204,7 +210,7 @@ def test_the_packed_folder_is_that_of_the_model(made) -> None:
     _, _, out = made
     config = json.loads((out / "packed" / "config.json").read_text())
     assert config["quantization_config"]["linear_class"] == "bitlinear"
-    packed = open_checkpoint(out / "packed").tensors()
+    packed = read_folder(out / "packed").tensors()
     whole = open_checkpoint(out / "model").tensors()
     name = "model.layers.0.mlp.up_proj.weight"
     assert torch.equal(packing.from_strided(packed[name]).float(), whole[name].sign())
@@ -377,7 +383,7 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys, tmp_path: Path) 
     refused(ConfigError, "groups of 5 columns do not divide", group=5)
     refused(ConfigError, "context is 999999, the model takes", context=999_999)
     refused(ConfigError, "16 cannot be computed in 3 equal parts", accumulation=3)
-    refused(ConfigError, "not known: use cpu or cuda:N", device="tpu")
+    refused(ConfigError, "not known: use auto, cpu or cuda:N", device="tpu")
     refused(ConfigError, "rate", rate=0)
 
 
@@ -407,7 +413,7 @@ def test_a_ternary_model_leaves_by_the_command_line(made, tmp_path: Path) -> Non
     told = call(home.folder, "export", "r", "--format", "bitnet", "--out", str(tmp_path / "packed"))
     assert told.exit_code == 0, told.output
     assert "packed matrices" in told.stdout
-    written, ours = (open_checkpoint(p).tensors() for p in (tmp_path / "packed", out / "packed"))
+    written, ours = (read_folder(p).tensors() for p in (tmp_path / "packed", out / "packed"))
     assert digest(written) == digest(ours)
     gguf = ("export", "r", "--format", "gguf", "--type", "TQ2_0", "--out", str(tmp_path / "m.gguf"))
     assert "would fit" in fails(home.folder, 2, *gguf)

@@ -465,7 +465,7 @@ def test_bad_input_is_named_before_any_work(toys: Toys, data: Path, tmp_path: Pa
     [
         (None, "lacks the tensor model.norm.weight"),
         (torch.ones(3), r"model.norm.weight has the shape \[3\], and config.json describes"),
-        (torch.ones(16, dtype=torch.int32), "model.norm.weight is I32"),
+        (torch.ones(16, dtype=torch.int32), "model.norm.weight holds torch.int32"),
     ],
 )
 def test_tensors_that_are_not_the_models_are_named_before_any_work(

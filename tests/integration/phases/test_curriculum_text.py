@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evaluation.training_text import parts
 from phases.curriculum import plan
 from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.kind import Curriculum
 from phases.curriculum.mixing import mix
 from phases.curriculum.mixing.cells import cells, even
-from phases.curriculum.tasks.ordinary import windows
-from runs.errors import ConfigError
+from phases.curriculum.tasks.ordinary import streams, windows
+from runs.errors import ConfigError, DataError
 from runs.history import audit
 from runs.home import Home
 from testing.miniatures import curriculum_runs
@@ -28,6 +29,20 @@ def test_a_window_is_an_item_that_predicts_all_but_its_first_token() -> None:
     assert found.tolist() == [0, -2, -3, -4, 4, -6, -7, -8]
     assert ends(found).tolist() == [4, 8]
     assert found.dtype == np.int32
+
+
+def test_text_that_is_shorter_than_a_window_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stream would be empty, and nothing said that the domain is not trained on."""
+    ids = np.arange(99, dtype=np.int32)
+    monkeypatch.setattr(parts, "builtin", lambda *given: {"math": []})
+    monkeypatch.setattr(parts, "stream", lambda documents, tokenizer: ids)
+    config = CurriculumConfig(text=0.4, text_domains=("math",), text_tokens=100)
+    with pytest.raises(
+        DataError, match=r"domain math has 99 tokens, and a window of it 100: set more"
+    ):
+        streams(config, None)
+    whole = streams(config.model_copy(update={"text_tokens": 99}), None)
+    assert [len(one) for one in whole.values()] == [99]
 
 
 def test_text_has_its_share_and_the_others_keep_their_proportions() -> None:

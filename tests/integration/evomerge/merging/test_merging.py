@@ -715,9 +715,8 @@ BOMB = r"(((\w|\.|[a-z])+)+)+[XY]"
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        ({"alpha_pattern": {BOMB: 4}}, "needs more than 500 steps to match"),
         ({"alpha_pattern": {"(a": 4}}, r"alpha_pattern '\(a' is no regular expression"),
-        ({"alpha_pattern": {"(a{9999}){9}": 4}}, "stands for more than 20,000 characters"),
+        ({"alpha_pattern": {"(a{9999}){9}": 4}}, "RE2 cannot match it"),
         ({"alpha_pattern": ["q_proj"]}, "alpha_pattern is a mapping"),
         ({"alpha_pattern": {"q_proj": "4"}}, "alpha_pattern 'q_proj' is '4', not a finite number"),
         ({"lora_alpha": [4]}, r"lora_alpha is \[4\], not a finite number"),
@@ -725,10 +724,9 @@ BOMB = r"(((\w|\.|[a-z])+)+)+[XY]"
     ],
 )
 def test_an_odd_adapter_is_named_in_time(
-    toys: Toys, tmp_path: Path, config: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
+    toys: Toys, tmp_path: Path, config: dict[str, Any], words: str
 ) -> None:
-    """An expression that backtracks for ever was searched for ever."""
-    monkeypatch.setattr("evomerge.mergekit.adapter_config.MOST_STEPS", 500)
+    """Before anything is written."""
     lora = adapter(tmp_path / "lora", **config)
     text = f"models: [{{model: {toys.base}+{lora}}}]\nmerge_method: passthrough\n"
     with pytest.raises(SourceError, match=words):

@@ -1,0 +1,134 @@
+"""Tables of the benchmark of skills: what each model solves, in one seed and over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.evomerge.skills_data import TASKS
+
+#: A model is said to hold a skill if it keeps this share of the specialist's gain over the base.
+HELD = 0.5
+#: Smallest factor of a geometric mean: a task of which nothing is solved.
+FLOOR = 0.01
+#: Student's t of the middle 95 %, for 1 degree of freedom and more.
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+#: Model → task → for each problem of the test slice 1 if the model solves it, else 0.
+Solved = Mapping[str, Mapping[str, Sequence[int]]]
+
+
+def share(values: Sequence[int]) -> float:
+    """Return the share of problems solved."""
+    return sum(values) / len(values)
+
+
+def gains(solved: Solved, model: str) -> dict[str, float]:
+    """Return task → the share of its specialist's gain over the base that a model keeps.
+
+    It is 1 for the specialist, 0 for the base, and 0 if the specialist gained nothing.
+    """
+    kept = {}
+    for task in TASKS:
+        start, end = share(solved["base"][task]), share(solved[task][task])
+        kept[task] = (share(solved[model][task]) - start) / (end - start) if end > start else 0.0
+    return kept
+
+
+def held(solved: Solved, model: str) -> int:
+    """Return the number of skills that a model holds."""
+    return sum(gain >= HELD for gain in gains(solved, model).values())
+
+
+def relative(solved: Solved, model: str) -> float:
+    """Return the geometric mean, over tasks, of problems solved relative to the specialist."""
+    parts = [share(solved[model][t]) / max(share(solved[t][t]), FLOOR) for t in TASKS]
+    return math.exp(math.fsum(math.log(max(part, FLOOR)) for part in parts) / len(parts))
+
+
+def wilson(values: Sequence[int]) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson 1927)."""
+    z, count, mean = 1.96, len(values), share(values)
+    middle = (mean + z * z / (2 * count)) / (1 + z * z / count)
+    spread = mean * (1 - mean) / count + z * z / (4 * count * count)
+    half = z * math.sqrt(spread) / (1 + z * z / count)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def over_seeds(values: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and half of its 95 % interval (Student's t); infinite for a single seed."""
+    mean = math.fsum(values) / len(values)
+    if len(values) < 2:
+        return mean, math.inf
+    spread = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    student = STUDENT[min(len(values) - 2, len(STUDENT) - 1)]
+    return mean, student * spread / math.sqrt(len(values))
+
+
+def seed_table(result: Mapping[str, Any]) -> list[str]:
+    """Return the table of a seed: problems solved by each model, with the interval of the share.
+
+    Of a seed that was refused, return the reason.
+    """
+    if "refused" in result:
+        return [f"Seed {result['seed']}: {result['refused']}"]
+    solved: Solved = result["solved"]
+    moved = ", ".join(f"{task} {value:.1%}" for task, value in result["moved"].items())
+    cosines = ", ".join(f"{pair} {value:+.2f}" for pair, value in result["cosines"].items())
+    lines = [
+        f"Seed {result['seed']}. Moved, of the base's norm: {moved}. Cosines: {cosines}.",
+        "",
+        f"| model | {' | '.join(TASKS)} | geometric mean | skills held |",
+        "|---|" + "---:|" * (len(TASKS) + 2),
+    ]
+    for model in solved:
+        cells = [_count(solved[model][task]) for task in TASKS]
+        cells += [f"{relative(solved, model):.3f}", f"{held(solved, model)} of {len(TASKS)}"]
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    return lines
+
+
+def _count(values: Sequence[int]) -> str:
+    low, high = wilson(values)
+    return f"{sum(values)} of {len(values)} ({low:.0%} to {high:.0%})"
+
+
+def summary(
+    results: Sequence[Mapping[str, Any]], static: Sequence[str], searches: Sequence[str]
+) -> list[str]:
+    """Return the table over seeds, and each search's lead over the best of the static merges.
+
+    Seeds that were refused are counted in the last line only.
+    """
+    refused = len(results)
+    results = [result for result in results if "solved" in result]
+    refused -= len(results)
+    if not results:
+        return [f"No seed has a result; {refused} were refused."]
+    models = [m for m in results[0]["solved"] if all(m in r["solved"] for r in results)]
+    scores = {m: [relative(r["solved"], m) for r in results] for m in models}
+    lines = [
+        f"| {len(results)} seeds | {' | '.join(TASKS)} | geometric mean | two skills | all |",
+        "|---|" + "---:|" * (len(TASKS) + 3),
+    ]
+    for model in models:
+        cells = [_mean([share(r["solved"][model][t]) for r in results], ".0%") for t in TASKS]
+        counts = [held(r["solved"], model) for r in results]
+        cells.append(_mean(scores[model], ".3f"))
+        cells += [f"{sum(n >= least for n in counts)}" for least in (2, len(TASKS))]
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    best = max((m for m in models if m in static), key=lambda m: math.fsum(scores[m]))
+    lines.append("")
+    for search in (m for m in models if m in searches):
+        leads = [a - b for a, b in zip(scores[search], scores[best], strict=True)]
+        lines.append(
+            f"Searched with {search}: {_mean(leads, '+.3f')} over {best}, the static merge with the "
+            f"highest mean; ahead in {sum(lead > 0 for lead in leads)} of {len(leads)} seeds."
+        )
+    return [*lines, *([f"Seeds refused: {refused}."] if refused else [])]
+
+
+def _mean(values: Sequence[float], form: str) -> str:
+    mean, half = over_seeds(values)
+    return f"{mean:{form}}" if math.isinf(half) else f"{mean:{form}} ± {half:{form.lstrip('+')}}"
