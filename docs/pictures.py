@@ -101,7 +101,7 @@ PICTURES = (
     Picture("pipelines", "speedrun", "/pipelines", "1 pipeline", height=420),
     Picture("pipeline", "speedrun", "/runs/{pipeline}", "Quality along the way", height=2000),
     Picture("family", "speedrun", "/runs/{pipeline}/lineage", "2 merge", height=700),
-    Picture("compression", "speedrun", "/runs/{compression}", "bits per weight"),
+    Picture("compression", "speedrun", "/runs/{compression}", "Size and quality"),
 )
 
 
@@ -238,11 +238,12 @@ def draw_report(site: Any) -> None:
 
 
 def smaller(image: bytes) -> bytes:
-    """Return the same picture with a palette of at most 256 colours."""
+    """Return the same picture with a palette of at most 256 colours, rare ones among them."""
     from PIL import Image
 
     packed = io.BytesIO()
-    colours = Image.open(io.BytesIO(image)).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    picture = Image.open(io.BytesIO(image)).convert("RGB")
+    colours = picture.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     colours.save(packed, "PNG", optimize=True)
     return packed.getvalue()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[3]
 SPEC = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
@@ -55,3 +57,17 @@ def test_the_picture_of_the_readme_is_of_the_demo() -> None:
 def test_pictures_are_small() -> None:
     """They are in every clone."""
     assert not [file.name for file in pictures.FOLDER.iterdir() if file.stat().st_size > 200_000]
+
+
+def test_a_rare_colour_stays_itself_in_a_smaller_picture() -> None:
+    """The champion's mark is a few pixels of orange among thousands of greys and blues."""
+    picture = Image.new("RGB", (256, 16))
+    greys = [(v, v, min(255, v + tint)) for tint in range(16) for v in range(256)]
+    picture.putdata([*greys[:-1], (224, 120, 40)])
+    packed = io.BytesIO()
+    picture.save(packed, "PNG")
+    small = pictures.smaller(packed.getvalue())
+    red, green, blue = (
+        Image.open(io.BytesIO(small)).convert("RGB").crop((255, 15, 256, 16)).tobytes()
+    )
+    assert max(abs(red - 224), abs(green - 120), abs(blue - 40)) <= 8
