@@ -296,12 +296,10 @@ class EventStore:
     def everything(self, stream: str) -> list[Envelope]:
         """Return every row under the stream's name, in order of version, for verification.
 
-        `read` begins at version 1 and misses a row that was inserted before the first event. SQLite
-        answers it from an index as far as that holds the columns; here all columns are read from the
-        table. A row whose name was changed in the table alone is among the rows.
+        `read` misses a row before version 1. SQLite answers it from an index as far as that holds the
+        columns; here the table is read, so a row whose name was changed there alone is among the rows.
         """
-        named = EVENTS.alias()
-        positions = select(named.c.position).where(named.c.stream == stream)
+        positions = select((named := EVENTS.alias()).c.position).where(named.c.stream == stream)
         query = select(EVENTS).where(EVENTS.c.position.in_(positions))
         rows = self.database.rows(query.order_by(EVENTS.c.version, EVENTS.c.position))
         return list(map(Envelope._make, rows))
@@ -337,13 +335,11 @@ class EventStore:
             for row in rows:
                 after = row.position
                 yield row
-            if rows:
-                continue
-            if last:
-                return
-            last = stop()
-            if not last:
-                time.sleep(poll)
+            if not rows:
+                if last:
+                    return
+                last = stop()
+                time.sleep(0 if last else poll)
 
     def streams(self, prefix: str = "") -> list[Envelope]:
         """Return the first row of each stream whose name starts with `prefix`, by position."""

@@ -252,10 +252,7 @@ class Kind(View[S], Outcome[S]):
         return Plan(self.name, self.parse(asked.config), {}, asked.output_dir)
 
     def check_settings(self, config: Any) -> None:
-        """Raise the errors that settings alone give, before any model is there.
-
-        By default none. A name that does not exist, such as of a task family, is a ConfigError.
-        """
+        """Raise ConfigError for a name in the settings that does not exist, such as a task family."""
 
     def check_machine(self, config: Any) -> None:
         """Raise UnavailableError if this machine lacks a package or a program that settings need.

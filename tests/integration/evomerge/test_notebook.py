@@ -93,8 +93,9 @@ def test_a_plot_shows_what_the_frame_has(home: Home) -> None:
     """Fitness and diversity; the leads once there are some. Nothing of pyplot's."""
     run = Run("whole", home)
     figure, frame = run.plot(), run.frame()
-    left, right, spread = figure.axes
-    for line, column in zip(left.get_lines(), ("champion", "best", "mean"), strict=True):
+    champion, draw, spread, right = figure.axes
+    lines = [*champion.get_lines()[:1], *draw.get_lines()[:2]]
+    for line, column in zip(lines, ("champion", "best", "mean"), strict=True):
         assert list(line.get_xdata()) == list(frame["generation"])
         assert list(line.get_ydata()) == list(frame[column])
     assert list(spread.get_lines()[0].get_ydata()) == list(frame["diversity"])
@@ -106,7 +107,7 @@ def test_a_plot_shows_what_the_frame_has(home: Home) -> None:
 @pytest.mark.parametrize("name", ["half", "new"])
 def test_a_run_under_way_can_be_plotted(home: Home, name: str) -> None:
     figure = Run(name, home).plot()
-    assert len(figure.axes) == 2, "one panel with a second scale"
+    assert len(figure.axes) == 3, "a panel for each set of items, and one of diversity"
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 

@@ -176,6 +176,7 @@ def test_settings_that_the_past_depends_on_stay(store: EventStore, setting: str)
             "fitness_weights": {"perplexity": 1, "accuracy": 0, "speed": 0, "memory": 0}
         },
         "normalise": {"normalise": "none"},
+        "skills": {"skills": "geometric"},
         "context": {"context": 16},
         "device": {"device": "cuda:0"},
         "batch_tokens": {"batch_tokens": 64},
