@@ -1,12 +1,8 @@
-"""Every page renders, in light and dark, wide and narrow; nobody is shut out.
-
-With FORGE_SCREENSHOTS=1 the pages are written to docs/screenshots/.
-"""
+"""Every page renders, in light and dark, wide and narrow; nobody is shut out."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -37,13 +33,6 @@ PAGES = {
     "new-run": ("/new", "Advanced settings"),
     "users": ("/users", "New token"),
 }
-SCREENSHOTS = Path(__file__).resolve().parents[3] / "docs" / "screenshots"
-
-
-def shoot(page: Any, name: str) -> None:
-    if os.environ.get("FORGE_SCREENSHOTS") == "1":
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
 def accept(page: Any, where: str, only: str | None = None) -> None:
@@ -72,10 +61,8 @@ def test_every_page_renders_and_is_accessible(visit: Callable[..., Any], site: S
     for name in PAGES:
         see(page, site, name)
         assert page.locator("style").count() == 0, "a library writes styles of its own"
-        shoot(page, f"{name}-light")
         accept(page, name)
         page.emulate_media(color_scheme="dark")
-        shoot(page, f"{name}-dark")
         accept(page, f"{name}, dark", "color-contrast")
         page.emulate_media(color_scheme="light")
 
@@ -91,7 +78,6 @@ def test_dialogs_are_accessible(visit: Callable[..., Any], dark: bool) -> None:
     page.locator(".headline .link").click()
     page.get_by_role("dialog").get_by_text("Recipe", exact=True).wait_for()
     accept(page, "recipe")
-    shoot(page, f"recipe-{'dark' if dark else 'light'}")
 
 
 @pytest.mark.slow
@@ -101,7 +87,6 @@ def test_narrow_windows_scroll_in_one_direction_only(visit: Callable[..., Any], 
         see(page, site, name)
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert page.evaluate(wide) == 0, name
-        shoot(page, f"{name}-narrow")
     page.get_by_role("button", name="Menu").click()
     page.get_by_role("link", name="Queue").click()
     page.get_by_text("someone to resume it").wait_for()
@@ -127,7 +112,6 @@ def test_a_token_in_the_address_signs_in_and_leaves_the_address(
     page = visit("/", who=None)
     page.get_by_text("forge serve").wait_for()
     accept(page, "sign in")
-    shoot(page, "sign-in-light")
     page.goto(f"{site.url}/#token={site.tokens['ada']}")
     page.get_by_text(re.compile(r"\d runs")).wait_for()
     assert page.url == f"{site.url}/#/runs"

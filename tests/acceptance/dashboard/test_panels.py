@@ -19,7 +19,7 @@ from testing.panels import EVERY
 from testing.toy import long_kind, shown_kind, toy_kind, toy_runs
 from testing.worlds import dashboard_world
 from testing.worlds.dashboard_world import Site
-from tests.acceptance.dashboard.test_pages import accept, shoot
+from tests.acceptance.dashboard.test_pages import accept
 from tests.golden.record_cognate import texts
 from worker import append
 from worker.commands import accounts, submit, validate
@@ -296,10 +296,7 @@ def test_a_cognate_run_is_shown_with_curves_figures_and_lineage(
         page.get_by_role("heading", name=title, exact=True).wait_for()
     assert "fewer bits per byte" in page.locator(".headline").inner_text()
     assert page.locator("[data-panel=loss] path.line").count() == 3
-    shoot(page, "kind-light")
     accept(page, "cognate")
-    page.emulate_media(color_scheme="dark")
-    shoot(page, "kind-dark")
     page.get_by_role("tab", name="Lineage").click()
     page.locator(".node").nth(4).wait_for()
     assert page.locator(".note.bad").count() == 0
@@ -325,7 +322,6 @@ def test_a_model_has_a_page(visit: Callable[..., Any], site: Site) -> None:
     page.get_by_text("qwen2-init@1, seed 0").wait_for()
     page.get_by_text("This server has no folder of it that it may read.").wait_for()
     accept(page, "a model's page")
-    shoot(page, "model-light")
     again = page.get_by_role("link", name="Train specialists of it").get_attribute("href") or ""
     assert again.startswith("#/new?kind=cognate&base=")
     for words, kind in (("Train a student of it", "student"), ("Measure it", "measure")):

@@ -11,7 +11,7 @@ import pytest
 
 from testing.toy import toy_runs
 from testing.worlds.dashboard_world import Site
-from tests.acceptance.dashboard.test_pages import accept, shoot
+from tests.acceptance.dashboard.test_pages import accept
 from tests.acceptance.dashboard.test_pipelines import DONE, GOING, STOPPED, site
 from worker.queue.device_table import Roster
 
@@ -63,9 +63,7 @@ def test_pipelines_are_listed_with_their_phases_as_marks(visit: Callable[..., An
     }
     assert len(shapes) == 4
     accept(page, "the list of pipelines")
-    shoot(page, "pipelines-light")
     page.emulate_media(color_scheme="dark")
-    shoot(page, "pipelines-dark")
     accept(page, "the list of pipelines, dark", "color-contrast")
     names = page.locator("table.pipelines tbody th a")
     page.get_by_role("button", name="Pipeline", exact=True).click()
@@ -108,10 +106,8 @@ def test_a_pipeline_is_started_from_the_page(visit: Callable[..., Any], site: Si
     page.get_by_text("This can be submitted.").wait_for()
     assert "1 first" in page.locator(".check-panel").inner_text()
     accept(page, "a new pipeline")
-    shoot(page, "new-pipeline-light")
     page.emulate_media(color_scheme="dark")
     accept(page, "a new pipeline, dark", "color-contrast")
-    shoot(page, "new-pipeline-dark")
     start.click()
     page.locator(".strip-cell").first.wait_for()
     run = page.evaluate("location.hash").split("/")[2]

@@ -18,7 +18,7 @@ from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_kind import KNOWN
 from testing.worlds import dashboard_world
 from testing.worlds.dashboard_world import Site
-from tests.acceptance.dashboard.test_pages import accept, shoot
+from tests.acceptance.dashboard.test_pages import accept
 from tests.acceptance.dashboard.test_panels import WIDE
 from worker import append
 from worker.commands import accounts
@@ -185,16 +185,12 @@ def test_a_pipeline_of_real_models_is_shown_whole(visit: Callable[..., Any], sit
     text = page.locator(".run").inner_text()
     assert not [word for word in text.split() if len(word) >= 40 and word.isalnum()]
     accept(page, "a pipeline of real models")
-    shoot(page, "pipeline-light")
     page.emulate_media(color_scheme="dark")
     accept(page, "a pipeline of real models, dark", "color-contrast")
-    shoot(page, "pipeline-dark")
     page.set_viewport_size({"width": 1440, "height": 700})
     page.get_by_role("tab", name="Lineage").click()
     page.locator(".lineage-head", has_text="2 merge").wait_for()
-    shoot(page, "family-dark")
     page.emulate_media(color_scheme="light")
-    shoot(page, "family-light")
     [champion] = site.get("models", q=f"{REAL}.2-merge", kind="champion")["models"]
     page.goto(f"{site.url}/#/models/{champion['id']}")
     page.locator(".lineage-head", has_text="1 specialists").wait_for()
