@@ -85,7 +85,7 @@ def pipeline(finished_training: FinishedTraining) -> Home:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ["cognate/r", "evomerge/p.2-merge", "measure/p.2-merge-test"])
+@pytest.mark.parametrize("run", ["evomerge/p.2-merge", "measure/p.2-merge-test"])
 def test_a_forged_measurement_of_a_pipelines_child_is_found_from_the_pipeline(
     pipeline: Home, tmp_path: Path, run: str
 ) -> None:
@@ -107,6 +107,21 @@ def test_a_forged_measurement_of_a_pipelines_child_is_found_from_the_pipeline(
     assert code == 1, told
     name = run.partition("/")[2]
     assert f"error: origins: run {name}: fitness: " in told
+
+
+@pytest.mark.slow
+def test_a_forged_measurement_of_a_reused_run_is_found_from_the_pipeline(
+    pipeline: Home, tmp_path: Path
+) -> None:
+    """The pipeline has noted that run's chain head, so nothing has to be measured."""
+    rng = random.Random(0)
+    with closing(forging.Log(pipeline.database, tmp_path / "read")) as log:
+        tasks = [task.key for task, _ in measurements(log.rows("cognate/r"))]
+    change = lambda event: forging.forged_measurement(event, rng)  # noqa: E731
+    other = forged(pipeline, tmp_path / "forged", "cognate/r", tasks[-1], change)
+    code, told = verify(other, "p", "--origins")
+    assert code == 1
+    assert "run r: it has another history than it had" in told
 
 
 @pytest.mark.slow
