@@ -25,9 +25,8 @@ from evomerge.run.views import checkpoints
 from evomerge.search_settings import MODELS, NAMES, having
 from runs import kinds
 from runs.errors import ConfigError, NotFoundError
-from runs.history import repository
 from runs.home import Home
-from runs.lists import queries
+from runs.lists import finding, queries
 from weights.storage.model_origin import Finder
 
 log = logging.getLogger(__name__)
@@ -193,7 +192,7 @@ def _of_run(home: Home, name: str) -> list[str]:
     """Return the folders of the specialists that a completed cognate run made."""
     store = home.open_store()
     try:
-        state = repository.load(store, name)
+        state = finding.load(store, name)
     finally:
         store.close()
     if state.kind != "cognate" or state.completed is None:

@@ -9,6 +9,7 @@ from evomerge.reports.outputs.notebook import Run as MergingRun
 from evomerge.run.state import RunState
 from runs.history import repository
 from runs.home import Home
+from runs.lists import finding
 from runs.lists.recorded_run import RecordedRun
 
 
@@ -18,7 +19,7 @@ class Run(RecordedRun):
     def __new__(cls, name: str, home: Home | None = None) -> Any:
         """Return the run's own class, if its kind has one. Raises NotFoundError, UnavailableError."""
         with closing((home or Home.default()).open_store()) as store:
-            stream = repository.named_stream(store, repository.full_name(store, name))
+            stream = repository.named_stream(store, finding.full_name(store, name))
         if stream.startswith(f"{RunState.kind}/"):
             return MergingRun(name, home)
         return super().__new__(cls)

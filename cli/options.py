@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,9 @@ def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
 
     Raises ConfigError if the state must be of a kind's class and is not.
     """
-    from runs.history.repository import full_name, history, load, load_of
+    from runs.history.repository import history
     from runs.home import Home
+    from runs.lists.finding import full_name, load, load_of
 
     store = Home.default().open_store()
     try:
@@ -62,6 +63,19 @@ def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
         return state, [row for row in history(store, name) if state.registry.knows(row)]
     finally:
         store.close()
+
+
+def named(run: str) -> str:
+    """Return what a run is called, with its id behind it if that is another word."""
+    from runs.home import Home
+    from runs.lists import queries
+
+    store = Home.default().open_store()
+    try:
+        row = queries.row(store, run)
+    finally:
+        store.close()
+    return run if row is None or row["name"] == run else f"{row['name']} ({run})"
 
 
 def short(recipe_id: str | None) -> str:
@@ -74,9 +88,15 @@ def number(value: float | None, form: str = ".4f") -> str:
     return "-" if value is None else format(value, form)
 
 
-def table(columns: list[str], rows: list[list[str]], title: str | None = None) -> None:
+def table(
+    columns: list[str],
+    rows: list[list[str]],
+    title: str | None = None,
+    droppable: Sequence[str] = (),
+) -> None:
     """Print a table on stdout.
 
+    Where a terminal is too narrow, columns are left out, in the order of `droppable`; no cell is cut.
     Without a terminal it is tab-separated lines: a title as `# TITLE`, the columns' names, the rows.
     A list, which has one column, is its lines alone.
     """
@@ -91,12 +111,31 @@ def table(columns: list[str], rows: list[list[str]], title: str | None = None) -
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
+    places = _fitting(columns, rows, droppable, console.width)
     drawn = Table(title=title, box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        drawn.add_column(column)
+    for place in places:
+        drawn.add_column(columns[place], overflow="fold")
     for row in rows:
-        drawn.add_row(*map(Text, row))
-    Console().print(drawn)
+        drawn.add_row(*(Text(row[place]) for place in places))
+    console.print(drawn)
+    if left := [column for place, column in enumerate(columns) if place not in places]:
+        click.echo(f"wider, or with --json: {', '.join(left)}", err=True)
+
+
+def _fitting(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], droppable: Sequence[str], width: int
+) -> list[int]:
+    """Return the places of the columns that fit into a width, a space between two."""
+    from rich.cells import cell_len
+
+    places = list(range(len(columns)))
+    widths = [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]
+    for name in droppable:
+        if sum(widths[place] for place in places) + len(places) - 1 <= width:
+            break
+        places.remove(columns.index(name))
+    return places
 
 
 def split(value: str | None) -> list[str]:
@@ -137,7 +176,7 @@ def _content(name: str, file: Path) -> Any:
 SLICES = ("test", "selection", "search")
 
 #: What `queue_options` gives a command.
-QUEUED = ("priority", "labels", "key", "quarantine")
+QUEUED = ("name", "priority", "labels", "key", "quarantine")
 
 #: Wide enough for anybody, and every database can hold it.
 PRIORITY = click.IntRange(-1_000_000, 1_000_000)
@@ -146,6 +185,10 @@ PRIORITY = click.IntRange(-1_000_000, 1_000_000)
 def queue_options(function: Callable) -> Callable:
     """Add the options of the queue (priority, labels, …) to a command."""
     options: list[Callable[[Callable], Callable]] = [
+        click.option(
+            "--name",
+            help="What to call the run (default: the file's or the kind's name, and the day).",
+        ),
         click.option(
             "--priority", type=PRIORITY, help="Of one user's runs, high ones first (default 0)."
         ),

@@ -223,7 +223,8 @@ def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
 
 def _digest(wanted: schemas.Wanted) -> str:
     """Return the digest of a body as it was asked: what a name in it means may change later."""
-    later = {"file"} if wanted.file is None else set()  # earlier versions had no such field
+    # Earlier versions had no such fields.
+    later = {field for field in ("file", "name") if getattr(wanted, field) is None}
     text = json.dumps(wanted.model_dump(mode="json", exclude=later), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -241,6 +242,7 @@ def _record(
         by=user.name,
         reason=wanted.reason,
         asked=None if key is None else _digest(wanted),
+        words=events.Described(name=wanted.name or None),
     )
     append.project(store)
     return run

@@ -108,6 +108,18 @@ def priority(
     return ask(desk_of(request), run, user, event, key)
 
 
+@router.patch("/runs/{run}", response_model=schemas.Asked)
+def describe(
+    request: Request,
+    run: str,
+    words: schemas.Words,
+    key: str | None = KEY,
+    user: User = Depends(SUBMITTER),
+) -> dict[str, Any]:
+    """Change a run's name, note or tags. Its id stays."""
+    return ask(desk_of(request), run, user, events.Described(**words.model_dump()), key)
+
+
 @router.post("/runs/{run}/actions/{action}", response_model=schemas.Asked)
 def action(
     request: Request,

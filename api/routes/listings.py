@@ -41,7 +41,10 @@ def listed(
     limit: int = Query(200, ge=1, le=1000),
 ) -> dict[str, Any]:
     """List the models that runs read or made, and the registered models."""
-    rows, total = reports_model_registry.listed(desk_of(request).store, kind, q, limit)
+    store = desk_of(request).store
+    rows, total = reports_model_registry.listed(store, kind, q, limit)
+    names = queries.names(store, {row["run"] for row in rows if row["run"]})
+    rows = [{**row, "run_name": names.get(row["run"])} for row in rows]
     return {"models": rows, "total": total}
 
 
@@ -174,10 +177,12 @@ def workers(request: Request) -> dict[str, Any]:
     """List the devices, and what each works on."""
     desk = desk_of(request)
     devices = desk.roster.devices()
+    names = queries.names(desk.store, {d.run for d in devices if d.run})
     return {
         "workers": [
             {
                 "name": d.name,
+                "run_name": names.get(d.run or ""),
                 "device": d.device,
                 "status": d.status if d.living else "gone",
                 "run": d.run,

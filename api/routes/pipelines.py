@@ -17,7 +17,7 @@ from worker.queue.device_table import Device
 router = APIRouter(tags=["pipelines"])
 
 #: Columns of a pipeline's row in an answer, beside those that are made here.
-SHOWN = ("run", "kind", "status", "owner", "priority", "past", "submitted_at", "updated_at")
+SHOWN = ("run", "name", "kind", "status", "owner", "priority", "past", "submitted_at", "updated_at")
 
 Sort = Literal["run", "status", "owner", "done", "quality", "bytes", "spent", "updated_at"]
 

@@ -54,9 +54,10 @@ def tagged(request: Request, body: Any) -> Response:
 def told(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of the list of runs, without its internal columns."""
     hidden = ("first", "started", "paused", "ended", "profile", "head", "first_id", "reason")
-    hidden += ("part_of", "stages", "quality", "bytes")
+    hidden += ("stages", "quality", "bytes", "key")
     plain = {k: v for k, v in row.items() if k not in hidden}
-    return {**plain, "labels": row["labels"].split(), "curve": json.loads(row["curve"])}
+    lists = {name: row[name].split() for name in ("labels", "tags")}
+    return {**plain, **lists, "curve": json.loads(row["curve"])}
 
 
 #: Columns that the list can be sorted by: `queries.SORTS`.
@@ -70,7 +71,11 @@ def runs(
     | None = None,
     owner: str | None = Query(None, max_length=64),
     label: str | None = Query(None, max_length=100),
-    q: str = Query("", max_length=200, description="Part of a name, an owner or a label."),
+    tag: str | None = Query(None, max_length=100),
+    q: str = Query("", max_length=200, description="Part of a name, a note, an owner or a label."),
+    parts: bool = Query(
+        True, description="Whether runs that other runs have asked for are wanted."
+    ),
     limit: int = Query(50, ge=1, le=500),
     before: int | None = Query(None, ge=0, lt=1 << 62, description="`next` of the page before."),
     kind: str | None = Query(None, max_length=64, description="See `GET /kinds`."),
@@ -79,6 +84,7 @@ def runs(
 ) -> Response:
     """List the runs, the newest first or sorted by a column."""
     chosen = {"status": status, "owner": owner, "label": label, "text": q, "kind": kind}
+    chosen |= {"tag": tag, "parts": parts}
     order_ = {"sort": sort, "descending": order == "down"}
     return tagged(request, page_of_runs(desk_of(request), limit, before, **chosen, **order_))
 
@@ -127,6 +133,7 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
         row = queries.row(desk.store, name)
         if row is not None:
             more |= {"submitted_at": row["submitted_at"], "updated_at": row["updated_at"]}
+        more |= _words(row, name)
         if at in (None, state.place):
             body = desk.seen(name, "run", state, views.run)
             return tagged(request, {**body, **more})
@@ -136,6 +143,13 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
     # Of a past place nothing can be asked but a fork; its newest event is the one of that place.
     past = {"updated_at": last.recorded_at, "allowed": ["fork"]}
     return tagged(request, {**body, **more, **past})
+
+
+def _words(row: dict[str, Any] | None, run: str) -> dict[str, Any]:
+    """Return what users have said about a run; by its row of the list of runs."""
+    if row is None:
+        return {"name": run, "note": "", "tags": [], "key": None}
+    return {**{word: row[word] for word in ("name", "note", "key")}, "tags": row["tags"].split()}
 
 
 @router.get("/runs/{run}/head", response_model=schemas.Activity)

@@ -127,6 +127,9 @@ class Wanted(Reason):
     """
 
     kind: Name = Field("evomerge", max_length=64, description="See `GET /kinds`.")
+    name: Name | None = Field(
+        None, max_length=100, description="What to call the run.", examples=["first-try"]
+    )
     models: Models = Field(
         [],
         description="The source models, or the one model, of kinds that take them; or models by role, "
@@ -213,6 +216,14 @@ class Priority(Reason):
     """A run's priority: of one user's, the highest go first."""
 
     priority: int = Field(ge=-1_000_000, le=1_000_000)
+
+
+class Words(_Body):
+    """A user's words about a run; those that are left out stay."""
+
+    name: Name | None = Field(None, max_length=100, description="Empty: kind and day again.")
+    note: Text | None = Field(None, description="Empty: no note.")
+    tags: list[Name] | None = Field(None, max_length=64, description="All that it has then.")
 
 
 class Fork(Reason):

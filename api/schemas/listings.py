@@ -104,10 +104,16 @@ class ModelLineage(Answer):
     tree: Graph | None
 
 
+class ModelOfRun(Model):
+    """A model of the list, and what its run is called."""
+
+    run_name: str | None
+
+
 class ModelList(Answer):
     """Models, the newest first."""
 
-    models: list[Model]
+    models: list[ModelOfRun]
     total: int
 
 
@@ -162,6 +168,7 @@ class Worker(Answer):
     device: str
     status: str
     run: str | None
+    run_name: str | None
     task: str | None
     doing: str | None
     done: int

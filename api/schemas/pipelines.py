@@ -24,6 +24,7 @@ class PipelineRow(Answer):
     """A pipeline in the list."""
 
     run: str
+    name: str
     kind: str
     status: Status
     owner: str

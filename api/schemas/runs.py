@@ -23,6 +23,12 @@ class Row(Answer):
     """A run in a list."""
 
     run: str
+    #: What it is called: a label, unique in the log, which users change.
+    name: str
+    note: str
+    tags: list[str]
+    #: The run that it is a task of.
+    part_of: str | None
     kind: str
     status: Status
     owner: str
@@ -294,6 +300,7 @@ class PartOf(Answer):
     """The run that a run is a task of, its stage there in words, and the runs of its neighbours."""
 
     run: str
+    name: str
     stage: str
     previous: str | None
     next: str | None
@@ -303,6 +310,11 @@ class RunFacts(Answer):
     """A run of any kind, now or as it was; docs/api.md has every field."""
 
     run: str
+    #: As the list of runs has it now; so are note, tags and the key that a user submitted the run with.
+    name: str
+    note: str
+    tags: list[str]
+    key: str | None
     kind: str
     status: Status
     reason: str | None

@@ -68,8 +68,10 @@ def part_of(desk: Desk, run: str) -> dict[str, Any] | None:
             other = what[run] if what[run] != what[first] else "earlier run"
             before = next((one.runs[0] for one in reversed(stages[:at]) if one.runs), None)
             after = next((one.runs[0] for one in stages[at + 1 :] if one.runs), None)
+            row = queries.row(desk.store, parent)
             return {
                 "run": parent,
+                "name": row["name"] if row else parent,
                 "stage": f"{stage.number} {stage.name}" + ("" if run == first else f", {other}"),
                 "previous": before,
                 "next": after,

@@ -16,6 +16,7 @@ from runs.history.journal import Journals
 from runs.history.run_cache import RunCache
 from runs.home import Home
 from runs.kinds.state import State
+from runs.lists import finding
 from worker.queue.device_table import Roster
 from worker.queue.leases import Leases
 
@@ -36,7 +37,7 @@ class Desk:
 
     def name(self, run: str) -> str:
         """Return the run's whole name. Raises NotFoundError."""
-        return run if run in self.runs else repository.full_name(self.store, run)
+        return run if run in self.runs else finding.full_name(self.store, run)
 
     @contextmanager
     def state(self, run: str, at: int | None = None) -> Iterator[Any]:

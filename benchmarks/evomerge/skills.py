@@ -7,10 +7,12 @@ Each seed draws its own words and trains, by `forge cognate`, a base on prose an
 writes static merges; `forge evo` searches once for each setting `skills` of the fitness; `forge score`
 counts the problems of the test slice that each model solves. No word of a task is in two slices.
 
-`forge cognate` refuses a specialist that is not the best on its own text in bits per byte. Such a seed
-is recorded with the reason, and counted. A finished seed is skipped, and an interrupted one goes on:
-its minutes are not counted. Results are lines of FOLDER/results.jsonl, and the tables are printed at
-the end. Models stay in FOLDER/SEED.
+`forge cognate` refuses a specialist that is not the best on its own text in bits per byte. Most bits of
+these texts are their random letters, so a specialist that solves more problems may be refused. The
+models of such a run are taken from its log all the same, and the table of the seed says so.
+
+A finished seed is skipped, and an interrupted one goes on: its minutes are not counted. Results are
+lines of FOLDER/results.jsonl, and the tables are printed at the end. Models stay in FOLDER/SEED.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -34,6 +37,8 @@ from benchmarks.evomerge import skills_data
 from benchmarks.evomerge.demo_seeds import seeds
 from benchmarks.evomerge.skills_data import PROSE, TASKS
 from benchmarks.evomerge.skills_tables import seed_table, summary
+from runs.home import Home
+from weights.storage.model_origin import Finder
 
 FORGE = Path(sys.prefix) / "bin" / "forge"
 
@@ -90,10 +95,12 @@ class Commands:
     def train(self, changes: Mapping[str, Any]) -> str | None:
         """Train base and specialists; `changes` are settings other than those of TRAINING.
 
-        Return the reason if a specialist is refused. Raises CalledProcessError for other failures.
+        Return the reason if a specialist is refused; the models are written all the same. Raises
+        CalledProcessError for other failures.
         """
-        if (self.folder / "models" / "cognate.json").exists():
-            return None
+        if (self.folder / "models").exists():
+            file = self.folder / "refused.txt"
+            return file.read_text("utf-8") if file.exists() else None
         mix = {PROSE: PROSE_SHARE} | dict.fromkeys(TASKS, (1 - PROSE_SHARE) / len(TASKS))
         settings = {"mix": mix, **TRAINING, **changes}
         values = [f"{name}={json.dumps(value)}" for name, value in settings.items()]
@@ -106,8 +113,21 @@ class Commands:
             last = (self.folder / "log.txt").read_text("utf-8").splitlines()[-1]
             if REFUSED not in last:
                 raise
-            return last
+            reason = last[last.index("the ") : last.index(REFUSED) + len(REFUSED)]
+            (self.folder / "refused.txt").write_text(reason, "utf-8")
+            self._take_models()
+            return reason
         return None
+
+    def _take_models(self) -> None:
+        """Copy the models of the run that was refused from its log's cache."""
+        (run,) = json.loads(self._forge("runs", "--kind", "cognate", "--json"))
+        find = Finder(Home(self.folder / "home"), lambda _text: None)
+        for role in ("base", *TASKS):
+            model = find(f"{run['run']}:{role}")
+            assert model
+            shutil.copytree(model.path, self.folder / "models-unfinished" / role)
+        (self.folder / "models-unfinished").rename(self.folder / "models")
 
     def merge(self) -> None:
         """Write the static merges, by one file with a document for each."""
@@ -126,7 +146,7 @@ class Commands:
         config.write_text(json.dumps({**SEARCH, "skills": ask}), "utf-8")
         self._forge(
             *("evo", "--base-models", ",".join(f"models/{task}" for task in TASKS)),
-            *("--base-model", "models/base", "--data", "models/items", "--config", config),
+            *("--base-model", "models/base", "--data", "data", "--config", config),
             *("--gens", generations, "--seed", self._seed, "--output-dir", self.folder / ask),
             *("--key", f"skills-{ask}"),
         )
@@ -134,7 +154,7 @@ class Commands:
     def score(self, models: Sequence[str]) -> dict[str, dict[str, list[int]]]:
         """Return model → task → 1 for each problem of the test slice that is solved, else 0."""
         places = [self.folder / self.place(name) for name in models]
-        options = ("--data", "models/items", "--context", SEARCH["context"], "--items", "--json")
+        options = ("--data", "data", "--context", SEARCH["context"], "--items", "--json")
         reports = json.loads(self._forge("score", *places, *options))
         return {
             name: {task: _solved(report["items"], task) for task in TASKS}
@@ -201,13 +221,14 @@ def measure(folder: Path, seed: int, options: argparse.Namespace) -> dict[str, A
     start, before = time.monotonic(), _processor()
     commands = Commands(folder, seed)
     commands.write_data()
-    if (refusal := commands.train(dict(options.set))) is not None:
-        return {"seed": seed, "refused": refusal}
+    refused = commands.train(dict(options.set))
     commands.merge()
     for ask in options.asks:
         commands.search(ask, options.gens)
     solved = commands.score(["base", *TASKS, *STATIC, *options.asks])
     result: dict[str, Any] = {"seed": seed, "solved": solved, **geometry(folder / "models")}
+    if refused is not None:
+        result["refused"] = refused
     if not interrupted:
         result["wall_seconds"] = time.monotonic() - start
         result["processor_seconds"] = _processor() - before

@@ -19,17 +19,19 @@ from runs import keys
 PROSE = "prose"
 #: Characters of prose that are written.
 CHARACTERS = 700_000
+#: Letters that words are made of.
+LETTERS = ascii_lowercase[:12]
 #: Letters of the shortest and of the longest word.
 LENGTHS = (3, 6)
 #: Tokens that a reply may have: twice the longest word, and the end.
 REPLY = 2 * LENGTHS[1] + 2
 #: Slice → texts of a task, and slice → problems of a task.
-TEXTS = {"train": 12_000, "search": 200, "selection": 150, "test": 200}
+TEXTS = {"train": 40_000, "search": 200, "selection": 150, "test": 200}
 PROBLEMS = {"search": 160, "selection": 160, "test": 160}
 
 
 def _shift(letters: list[str]) -> list[str]:
-    return [ascii_lowercase[(ascii_lowercase.index(letter) + 1) % 26] for letter in letters]
+    return [LETTERS[(LETTERS.index(letter) + 1) % len(LETTERS)] for letter in letters]
 
 
 def _double(letters: list[str]) -> list[str]:
@@ -54,7 +56,7 @@ def words(task: str, seed: int, count: int) -> list[list[str]]:
     drawn: dict[str, list[str]] = {}
     while len(drawn) < count:
         size = int(draw.integers(LENGTHS[0], LENGTHS[1] + 1))
-        letters = [ascii_lowercase[index] for index in draw.integers(0, 26, size)]
+        letters = [LETTERS[index] for index in draw.integers(0, len(LETTERS), size)]
         drawn.setdefault("".join(letters), letters)
     return list(drawn.values())
 

@@ -67,17 +67,13 @@ def over_seeds(values: Sequence[float]) -> tuple[float, float]:
 
 
 def seed_table(result: Mapping[str, Any]) -> list[str]:
-    """Return the table of a seed: problems solved by each model, with the interval of the share.
-
-    Of a seed that was refused, return the reason.
-    """
-    if "refused" in result:
-        return [f"Seed {result['seed']}: {result['refused']}"]
+    """Return the table of a seed: problems solved by each model, with the interval of the share."""
     solved: Solved = result["solved"]
     moved = ", ".join(f"{task} {value:.1%}" for task, value in result["moved"].items())
     cosines = ", ".join(f"{pair} {value:+.2f}" for pair, value in result["cosines"].items())
     lines = [
         f"Seed {result['seed']}. Moved, of the base's norm: {moved}. Cosines: {cosines}.",
+        *([f"Refused by `forge cognate`: {result['refused']}."] if "refused" in result else []),
         "",
         f"| model | {' | '.join(TASKS)} | geometric mean | skills held |",
         "|---|" + "---:|" * (len(TASKS) + 2),
@@ -99,13 +95,9 @@ def summary(
 ) -> list[str]:
     """Return the table over seeds, and each search's lead over the best of the static merges.
 
-    Seeds that were refused are counted in the last line only.
+    The last line counts the seeds that `forge cognate` refused by their bits per byte.
     """
-    refused = len(results)
-    results = [result for result in results if "solved" in result]
-    refused -= len(results)
-    if not results:
-        return [f"No seed has a result; {refused} were refused."]
+    refused = sum("refused" in result for result in results)
     models = [m for m in results[0]["solved"] if all(m in r["solved"] for r in results)]
     scores = {m: [relative(r["solved"], m) for r in results] for m in models}
     lines = [
@@ -126,7 +118,9 @@ def summary(
             f"Searched with {search}: {_mean(leads, '+.3f')} over {best}, the static merge with the "
             f"highest mean; ahead in {sum(lead > 0 for lead in leads)} of {len(leads)} seeds."
         )
-    return [*lines, *([f"Seeds refused: {refused}."] if refused else [])]
+    if refused:
+        lines.append(f"Refused by `forge cognate`, and measured all the same: {refused}.")
+    return lines
 
 
 def _mean(values: Sequence[float], form: str) -> str:

@@ -79,13 +79,13 @@ def evo_command(
         _estimate(options, resume is not None, detach, as_json)
         return
     if resume is None:
-        run = _submitted(home, options, queued, detach)
+        run, name = _submitted(home, options, queued, detach)
         if detach:
-            emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
+            emit({"run": run, "name": name}) if as_json else click.echo(f"run {name} submitted")
             return
         run, output = resumed(home, run, {})
         click.echo(
-            f"run {run} (go on with it after an interruption: forge evo --resume {run})", err=True
+            f"run {name} (go on with it after an interruption: forge evo --resume {name})", err=True
         )
     else:
         resume = _checkpoint(home, resume)
@@ -177,8 +177,8 @@ def submit_command(as_json: bool, **options: Any) -> None:
     from runs.home import Home
 
     queued = {name: options.pop(name) for name in QUEUED}
-    run = _submitted(Home.default(), options, queued, True)
-    emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
+    run, name = _submitted(Home.default(), options, queued, True)
+    emit({"run": run, "name": name}) if as_json else click.echo(f"run {name} submitted")
 
 
 def _submitted(
@@ -186,8 +186,9 @@ def _submitted(
     options: dict[str, Any],
     queued: dict[str, Any],
     elsewhere: bool,
-) -> str:
-    """Return the run that was recorded, now or, under the same key, before."""
+) -> tuple[str, str]:
+    """Return id and name of the run that was recorded, now or, under the same key, before."""
     from cli.evomerge import run_request
 
-    return recorded(home, run_request.make(options, elsewhere), queued)
+    file = options.get("config_file")
+    return recorded(home, run_request.make(options, elsewhere), queued, config_file=file)

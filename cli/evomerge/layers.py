@@ -24,13 +24,13 @@ def layers_command(run: str, candidate: str, as_json: bool) -> None:
     from evomerge.run.state import RunState
     from evomerge.run.views import candidates
     from evomerge.tasks import attribution
-    from runs.history import repository
     from runs.home import Home
+    from runs.lists import finding
 
     home = Home.default()
     store = home.open_store()
     try:
-        state = repository.load_of(RunState, store, run, showing=True)
+        state = finding.load_of(RunState, store, run, showing=True)
     finally:
         store.close()
     found = attribution.find(home, state, candidates.find(state, candidate))

@@ -28,9 +28,10 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
     from runs.errors import ConfigError
     from runs.history import repository
     from runs.home import Home
+    from runs.lists import finding
 
     store = Home.default().open_store()
-    name = repository.full_name(store, run)
+    name = finding.full_name(store, run)
     state = repository.load_of(RunState, store, name)
     head = list(repository.history(store, name))[-1].hash
     store.close()

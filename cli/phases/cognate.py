@@ -89,9 +89,7 @@ def cognate_command(
         config["domains"] = split(domains)
     config |= dict(map(setting, settings))
     plan = _plan(home, config, base_model, data, Path(out).absolute(), detach)
-    if queued["key"] is None:
-        queued["key"] = _key(plan)
-    begin(home, plan, queued, detach, as_json, "the same command")
+    begin(home, plan, queued, detach, as_json, _key(plan))
 
 
 def _plan(

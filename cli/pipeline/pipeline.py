@@ -82,9 +82,7 @@ def run_command(
         else:
             _say_checked(told, as_json)
         return
-    if queued["key"] is None:
-        queued["key"] = _key(plan, Path(file))
-    begin(home, plan, queued, detach, as_json, "the same command")
+    begin(home, plan, queued, detach, as_json, _key(plan, Path(file)), file)
 
 
 def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Plan:

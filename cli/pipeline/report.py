@@ -27,8 +27,8 @@ def report_command(run: str, out: str | None, as_json: bool) -> None:
 
     from pipeline import folder
     from pipeline.events import PipelineState
-    from runs.history.repository import load_of
     from runs.home import Home
+    from runs.lists.finding import load_of
 
     home = Home.default()
     with closing(home.open_store()) as store:

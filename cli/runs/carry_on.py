@@ -49,20 +49,27 @@ def carry_on(
 
 
 def begin(
-    home: Any, plan: Any, queued: dict[str, Any], detach: bool, as_json: bool, again: str = ""
+    home: Any,
+    plan: Any,
+    queued: dict[str, Any],
+    detach: bool,
+    as_json: bool,
+    same: str | None = None,
+    config_file: str | None = None,
 ) -> None:
     """Record a run and carry it to its end; only record it with `detach`.
 
-    `again` is what goes on with it after an interruption, beside `forge start --resume`.
+    `same` is the key of the same command, which goes on with the run after an interruption. A run
+    that is given no name is called after the file of its settings.
     """
-    run = recorded(home, plan, queued)
+    run, name = recorded(home, plan, queued, same, config_file)
     if detach:
-        emit({"run": run}) if as_json else click.echo(f"run {run} submitted")
+        emit({"run": run, "name": name}) if as_json else click.echo(f"run {name} submitted")
         return
     run, output = resumed(home, run, {})
-    ways = f"{again}, or " if again else ""
+    ways = "the same command, or " if same else ""
     click.echo(
-        f"run {run} (go on with it after an interruption: {ways}forge start --resume {run})",
+        f"run {name} (go on with it after an interruption: {ways}forge start --resume {name})",
         err=True,
     )
     carry_on(home, run, output, as_json)
@@ -88,14 +95,22 @@ def _folder(kind: Any, run: str) -> str:
     return f"{run}-{kind.result_name}"
 
 
-def recorded(home: Any, plan: Any, queued: dict[str, Any]) -> str:
-    """Check a plan and record the run; return its name, or that of the run under the same key.
+def recorded(
+    home: Any,
+    plan: Any,
+    queued: dict[str, Any],
+    same: str | None = None,
+    config_file: str | None = None,
+) -> tuple[str, str]:
+    """Check a plan and record the run; return id and name, or those of the run under the same key.
 
-    `queued` has the options of the queue. Raises ConfigError, UnavailableError.
+    `queued` has the options of the queue; without a key in it, the key is `same`. Raises ConfigError,
+    ConflictError, UnavailableError.
     """
     from dataclasses import replace
 
     from runs.home import threads
+    from runs.lists import queries
     from weights.storage.output_folder import check_target
     from worker.commands import submit, validate
 
@@ -105,9 +120,28 @@ def recorded(home: Any, plan: Any, queued: dict[str, Any]) -> str:
     threads()
     store = home.open_store()
     try:
-        return submit.submit(store, replace(plan, output_dir=out), **queued)
+        words = _words(store, queued, config_file)
+        options = {name: value for name, value in queued.items() if name != "name"}
+        options["key"] = queued.get("key") or same
+        run = submit.submit(store, replace(plan, output_dir=out), words=words, **options)
+        row = queries.row(store, run)
+        return run, row["name"] if row else run
     finally:
         store.close()
+
+
+def _words(store: Any, queued: dict[str, Any], config_file: str | None) -> Any:
+    """Return what a user says about a new run: its name, and the key that the user gave."""
+    from datetime import UTC, datetime
+
+    from runs.lists import queries, run_names
+    from runs.record.user_events import Described
+
+    name, key = queued.get("name"), queued.get("key")
+    if name is None and config_file is not None and config_file != "-":
+        day = datetime.now(UTC).isoformat()
+        name = queries.free_name(store, run_names.dated(Path(config_file).stem, day))
+    return Described(name=name, key=key)
 
 
 def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | None]:
@@ -117,8 +151,8 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
     """
     from runs import imported_pasts, kinds
     from runs.errors import ConfigError
-    from runs.history.repository import load
     from runs.kinds.asked import inputs, plan_of
+    from runs.lists.finding import load
     from runs.record.user_events import Resumed
     from weights.storage.output_folder import check_apart, check_target
     from worker.commands.control import control

@@ -1,4 +1,4 @@
-"""`forge pause`, `resume`, `cancel`, `retry`, `priority`: what users ask of a run while it lives."""
+"""`forge pause`, `resume`, `cancel`, `retry`, `priority`, `rename`, `note`, `tag`: asked of a run."""
 
 from __future__ import annotations
 
@@ -130,3 +130,71 @@ def priority_command(run: str, number: int, reason: str | None, as_json: bool) -
         return PriorityChanged(priority=number, reason=reason)
 
     _ask(run, make, f"has priority {number}", as_json)
+
+
+@click.command("rename")
+@click.argument("run")
+@click.argument("name")
+@json_option
+def rename_command(run: str, name: str, as_json: bool) -> None:
+    """Call a run by another name. Its id, and what it does, stay as they are.
+
+    With an empty NAME it is called by its kind and day again.
+
+    \b
+    Example:
+      forge rename 20261121-3fa9c1 first-try
+    """
+
+    def make() -> Any:
+        from runs.record.user_events import Described
+
+        return Described(name=name)
+
+    _ask(run, make, f"is called {name}" if name else "has no name of its own", as_json)
+
+
+@click.command("note")
+@click.argument("run")
+@click.argument("text")
+@json_option
+def note_command(run: str, text: str, as_json: bool) -> None:
+    """Write a note on a run, in the place of the one that it had. An empty TEXT removes it.
+
+    \b
+    Example:
+      forge note first-try "with the new tokenizer"
+    """
+
+    def make() -> Any:
+        from runs.record.user_events import Described
+
+        return Described(note=text)
+
+    _ask(run, make, "has the note" if text else "has no note", as_json)
+
+
+@click.command("tag")
+@click.argument("run")
+@click.argument("tags", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Take these tags away.")
+@json_option
+def tag_command(run: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
+    """Give a run tags, by which `forge runs --tag` finds it.
+
+    \b
+    Example:
+      forge tag first-try paper best
+      forge tag first-try paper --remove
+    """
+    from runs.home import Home
+    from runs.record.user_events import Described
+    from worker.commands import words
+
+    store = Home.default().open_store()
+    try:
+        words.check_tags(tags)
+        changed = words.retagged(store, run, *((), tags) if remove else (tags, ()))
+    finally:
+        store.close()
+    _ask(run, lambda: Described(tags=changed), f"has the tags {' '.join(changed) or '-'}", as_json)

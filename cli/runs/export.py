@@ -118,7 +118,8 @@ def _pushed(push: str | None, public: bool, out: str | None) -> Any:
 
 def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
     """Write the run's tables, say so, and return what was written."""
-    from runs.history.repository import full_name, opened
+    from runs.history.repository import opened
+    from runs.lists.finding import full_name
     from worker.exports import parquet
 
     store = home.open_store()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import datetime
 from typing import Any
 
 import click
 
-from cli.options import emit, json_option, load_run, number, say, short, table
+from cli.options import emit, json_option, load_run, named, number, say, short, table
+from runs.system.durations import rough
 from runs.system.plain_text import visible
 
 
@@ -17,57 +20,106 @@ def _home() -> Any:
     return Home.default()
 
 
+def _age(row: dict[str, Any]) -> str:
+    """Return how long ago a run was submitted."""
+    return rough(time.time() - datetime.fromisoformat(row["submitted_at"]).timestamp())
+
+
+def _under_parents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with each run's parts, the oldest first, behind it, and how deep each is."""
+    runs = {row["run"]: row for row in rows}
+    parts: dict[str | None, list[dict[str, Any]]] = {}
+    for row in rows:
+        parts.setdefault(row["part_of"] if row["part_of"] in runs else None, []).append(row)
+
+    def below(run: str | None, depth: int) -> list[dict[str, Any]]:
+        own = parts.get(run, [])[:: 1 if run is None else -1]
+        return [
+            line for row in own for line in ({**row, "depth": depth}, *below(row["run"], depth + 1))
+        ]
+
+    return below(None, 0)
+
+
 @click.command("runs")
+@click.argument("words", nargs=-1)
+@click.option("--tag", help="Only runs with this tag.")
+@click.option("--kind", help="Only runs of this kind.")
+@click.option("--status", help="Only runs that are running, completed, failed, …")
+@click.option("--phases", is_flag=True, help="The runs that others have asked for, too.")
 @click.option("--limit", type=click.IntRange(1, 10**9), default=50, show_default=True)
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @json_option
-def runs_command(limit: int, everything: bool, as_json: bool) -> None:
-    """List the runs, the newest first.
+def runs_command(
+    words: tuple[str, ...],
+    tag: str | None,
+    kind: str | None,
+    status: str | None,
+    phases: bool,
+    limit: int,
+    everything: bool,
+    as_json: bool,
+) -> None:
+    """List the runs, the newest first; with WORDS those that have the text in name, note, owner, ….
+
+    The phases of a pipeline are left out, but with --phases. Every command takes a run's name, its id
+    or the beginning of the id.
 
     \b
     Example:
       forge runs
+      forge runs --tag paper --kind evomerge
     """
     from runs.lists import queries
 
     store = _home().open_store()
     try:
-        rows, total = queries.runs(store, None if everything else limit)
+        rows, total = queries.page(
+            store,
+            None if everything else limit,
+            status=status,
+            kind=kind,
+            tag=tag,
+            text=" ".join(words),
+            parts=phases,
+        )
     finally:
         store.close()
     if as_json:
         emit(rows)
         return
     if not rows:
-        click.echo("no runs yet: start one with `forge evo`", err=True)
-    columns = [
-        "run",
-        "kind",
-        "status",
-        "owner",
-        "submitted (UTC)",
-        "done",
-        "result",
-        "score",
-        "origin",
-    ]
-    cells = [
-        [
-            r["run"],
-            r["kind"],
-            r["status"],
-            r["owner"],
-            r["submitted_at"][:19],
-            "-" if r["generation"] is None else str(r["generation"]),
-            short(r["champion"]),
-            number(r["score"]),
-            f"fork of {r['parent']}" if r["parent"] else "",
-        ]
-        for r in rows
-    ]
-    table(columns, cells)
+        some = words or tag or kind or status
+        none = "no run is like that: list all with `forge runs`"
+        click.echo(none if some else "no runs yet: start one with `forge evo`", err=True)
+    _runs_table(_under_parents(rows))
     if total > len(rows):
         click.echo(f"{total - len(rows)} more: forge runs --all", err=True)
+
+
+def _runs_table(rows: list[dict[str, Any]]) -> None:
+    """Print rows of the run list; a narrow terminal gets the columns that the next command needs."""
+    columns = ["name", "kind", "status", "age", "done", "score", "result", "tags", "owner"]
+    columns += ["origin", "id", "submitted (UTC)"]
+    cells = [
+        [
+            "  " * row["depth"] + row["name"],
+            row["kind"],
+            row["status"],
+            _age(row),
+            "-" if row["generation"] is None else str(row["generation"]),
+            number(row["score"]),
+            short(row["champion"]),
+            row["tags"],
+            row["owner"],
+            f"fork of {row['parent']}" if row["parent"] else "",
+            row["run"],
+            row["submitted_at"][:19],
+        ]
+        for row in rows
+    ]
+    droppable = ["submitted (UTC)", "result", "id", "origin", "owner", "tags", "done", "score"]
+    table(columns, cells, droppable=[*droppable, "kind"])
 
 
 @click.command("queue")
@@ -101,19 +153,22 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
         click.echo("nothing waits: submit a run with `forge submit` or `forge evo`", err=True)
     cells = [
         [
-            r["run"],
+            r["name"],
             r["kind"],
             r["status"],
-            r["owner"],
-            str(r["priority"]),
-            r["submitted_at"][:19],
-            "-" if r["generation"] is None else str(r["generation"]),
+            _age(r),
             r["waits_for"],
+            str(r["priority"]),
+            "-" if r["generation"] is None else str(r["generation"]),
+            r["owner"],
+            r["run"],
+            r["submitted_at"][:19],
         ]
         for r in rows
     ]
-    columns = ["run", "kind", "status", "owner", "priority", "submitted (UTC)", "done", "waits for"]
-    table(columns, cells)
+    columns = ["name", "kind", "status", "age", "waits for", "priority", "done", "owner", "id"]
+    columns += ["submitted (UTC)"]
+    table(columns, cells, droppable=["submitted (UTC)", "id", "owner", "done", "priority", "kind"])
     if more:
         click.echo("there are more: forge queue --all", err=True)
 
@@ -168,7 +223,7 @@ def show_command(run: str, panel: str | None, form: str, report: bool, as_json: 
     if as_json:
         emit(data)
         return
-    click.echo(f"run       {state.run}  {state.status}")
+    click.echo(f"run       {named(state.run)}  {state.status}")
     if state.failed:
         say(f"reason    {state.failed.reason}")
     view.show(state, data, lambda: panels.with_now(state, rows))
@@ -186,10 +241,11 @@ def events_command(run: str, after: int, as_json: bool) -> None:
       forge events 20261121-3fa9c1 --json | head -n 3
     """
     from runs.history import repository
+    from runs.lists import finding
 
     store = _home().open_store()
     try:
-        name = repository.full_name(store, run)
+        name = finding.full_name(store, run)
         for place, row in enumerate(repository.history(store, name), start=1):
             if place > after:
                 print_event(row, place, as_json)

@@ -23,9 +23,9 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
     Example:
       forge lineage 20261121-3fa9c1 champion
     """
-    from runs.history.repository import full_name, load
     from runs.home import Home
     from runs.lists.family import family, named
+    from runs.lists.finding import full_name, load
 
     store = Home.default().open_store()
     try:

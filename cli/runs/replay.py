@@ -21,9 +21,10 @@ def _cut(store: Any, text: str) -> tuple[Any, list[Any]]:
 
     from runs.history import repository
     from runs.history.places import Reference, cut
+    from runs.lists import finding
 
     reference = Reference.parse(text)
-    run = repository.full_name(store, reference.run)
+    run = finding.full_name(store, reference.run)
     rows = list(cut(list(repository.history(store, run)), replace(reference, run=run)))
     state = repository.fold(rows, showing=True)
     warn_skipped(state)

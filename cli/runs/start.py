@@ -76,7 +76,7 @@ def start_command(
         raise click.UsageError("give the KIND of a new run, or --resume RUN.")
     config = {**files.read(config_file), **dict(map(setting, settings))}
     plan = planned(home, kind, config, models, data, output_dir, detach)
-    begin(home, plan, queued, detach, as_json)
+    begin(home, plan, queued, detach, as_json, config_file=config_file)
 
 
 def planned(

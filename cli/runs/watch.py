@@ -27,14 +27,14 @@ def watch_command(run: str, as_json: bool) -> None:
     """
     from cli.runs.progress import Progress
     from runs import kinds
-    from runs.history import repository
     from runs.history.run_cache import RunCache
     from runs.home import Home
+    from runs.lists import finding
     from worker.queue.active_tasks import AtWork
 
     store = Home.default().open_store()
     try:
-        name = repository.full_name(store, run)
+        name = finding.full_name(store, run)
         runs = RunCache(store, 1)
         with Progress(AtWork(store, name)) as progress:
             while True:

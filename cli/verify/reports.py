@@ -14,8 +14,8 @@ def stream(target: str, head: str | None, exactly: bool = False) -> dict[str, An
     `exactly`: the target is a stream's whole name, never the beginning of one.
     """
     from runs import kinds
-    from runs.history import repository
     from runs.home import Home
+    from runs.lists import finding
     from runs.streams import run_of
     from worker.tasks import verify_streams
 
@@ -27,7 +27,7 @@ def stream(target: str, head: str | None, exactly: bool = False) -> dict[str, An
             run = run_of(target) if kinds.is_run(target) else target
             if exactly:
                 return _run(home, store, run, head, target)
-            return _run(home, store, repository.full_name(store, run), head)
+            return _run(home, store, finding.full_name(store, run), head)
         return _other(store, name, head)
     finally:
         store.close()

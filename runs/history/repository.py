@@ -59,9 +59,9 @@ def named_stream(log: Log, run: str) -> str:
 
 
 def full_name(log: Log, run: str) -> str:
-    """Return the run that a name or the beginning of a name means.
+    """Return the id of the run that an id or the beginning of an id means.
 
-    Raises NotFoundError, and AmbiguousError if several runs begin so.
+    Raises NotFoundError, and AmbiguousError if several ids begin so.
     """
     if stream_of(log, run) is not None:
         return run
@@ -140,7 +140,7 @@ def opened(log: Log, run: str, showing: bool = False) -> tuple[Any, list[Envelop
 
 
 def load(log: Log, run: str, showing: bool = False) -> Any:
-    """Return the state of a run, by its name or the beginning of it. Raises NotFoundError.
+    """Return the state of a run, by its id or the beginning of it. Raises NotFoundError.
 
     `showing` skips events that a newer version wrote; nothing may be decided from such a state.
     """

@@ -22,6 +22,8 @@ def refusal(state: State, event: Event) -> str | None:
             return _no_retry(state)
         case user_events.Imported():
             return _no_import(state, event)
+        case user_events.Described():
+            return None
         case user_events.Exported():
             return None if state.completed else _no_result(state)
         case _ if state.ended:

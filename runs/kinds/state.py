@@ -171,6 +171,8 @@ class State:
         self.spent = replace(self.spent, device=seconds)
 
     def _count_wall(self, event: Event, recorded_at: str | None) -> None:
+        if isinstance(event, user_events.Described):
+            return  # at any time, even after the end: the next event counts on
         if self.clock is not None and recorded_at is not None and not isinstance(event, _WAITED):
             wall = self.spent.wall + budget.elapsed(self.clock, recorded_at).total_seconds()
             self.spent = replace(self.spent, wall=wall)
@@ -297,6 +299,7 @@ COMMON: dict[type[Event], Handler] = {
     user_events.PriorityChanged: lambda state, event: setattr(state, "priority", event.priority),
     user_events.Imported: _on_imported,
     user_events.Exported: lambda _state, _event: None,
+    user_events.Described: lambda _state, _event: None,
     events.TaskFailed: put("failures", "task"),
     events.TaskDied: put("deaths", "task"),
     events.TaskQuarantined: put("quarantined", "task"),

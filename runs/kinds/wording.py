@@ -64,6 +64,12 @@ def _reason(_kind: str, data: Mapping[str, Any], _names: Names) -> str:
     return data.get("reason") or ""
 
 
+def _described(_kind: str, data: Mapping[str, Any], _names: Names) -> str:
+    tags = None if data.get("tags") is None else " ".join(data["tags"]) or "none"
+    words = {"name": data.get("name"), "tags": tags, "note": data.get("note")}
+    return ", ".join(f"{what} {text or 'none'}" for what, text in words.items() if text is not None)
+
+
 def _divergence(kind: str, data: Mapping[str, Any], names: Names) -> str:
     what = task(kind, data["task"], names) or data["task"]
     return f"{what}: {data['found'][:12]} instead of {data['recorded'][:12]}"
@@ -78,5 +84,6 @@ _GISTS: dict[str, Callable[[str, Mapping[str, Any], Names], str]] = {
     "priority_changed": lambda _, d, __: (
         f"priority {d['priority']}" + (f": {d['reason']}" if d.get("reason") else "")
     ),
+    "described": _described,
     "exported": lambda _, d, __: f"to {d['folder']}",
 }

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runs import kinds
 from runs.errors import AmbiguousError, NotFoundError
-from runs.history.repository import full_name, load
+from runs.history.repository import load
 from runs.lists import model_names, model_registry
+from runs.lists.finding import full_name
 from runs.panels.panels import Edge, Graph, Node
 
 if TYPE_CHECKING:

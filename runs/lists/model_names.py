@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from runs.errors import NotFoundError
-from runs.history.repository import Log, full_name, stream_of
+from runs.history.repository import Log
+from runs.lists.finding import full_name, whole_name
 
 T = TypeVar("T")
 
@@ -28,9 +29,10 @@ def find(log: Log, text: str) -> tuple[str, str] | None:
     run, sign, model = split(text)
     if sign == ":":
         return full_name(log, run), model
-    if (sign and not model) or "@" in text or stream_of(log, run) is None:
+    if (sign and not model) or "@" in text:
         return None
-    return run, model
+    named = whole_name(log, run)
+    return None if named is None else (named, model)
 
 
 def split(text: str) -> tuple[str, str, str]:

@@ -1,7 +1,8 @@
 """The run list: a projection of the log to one row a run, of every kind.
 
-The table may be dropped; `forge db rebuild` makes it again. Each row follows from the run's events
-alone and equals what the fold says (a test compares them).
+The table may be dropped; `forge db rebuild` makes it again. But for its name, which depends on the
+runs before it, each row follows from the run's events alone and equals what the fold says (a test
+compares them).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from runs import imported_pasts, kinds
 from runs.errors import ForgeError
 from runs.history.repository import history
 from runs.kinds.kind import Kind
+from runs.lists import run_names
 from runs.record import budget, events, user_events
 from runs.record.device_setting import AUTO
 from runs.streams import run_of
@@ -38,9 +40,24 @@ class RunRow(SQLModel, table=True):
 
     __tablename__ = "runs"  # pyright: ignore[reportAssignmentType]
     #: For the queue: runs that have not ended, in the queue's order.
-    __table_args__ = (Index("runs_waiting", "ended", desc("priority"), "first"),)
+    __table_args__ = (
+        Index("runs_waiting", "ended", desc("priority"), "first"),
+        Index("runs_stem", "stem", "number"),
+    )
 
     run: str = Field(primary_key=True)
+    #: What it is called, unique in the log: as a user wants, or by kind and day, or by its parent.
+    name: str = Field(index=True)
+    #: Stem and number of the name (`run_names.split`), to find the next free one.
+    stem: str
+    number: int
+    #: True if a user has named it.
+    named: bool
+    note: str
+    #: Its tags, separated by spaces.
+    tags: str
+    #: The key that a user submitted it with.
+    key: str | None
     kind: str
     #: Position of its first event: newer runs have higher positions.
     first: int = Field(sa_type=BigInteger, index=True)
@@ -94,7 +111,7 @@ class Runs:
     """The projection of the log to the run list."""
 
     name = "runs"
-    version = 2
+    version = 3
     tables = (RUNS,)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -106,19 +123,62 @@ class Runs:
         causes = [row.causation for row in ours if row.version == 1 and row.causation]
         asking = select(RUNS.c.first_id, RUNS.c.run).where(RUNS.c.first_id.in_(causes))
         askers = {r.first_id: r.run for r in connection.execute(asking)} if causes else {}
-        batch = Batch(runs, imported_pasts.heads(store) if ours else frozenset(), askers)
+        pasts = imported_pasts.heads(store) if ours else frozenset()
+        batch = Batch(runs, pasts, askers, Names(connection, runs))
         for row in ours:
             batch.add(store, row)
         batch.write(connection)
+
+
+class Names:
+    """Names of the runs in the table and of those that a batch has changed."""
+
+    def __init__(self, connection: Connection, runs: dict[str, dict[str, Any]]) -> None:
+        self._connection = connection
+        #: Rows that the batch knows, by run; those of the table count for other runs only.
+        self._runs = runs
+
+    def free(self, run: str, name: str) -> tuple[str, str, int]:
+        """Return a free name for a run, the wanted one or the next like it, with stem and number."""
+        others = [row for row in self._runs.values() if row["run"] != run]
+        stored = RUNS.c.run.not_in([run, *self._runs])
+        holder = select(RUNS.c.run).where(stored & (RUNS.c.name == name)).limit(1)
+        if (
+            name not in {row["name"] for row in others}
+            and not self._connection.execute(holder).first()
+        ):
+            return name, *run_names.split(name)
+        last = select(RUNS.c.number).where(stored & (RUNS.c.stem == name))
+        last = last.order_by(RUNS.c.number.desc()).limit(1)
+        numbers = [row["number"] for row in others if row["stem"] == name]
+        number = max(1, *numbers, self._connection.execute(last).scalar() or 1) + 1
+        return run_names.numbered(name, number), name, number
+
+    def parts(self, run: str) -> None:
+        """Bring the rows of the runs that a run has asked for, and of those below them."""
+        inside = RUNS.c.run.startswith(f"{run}.", autoescape=True)
+        for row in self._connection.execute(select(RUNS).where(inside)):
+            self._runs.setdefault(row.run, dict(row._mapping))
+
+    def of(self, run: str) -> str | None:
+        """Return the name of a run; None if it is in neither."""
+        if run in self._runs:
+            return self._runs[run]["name"]
+        return self._connection.execute(select(RUNS.c.name).where(RUNS.c.run == run)).scalar()
 
 
 class Batch:
     """Changes from some rows of the log, collected and then written at once."""
 
     def __init__(
-        self, runs: dict[str, dict[str, Any]], pasts: frozenset[str], askers: dict[str, str]
+        self,
+        runs: dict[str, dict[str, Any]],
+        pasts: frozenset[str],
+        askers: dict[str, str],
+        names: Names,
     ) -> None:
         self._runs = runs
+        self._names = names
         #: Id of a run's first event → the run, of runs that have asked for others.
         self._askers = {**askers, **{known["first_id"]: run for run, known in runs.items()}}
         #: Hashes of the events that end the history of runs imported only as a past.
@@ -133,6 +193,7 @@ class Batch:
             asker = self._askers.get(row.causation or "")
             self._runs[run] = {**_blank(kind.name, run, row), "part_of": asker}
             self._askers[row.event_id] = run
+            self._name(run, self._default(run))
         entry = self._runs[run]
         if row.version <= entry["version"]:
             raise ChainError(row.stream, row.version, "it was inserted, or its version is taken")
@@ -148,6 +209,38 @@ class Batch:
         else:
             self._note(kind, run, event)
 
+    def _default(self, run: str) -> str:
+        """Return what a run is called that no user has named."""
+        entry = self._runs[run]
+        parent = entry["part_of"]
+        name = self._names.of(parent) if parent else None
+        part = run_names.of_part(parent, name, run) if parent and name else None
+        return part or run_names.dated(entry["kind"], entry["submitted_at"])
+
+    def _name(self, run: str, name: str) -> None:
+        """Call a run by a name, or by the next free one like it."""
+        name, stem, number = self._names.free(run, name)
+        self._runs[run] |= {"name": name, "stem": stem, "number": number}
+        self._changed[run] = None
+
+    def _describe(self, run: str, event: user_events.Described) -> None:
+        """Note a user's words; runs that it asked for are called after it."""
+        entry = self._runs[run]
+        if event.note is not None:
+            entry["note"] = event.note
+        if event.tags is not None:
+            entry["tags"] = " ".join(event.tags)
+        if event.key is not None:
+            entry["key"] = event.key
+        if event.name is None:
+            return
+        entry["named"] = bool(event.name)
+        self._name(run, event.name or self._default(run))
+        self._names.parts(run)
+        for part in sorted(name for name in self._runs if name.startswith(f"{run}.")):
+            if not self._runs[part]["named"] and self._runs[part]["part_of"]:
+                self._name(part, self._default(part))
+
     def _inherit(self, store: EventStore, kind: Kind, run: str, fork: events.Forked) -> None:
         """Give a fork what its past says, to begin with."""
         entry = self._runs[run]
@@ -160,7 +253,7 @@ class Batch:
                 event = kind.state.registry.load(row)
             except (UnknownEventError, PayloadError):
                 continue
-            if not isinstance(event, events.Forked):
+            if not isinstance(event, events.Forked | user_events.Described):
                 self._note(kind, run, event)
         entry |= {"owner": fork.owner, "parent": fork.parent, "device": fork.config.device}
         entry |= {"paused": False, "ended": None if entry["ended"] != "completed" else "completed"}
@@ -175,6 +268,8 @@ class Batch:
                 entry |= {"owner": event.owner, "priority": _bounded(event.priority)}
                 entry["labels"] = " ".join(sorted(event.labels))
                 entry["device"] = event.config.device
+            case user_events.Described():
+                self._describe(run, event)
             case user_events.PriorityChanged():
                 entry["priority"] = _bounded(event.priority)
             case user_events.Imported():
@@ -215,6 +310,13 @@ def _blank(kind: str, run: str, first: Envelope) -> dict[str, Any]:
     """Return the row of a run of which only the first event is known."""
     return {
         "run": run,
+        "name": "",
+        "stem": "",
+        "number": 1,
+        "named": False,
+        "note": "",
+        "tags": "",
+        "key": None,
         "kind": kind,
         "first": first.position,
         "started": False,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import func, literal, or_, select, true
 
 from events import EventStore, projection
 from events.projection import catch_up
-from runs.lists.projections import RUNS, Runs
+from runs.lists.projections import RUNS, Names, Runs
+
+#: Columns that only the projection reads.
+_INTERNAL = frozenset({"stem", "number", "named"})
 
 
 def _told(row: Any) -> dict[str, Any]:
@@ -16,24 +20,22 @@ def _told(row: Any) -> dict[str, Any]:
 
     What is done and the result have the names that they have in a merging run.
     """
-    values = dict(row._mapping)
+    values = {name: value for name, value in row._mapping.items() if name not in _INTERNAL}
     values |= {"generation": values.pop("done"), "champion": values.pop("result")}
     return values
 
 
 def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
     """Return (the newest runs, the number of all). Raises ProjectionError."""
-    catch_up(store, Runs())
-    query = select(RUNS).order_by(RUNS.c.first.desc()).limit(limit)
-    with store.database.reading() as connection:
-        rows = [_told(row) for row in connection.execute(query)]
-        total = connection.execute(select(func.count()).select_from(RUNS)).scalar() or 0
-    return rows, total
+    return page(store, limit)
 
+
+#: What users have said about a run.
+_WORDS = (RUNS.c.name, RUNS.c.note, RUNS.c.tags)
 
 #: Names by which runs are sorted → columns of the run list.
 SORTS = {
-    "run": RUNS.c.run,
+    "run": RUNS.c.name,
     "kind": RUNS.c.kind,
     "status": RUNS.c.status,
     "owner": RUNS.c.owner,
@@ -46,23 +48,28 @@ SORTS = {
 
 def page(
     store: EventStore,
-    limit: int,
+    limit: int | None,
     before: int | None = None,
     status: str | None = None,
     owner: str | None = None,
     label: str | None = None,
+    tag: str | None = None,
     text: str = "",
     kind: str | None = None,
     sort: str | None = None,
     descending: bool = True,
+    parts: bool = True,
 ) -> tuple[list[dict[str, Any]], int]:
     """Return (the newest matches older than cursor `before`, the number of all matches).
 
     `first` of the last row is the cursor of the next page. Sorted by one of `SORTS`, a page begins
-    after as many rows as `before` says; runs without a value come last. Raises ProjectionError.
+    after as many rows as `before` says; runs without a value come last. Without `parts`, runs that
+    another run has asked for are left out. Raises ProjectionError.
     """
     catch_up(store, Runs())
     wanted = true()
+    if not parts:
+        wanted &= RUNS.c.part_of.is_(None)
     if status is not None:
         wanted &= RUNS.c.status == status
     if kind is not None:
@@ -71,8 +78,10 @@ def page(
         wanted &= RUNS.c.owner == owner
     if label is not None:
         wanted &= (literal(" ") + RUNS.c.labels + " ").contains(f" {label} ", autoescape=True)
+    if tag is not None:
+        wanted &= (literal(" ") + RUNS.c.tags + " ").contains(f" {tag} ", autoescape=True)
     if text:
-        columns = (RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
+        columns = (*_WORDS, RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
         wanted &= or_(*(column.contains(text, autoescape=True) for column in columns))
     if sort is None:
         older = wanted if before is None else wanted & (RUNS.c.first < before)
@@ -100,6 +109,27 @@ def row(store: EventStore, run: str) -> dict[str, Any] | None:
     catch_up(store, Runs())
     rows = store.database.rows(select(RUNS).where(RUNS.c.run == run))
     return _told(rows[0]) if rows else None
+
+
+def named(store: EventStore, name: str) -> str | None:
+    """Return the run that is called so; None if none is."""
+    catch_up(store, Runs())
+    rows = store.database.rows(select(RUNS.c.run).where(RUNS.c.name == name))
+    return rows[0].run if rows else None
+
+
+def names(store: EventStore, runs: Collection[str]) -> dict[str, str]:
+    """Return run → name, of those of the runs that are known."""
+    catch_up(store, Runs())
+    rows = store.database.rows(select(RUNS.c.run, RUNS.c.name).where(RUNS.c.run.in_(list(runs))))
+    return {row.run: row.name for row in rows}
+
+
+def free_name(store: EventStore, name: str) -> str:
+    """Return the name if no run is called so, or the next free one like it."""
+    catch_up(store, Runs())
+    with store.database.reading() as connection:
+        return Names(connection, {}).free("", name)[0]
 
 
 def position(store: EventStore) -> int:

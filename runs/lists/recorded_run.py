@@ -13,7 +13,7 @@ from runs import kinds
 from runs.errors import NotFoundError, UnavailableError
 from runs.history import repository
 from runs.home import Home
-from runs.lists import tables
+from runs.lists import finding, tables
 from runs.lists.family import Generation, family
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
@@ -48,7 +48,7 @@ class RecordedRun:
 
     def _read(self, name: str) -> None:
         with closing(self.home.open_store()) as store:
-            self.state = repository.load(store, name)
+            self.state = finding.load(store, name)
             self.rows = list(repository.history(store, self.state.run))[: self.state.place]
 
     def refresh(self) -> Self:

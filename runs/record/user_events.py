@@ -56,6 +56,24 @@ class PriorityChanged(Wish):
     reason: str | None = None
 
 
+class Described(Wish):
+    """A user's words about the run: its name, a note, tags. None: as before.
+
+    Words are labels. Streams, addresses and digests have the run's id, which never changes.
+    """
+
+    type = "described"
+
+    #: What the run is called; the run list makes it unique (`runs.lists.run_names`).
+    name: str | None = None
+    #: Empty: no note.
+    note: str | None = None
+    #: All tags that it has now.
+    tags: tuple[str, ...] | None = None
+    #: The key that a user submitted the run with.
+    key: str | None = None
+
+
 class Exported(Wish):
     """An export of the champion as a model folder, asked for by a user after the run had ended."""
 
@@ -82,4 +100,4 @@ class Imported(Wish):
 
 
 #: Those that every kind of run has.
-WISHES = (Paused, Resumed, Cancelled, Retried, PriorityChanged, Exported, Imported)
+WISHES = (Paused, Resumed, Cancelled, Retried, PriorityChanged, Described, Exported, Imported)

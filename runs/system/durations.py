@@ -12,6 +12,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
 
 
+def rough(seconds: float) -> str:
+    """Return seconds in their largest unit, rounded down: "12 min", "3 h", "5 d"."""
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length):,} {unit}"
+    return f"{max(0, int(seconds))} s"
+
+
 def size(count: float) -> str:
     """Return bytes as "1.2 GB", "3.4 MB" or "5.6 kB"."""
     for unit, one in (("GB", 1e9), ("MB", 1e6)):

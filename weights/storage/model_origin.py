@@ -31,7 +31,7 @@ from runs.event_types import ModelReference
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.origin import Origin
-from runs.lists import model_names, model_registry
+from runs.lists import finding, model_names, model_registry
 from runs.system.line_process import Respondent
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def _registered_or_begun(store: EventStore, text: str) -> Origin | None:
     if found is not None:
         return found
     try:
-        name = repository.full_name(store, text)
+        name = finding.full_name(store, text)
     except AmbiguousError:
         raise
     except NotFoundError:
@@ -155,7 +155,7 @@ class Finder:
         known = None
         if streams.NAME.fullmatch(run):
             with suppress(UnavailableError):
-                known = self._asked(lambda store: repository.stream_of(store, run))
+                known = self._asked(lambda store: finding.whole_name(store, run))
         if known is None:
             return
         known_as = f"{run}:{model or model_names.RESULT}"

@@ -1,4 +1,4 @@
-"""Pause, resume, cancel, retry a run or change its priority: events with an actor."""
+"""Pause, resume, cancel, retry, describe a run or change its priority: events with an actor."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import suppress
 from events import ConcurrencyError, Context, Event, EventStore, New
 from runs import imported_pasts, kinds
 from runs.errors import ConflictError
-from runs.history.repository import full_name
 from runs.history.run_cache import RunCache
 from runs.kinds.commands import refusal
 from runs.kinds.state import State
-from runs.record.user_events import Cancelled, Imported, Paused, PriorityChanged, Resumed
+from runs.lists.finding import full_name
+from runs.record.user_events import Cancelled, Described, Imported, Paused, PriorityChanged, Resumed
 from runs.system.plain_text import check
 from worker.append import actor, project
-from worker.commands import delegation
+from worker.commands import delegation, words
 from worker.commands.submit import check_queued
 
 
@@ -32,6 +32,8 @@ def control(
         check_queued(event.priority)
     check(getattr(event, "reason", None) or "", "the reason")
     run = full_name(store, run)
+    if isinstance(event, Described):
+        words.check(store, run, event)
     who = by or actor()
     last = uuid.uuid4().hex if key is None else hashlib.sha256(f"{who}/{key}".encode()).hexdigest()
     name = f"{run}/{event.type}/{last}"

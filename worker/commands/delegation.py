@@ -24,6 +24,7 @@ from runs.kinds.decide import open_tasks
 from runs.kinds.kind import Kind
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
+from runs.lists import finding
 from runs.record.user_events import Imported, Resumed, Retried
 from runs.system.plain_text import visible
 from weights.storage.model_origin import Finder
@@ -184,8 +185,8 @@ def _data(store: EventStore, cache: Artifacts, data: Sequence[str]) -> list[str]
     found = []
     for entry in data:
         run, colon, what = entry.partition(":")
-        if colon and what == ITEMS and repository.stream_of(store, run) is not None:
-            state = repository.load(store, run)
+        if colon and what == ITEMS and finding.whole_name(store, run) is not None:
+            state = finding.load(store, run)
             entry = str(kinds.of(state.kind).items_file(state, cache))
         found.append(entry)
     return found

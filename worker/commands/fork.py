@@ -9,9 +9,10 @@ from events import Context, Envelope, EventStore, New, chain
 from runs import kinds
 from runs.errors import ConfigError, ConflictError, TamperedError
 from runs.history.places import at_place
-from runs.history.repository import fold, full_name, history
+from runs.history.repository import fold, history
 from runs.kinds.kind import Kind
 from runs.kinds.state import State
+from runs.lists.finding import full_name
 from runs.streams import run_of, stream
 from runs.system.plain_text import check
 from worker.append import actor

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from events import ConcurrencyError, Context, Event, EventStore, New
 from runs.errors import ConfigError, ConflictError, NotFoundError
-from runs.history import repository
-from runs.lists import model_registry
+from runs.lists import finding, model_registry
 from runs.system import plain_text
 from weights.folders.sources import ALIASES
 from weights.storage import model_origin
@@ -153,7 +152,7 @@ def rename(store: EventStore, model: str, name: str, by: str | None = None) -> d
             f"@, does not begin with a dot, and is none of {', '.join(sorted(ALIASES))}."
         )
     version = store.version(model_registry.STREAM)
-    if repository.stream_of(store, name) is not None:
+    if finding.whole_name(store, name) is not None:
         raise ConflictError(f"{name} is the name of a run, which means its result.")
     origin = model_origin.find(store, model)
     if origin is None:

@@ -7,6 +7,7 @@ import logging
 import re
 import time
 import uuid
+from contextlib import suppress
 from typing import Any
 
 from events import Appended, Context, EventStore, IdempotencyError, New
@@ -15,9 +16,11 @@ from runs.errors import ConfigError, ConflictError
 from runs.kinds.asked import Plan
 from runs.record import events
 from runs.record.events import Quarantine, Submitted
+from runs.record.user_events import Described
 from runs.streams import check_name, stream
 from runs.system import plain_text
 from worker.append import actor
+from worker.commands import words as user_words
 
 log = logging.getLogger(__name__)
 
@@ -50,18 +53,21 @@ def submit(
     reason: str | None = None,
     asked: str | None = None,
     cause: str | None = None,
+    words: Described = Described(),
 ) -> str:
-    """Record that a user wants a run; return the run's name.
+    """Record that a user wants a run; return the run's id.
 
     The user is `by`, or the user of this process. The same `key` from the same user means the same
     run: the second time nothing is recorded. Raises ConflictError if the second submission has
     other settings, or if a run of another kind has the name. `asked` is the digest of the request,
     recorded as the event's correlation: the same request means the same settings, even if a model's
     name in it means another folder by now. `cause` is the event that asked for it, if another run did.
+    `words` are recorded with a new run.
     """
     check_queued(priority, labels, key)
     run = run or (new_name() if key is None else keyed_name(key, by))
     check_name(run)
+    user_words.check(store, run, words)
     kind = kinds.of(plan.kind)
     event = event_of(
         plan,
@@ -75,7 +81,8 @@ def submit(
     for text, what in ((reason, "the reason"), (plan.output_dir, "a path"), *kind.texts(event)):
         checked = plain_text.check_name if what.endswith("name") else plain_text.check
         checked(text or "", what)
-    done = _append(store, stream(kind.name, run), event, Context(by or actor(), asked, cause))
+    further = [] if words == Described() else [New(words, f"{run}/{words.type}/{event.type}")]
+    done = _append(store, kind.name, event, further, Context(by or actor(), asked, cause))
     same = done.fresh or (asked is not None and done.rows[0].correlation == asked)
     if not same and kind.state.registry.load(done.rows[0]) != event:
         raise ConflictError(
@@ -96,10 +103,16 @@ def event_of(plan: Plan, run: str, owner: str, **queued: Any) -> Submitted:
     )
 
 
-def _append(store: EventStore, name: str, event: Submitted, context: Context) -> Appended:
-    """Append a run's first event. Raises ConflictError if a run of another kind has the name."""
+def _append(
+    store: EventStore, kind: str, event: Submitted, further: list[New], context: Context
+) -> Appended:
+    """Append a run's first events. Raises ConflictError if a run of another kind has the name."""
+    first, name = New(event, f"{event.run}/{event.type}"), stream(kind, event.run)
+    if further:
+        with suppress(IdempotencyError):  # the run is there, and was submitted with other words
+            return store.append(name, 0, [first, *further], context)
     try:
-        return store.append(name, 0, [New(event, f"{event.run}/submitted")], context)
+        return store.append(name, 0, [first], context)
     except IdempotencyError as error:
         raise ConflictError(
             f"run {event.run} exists already, and is of another kind. Choose another name or key."

@@ -15,9 +15,10 @@ from runs.errors import ConfigError, ConflictError, UnavailableError
 from runs.history import archive as run_archive
 from runs.history import children as run_children
 from runs.history.audit import Finding, audit
-from runs.history.repository import fold, full_name, history, opened
+from runs.history.repository import fold, history, opened
 from runs.kinds.commands import refusal
 from runs.kinds.state import State
+from runs.lists.finding import full_name
 from runs.record import user_events
 from runs.streams import NAME
 from weights.storage.weight_cache import Artifacts, read_weights

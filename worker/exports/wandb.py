@@ -23,11 +23,11 @@ from typing import Any
 
 from runs import kinds
 from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
-from runs.history import repository
 from runs.history.run_cache import RunCache
 from runs.home import Home
 from runs.kinds import tracking
 from runs.kinds.state import State
+from runs.lists import finding
 from runs.streams import run_of
 from runs.system import packages
 from weights.storage.output_folder import MARK
@@ -283,7 +283,7 @@ def sync(
     """
     store = home.open_store()
     try:
-        name = repository.full_name(store, run)
+        name = finding.full_name(store, run)
         with _alone(home, name):
             runs = RunCache(store, 1, showing=True)
             state, rows = runs.refresh(name)

@@ -25,6 +25,7 @@ from runs.kinds.decide import decide, due
 from runs.lists import queries
 from runs.record import user_events
 from runs.record.user_events import WISHES as CONTROLS
+from runs.record.user_events import Described
 from runs.streams import stream
 from testing.models.toys import Toys
 from testing.toy import toy_runs
@@ -167,10 +168,11 @@ def test_every_control_is_refused_on_a_completed_run(store: EventStore) -> None:
         run_events.PriorityChanged: {"priority": 1},
         run_events.Imported: {"owner": "ada", "head": state.head},
     }
-    for cls in set(CONTROLS) - {run_events.Exported}:
+    for cls in set(CONTROLS) - {run_events.Exported, Described}:
         event = cls(**needed.get(cls, {}))
         assert refusal(state, event) == "it is completed"
     assert refusal(state, exported) is None
+    assert refusal(state, Described(name="best")) is None
 
 
 def test_an_export_is_recorded_after_the_end_and_changes_nothing(store: EventStore) -> None:

@@ -105,7 +105,7 @@ function Row({ row }: { row: PipelineRow }) {
       </td>
       <th scope="row" className="p-run">
         <a className="mono" href={href(["runs", row.run])}>
-          {row.run}
+          {row.name}
         </a>
         {row.labels.map((label) => (
           <span key={label} className="tag">

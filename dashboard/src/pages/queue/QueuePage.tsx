@@ -61,7 +61,7 @@ function Queue({ rows }: { rows: QueueRow[] }) {
             <tr key={row.run}>
               <th scope="row">
                 <a className="mono nowrap" href={href(["runs", row.run])}>
-                  {row.run}
+                  {row.name}
                 </a>
               </th>
               <td>
@@ -122,7 +122,7 @@ function Workers({ rows }: { rows: Worker[] }) {
               <td>
                 {row.run && (
                   <a className="mono" href={href(["runs", row.run])}>
-                    {row.run}
+                    {row.run_name ?? row.run}
                   </a>
                 )}{" "}
                 <span className="soft">{row.doing}</span>

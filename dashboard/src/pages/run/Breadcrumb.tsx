@@ -21,7 +21,7 @@ export function Breadcrumb({ part, upto }: { part: PartOf; upto: number | null }
     <nav className="breadcrumb" aria-label="Pipeline">
       <span>
         <a className="mono" href={href(["runs", part.run], { upto })}>
-          {part.run}
+          {part.name}
         </a>
         <span aria-hidden="true"> / </span>
         <span aria-current="page">{part.stage}</span>
@@ -45,7 +45,7 @@ export function NotYet({ run, upto, now }: { run: RunFacts; upto: number | null;
   return (
     <>
       {run.part_of && <Breadcrumb part={run.part_of} upto={upto} />}
-      <Empty title={`${run.run} had not begun`}>
+      <Empty title={`${run.name} had not begun`}>
         <p>The page shows the moment at position {upto?.toLocaleString("en-US")} of the log.</p>
         <a href={now}>Show it as it is now</a>
       </Empty>

@@ -23,7 +23,7 @@ const ACTIONS: Record<Action, { label: string; icon: IconName }> = {
   cancel: { label: "Cancel", icon: "cross" },
 };
 
-export function Header({ onAction }: { onAction: (action: Action) => void }) {
+export function Header({ onAction, onDescribe }: { onAction: (action: Action) => void; onDescribe: () => void }) {
   const { live, shown, at, overview, open } = useRun();
   const { upto } = usePlace();
   const maySubmit = useMaySubmit();
@@ -37,13 +37,23 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
   return (
     <header className="run-head">
       <div className="run-title">
-        <h1 className="mono">{live.run}</h1>
+        <h1 className="mono">{live.name}</h1>
+        {own && (
+          <button type="button" className="button plain small" onClick={onDescribe} aria-label="Change name, note and tags">
+            <Icon name="pencil" />
+          </button>
+        )}
         <StatusMark status={shown.status} />
         {at !== null && (
           <span className="tag past">
             {live.delegates && upto !== null ? `as it was at position ${upto.toLocaleString("en-US")} of the log` : `as it was at event ${shown.place.toLocaleString("en-US")}`}
           </span>
         )}
+        {live.tags.map((tag) => (
+          <a key={tag} className="tag" href={href(["runs"], { tag })}>
+            {tag}
+          </a>
+        ))}
         {live.labels.map((label) => (
           <a key={label} className="tag" href={href(["runs"], { label })}>
             {label}
@@ -79,6 +89,12 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
         ) : (
           <span className="mono">{live.kind}</span>
         )}
+        {live.name !== live.run && (
+          <span>
+            id <Id id={live.run} what="run id" />
+          </span>
+        )}
+        {live.key !== null && <span>key {live.key}</span>}
         {live.priority !== 0 && <span>priority {live.priority}</span>}
         {past && (
           <span>
@@ -90,6 +106,7 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
           </span>
         )}
       </p>
+      {live.note && <p className="soft">{live.note}</p>}
       {isMerging(shown) ? (
         <MergingHeadline run={shown} elapsed={clock} onOpen={open} />
       ) : (

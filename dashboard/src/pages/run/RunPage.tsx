@@ -17,6 +17,7 @@ import { asked, queried } from "./moment";
 import { Breadcrumb, NotYet } from "./Breadcrumb";
 import { eventIndex } from "./eventIndex";
 import { ActionDialog } from "./dialogs/ActionDialog";
+import { DescribeDialog } from "./dialogs/DescribeDialog";
 import { ForkDialog } from "./dialogs/ForkDialog";
 import { CandidateDialog } from "./dialogs/CandidateDialog";
 import { Header } from "./Header";
@@ -52,9 +53,10 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
   const overview = usePanels(run, moment.at, moment.upto);
   const owns = useOwns();
   const [dialog, setDialog] = useState<Action | null>(null);
+  const [describing, setDescribing] = useState(false);
   const [snapped, setSnapped] = useState<{ why: string; at: number } | null>(null);
   const index = useMemo(() => eventIndex(run, delegates), [run, delegates]);
-  useTitle(run);
+  useTitle(live.data?.name ?? run);
 
   const places = live.data?.places ?? 0;
   const again = (large: boolean) => {
@@ -114,7 +116,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
       <PanelPlaceProvider value={{ run, at: moment.at, upto: moment.upto, pick: merging ? open : null, mayAct: at === null && owns(live.data.owner) }}>
       <div className="run" data-past={at !== null} data-tab={tab}>
         {live.data.part_of && <Breadcrumb part={live.data.part_of} upto={moment.upto} />}
-        <Header onAction={setDialog} />
+        <Header onAction={setDialog} onDescribe={() => setDescribing(true)} />
         <Tabs
           label="Parts of the run"
           tabs={Object.entries(TABS).filter(([id]) => has(id)).map(([id, label]) => ({ id, label }))}
@@ -131,6 +133,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
           </div>
         </div>
         <TimeSlider route={route} index={index} snapped={snapped && snapped.at === moment.at ? snapped.why : null} onFork={() => setDialog("fork")} />
+        {describing && <DescribeDialog onClose={() => setDescribing(false)} />}
         {dialog === "fork" && <ForkDialog onClose={() => setDialog(null)} />}
         {dialog !== null && dialog !== "fork" && <ActionDialog action={dialog} onClose={() => setDialog(null)} />}
         {candidate && merging && <CandidateDialog id={candidate} onClose={() => replace(withParts(route, { candidate: null }))} />}

@@ -6,7 +6,7 @@ import { useMaySubmit } from "../../lib/currentUser";
 import { go, href, replace, type Route } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
 import { plural } from "../../lib/format";
-import { type Filter, useRunList } from "./runList";
+import { useRunList } from "./runList";
 import { type Bulk, BulkDialog } from "./BulkDialog";
 import { ColumnMenu, useHidden } from "./columns";
 import { RunsTable } from "./RunsTable";
@@ -19,6 +19,8 @@ export function RunsPage({ route }: { route: Route }) {
   const status = query.get("status") ?? "";
   const owner = query.get("owner") ?? "";
   const label = query.get("label") ?? "";
+  const tag = query.get("tag") ?? "";
+  const phases = query.get("phases") ?? "";
   const kind = query.get("kind") ?? "";
   const sort = query.get("sort") ?? "";
   const order = query.get("order") ?? "";
@@ -26,13 +28,16 @@ export function RunsPage({ route }: { route: Route }) {
   const [text, setText] = useState(query.get("q") ?? "");
   const q = useDebounced(text.trim(), 250);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
-  const view = useRunList(useMemo(() => ({ status, owner, q, label, kind, sort, order }), [status, owner, q, label, kind, sort, order]));
+  const view = useRunList(
+    useMemo(() => ({ status, owner, q, label, tag, kind, sort, order, parts: phases ? "" : "false" }), [status, owner, q, label, tag, kind, sort, order, phases]),
+  );
   const maySubmit = useMaySubmit();
   const [bulk, setBulk] = useState<Bulk | null>(null);
   const [hidden, turn] = useHidden();
   useTitle("Runs");
 
-  const put = (changes: Partial<Filter>) => replace(href(["runs"], { status, owner, q, label, kind, sort, order, ...changes }));
+  const address = { status, owner, q, label, tag, kind, sort, order, phases };
+  const put = (changes: Partial<typeof address>) => replace(href(["runs"], { ...address, ...changes }));
   const given = query.get("q") ?? "";
   const written = useRef(given);
   // The address follows what is typed; what is typed follows an address that came from elsewhere.
@@ -53,7 +58,7 @@ export function RunsPage({ route }: { route: Route }) {
     setChosen(next);
   };
   const owners = useMemo(() => [...new Set(view.rows.map((row) => row.owner))].sort(), [view.rows]);
-  const filtered = Boolean(status || owner || q || label || kind);
+  const filtered = Boolean(status || owner || q || label || tag || kind);
   return (
     <>
       <header className="page-head">
@@ -73,7 +78,7 @@ export function RunsPage({ route }: { route: Route }) {
           className="input"
           type="search"
           aria-label="Search runs"
-          placeholder="Search names and labels"
+          placeholder="Search names, notes and tags"
           value={text}
           onChange={(event) => setText(event.target.value)}
         />
@@ -95,21 +100,30 @@ export function RunsPage({ route }: { route: Route }) {
             <option key={name}>{name}</option>
           ))}
         </select>
+        {[tag, label].filter(Boolean).map((word) => (
+          <span key={word} className="tag">
+            {word}
+          </span>
+        ))}
         {filtered && (
           <button
             type="button"
             className="button plain"
             onClick={() => {
               setText("");
-              put({ status: "", owner: "", q: "", label: "", kind: "" });
+              put({ status: "", owner: "", q: "", label: "", tag: "", kind: "" });
             }}
           >
             Clear
           </button>
         )}
+        <label className="check">
+          <input type="checkbox" checked={phases !== ""} onChange={(event) => put({ phases: event.target.checked ? "1" : "" })} />
+          <span>Phases</span>
+        </label>
         <ColumnMenu hidden={hidden} onTurn={turn} />
         <SavedViews
-          current={href(["runs"], { status, owner, q, label, kind, sort, order })}
+          current={href(["runs"], address)}
           onOpen={(view) => {
             setText(new URLSearchParams(view.split("?")[1] ?? "").get("q") ?? "");
             replace(view);

@@ -105,7 +105,7 @@ const RunRow = memo(function RunRow({ row, index, chosen, onChoose, columns, tem
   return (
     <div className="runs-row" role="row" aria-rowindex={index + 2} data-chosen={chosen} style={{ "--columns": template } as React.CSSProperties}>
       <span role="cell" className="c-choose">
-        <input type="checkbox" checked={chosen} onChange={() => onChoose(row.run)} aria-label={`Choose ${row.run}`} />
+        <input type="checkbox" checked={chosen} onChange={() => onChoose(row.run)} aria-label={`Choose ${row.name}`} />
       </span>
       {columns.map((column) => (
         <span key={column.id} role="cell" className={`c-${column.id} ${column.num ? "num nowrap" : ""} ${column.cut ? "cut" : ""}`}>

@@ -35,9 +35,14 @@ export const COLUMNS: readonly Column[] = [
 function Named({ row }: { row: Row }) {
   return (
     <>
-      <a className="mono" href={href(["runs", row.run])}>
-        {row.run}
+      <a className="mono" href={href(["runs", row.run])} title={[row.run, row.note].filter(Boolean).join(": ")}>
+        {row.name}
       </a>
+      {row.tags.map((tag) => (
+        <a key={tag} className="tag" href={href(["runs"], { tag })}>
+          {tag}
+        </a>
+      ))}
       {row.labels.map((label) => (
         <span key={label} className="tag">
           {label}

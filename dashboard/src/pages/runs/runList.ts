@@ -11,6 +11,9 @@ export interface Filter {
   owner: string;
   q: string;
   label: string;
+  tag: string;
+  /** "false" leaves out the runs that other runs have asked for; empty: all. */
+  parts: string;
   kind: string;
   /** A column and "up" or "down"; both empty: the newest first. */
   sort: string;

@@ -46,13 +46,13 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
   };
   if (exported) {
     return (
-      <Dialog title={`Export of ${live.run}`} onClose={onClose}>
+      <Dialog title={`Export of ${live.name}`} onClose={onClose}>
         <ExportState run={live.run} />
       </Dialog>
     );
   }
   return (
-    <FormDialog title={`${texts.title} ${live.run}`} does={texts.does} cancel={needed ? "Keep running" : "Cancel"} danger={needed} onClose={onClose} act={act}>
+    <FormDialog title={`${texts.title} ${live.name}`} does={texts.does} cancel={needed ? "Keep running" : "Cancel"} danger={needed} onClose={onClose} act={act}>
       <p className="soft">{texts.says}</p>
       {action === "priority" && (
         <Field label="Priority" wrong={wrong.priority} hint={`now ${live.priority}`}>

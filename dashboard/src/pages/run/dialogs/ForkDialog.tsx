@@ -68,7 +68,7 @@ export function ForkDialog({ onClose }: { onClose: () => void }) {
     setChanges(changes.map((one) => (one.id === id ? { ...one, ...part } : one)));
   };
   return (
-    <FormDialog title={`Fork ${live.run}`} does="Fork" onClose={onClose} act={act}>
+    <FormDialog title={`Fork ${live.name}`} does="Fork" onClose={onClose} act={act}>
       <p className="soft">A new run with this run's past up to an event, and a future of its own. Nothing is copied.</p>
       <div className="where">
         <Field label="Where">
