@@ -126,13 +126,13 @@ def table(
 def _fitting(
     columns: Sequence[str], rows: Sequence[Sequence[str]], droppable: Sequence[str], width: int
 ) -> list[int]:
-    """Return the places of the columns that fit into a width, a space between two."""
+    """Return the places of the columns that fit into a width, two spaces between them."""
     from rich.cells import cell_len
 
     places = list(range(len(columns)))
     widths = [max(map(cell_len, column)) for column in zip(columns, *rows, strict=True)]
     for name in droppable:
-        if sum(widths[place] for place in places) + len(places) - 1 <= width:
+        if sum(widths[place] for place in places) + 2 * (len(places) - 1) <= width:
             break
         places.remove(columns.index(name))
     return places

@@ -50,7 +50,7 @@ PROSE_SHARE = 0.4
 TRAINING: Mapping[str, Any] = {
     "batch": 8,
     "context": 64,
-    "base_tokens": 400_000,
+    "base_tokens": 600_000,
     "base_rate": 3e-3,
     "specialist_tokens": 80_000,
     "specialist_rate": 7e-4,

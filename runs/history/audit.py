@@ -33,7 +33,7 @@ from runs.kinds.state import State
 from runs.kinds.tasks import Decision
 from runs.record import events as run_events
 from runs.record import lineage
-from runs.record.user_events import Wish
+from runs.record.user_events import Described, Wish
 from runs.streams import run_of
 from runs.system.rounding import alike
 
@@ -194,7 +194,8 @@ def _undecided(
         return f"the history begins with {row.type}, not with submitted"
     if not isinstance(first, _ALONE) and type(first) not in kind.answers:
         return _unlike(_by_its_rule(state, _facts_due(state, first), events), group, events)
-    if len(group) > 1:
+    described = isinstance(first, run_events.Submitted) and isinstance(events[-1], Described)
+    if len(group) > (2 if described else 1):
         return f"{row.type} is never appended together with {group[1].type}"
     return _misnamed(state, row, first) or _unfounded(kind, state, row, first, done)
 

@@ -215,7 +215,9 @@ class Batch:
         parent = entry["part_of"]
         name = self._names.of(parent) if parent else None
         part = run_names.of_part(parent, name, run) if parent and name else None
-        return part or run_names.dated(entry["kind"], entry["submitted_at"])
+        if part or not run_names.is_made(run):
+            return part or run
+        return run_names.dated(entry["kind"], entry["submitted_at"])
 
     def _name(self, run: str, name: str) -> None:
         """Call a run by a name, or by the next free one like it."""

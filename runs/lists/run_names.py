@@ -1,8 +1,9 @@
 """Names of runs: what a user calls a run, or its kind and day; unique in a log. Pure.
 
 A name is a label: a user changes it at any time. What stands in streams, addresses and digests is the
-run's id. A run without a name is called by kind and day (`cognate-1128`), a phase by its pipeline
-(`mini-1128.5-learned`); if that is taken, the next number follows (`cognate-1128-2`).
+run's id. A run without a name is called by kind and day (`cognate-1128`), or by its id if somebody
+chose the id; a phase by its pipeline (`mini-1128.5-learned`). If a name is taken, the next number
+follows (`cognate-1128-2`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from runs.streams import NAME
 
 #: A name with a number behind it: the second of its stem and later ones.
 _NUMBERED = re.compile(r"(.+)-([2-9]|[1-9][0-9]{1,8})")
+#: Ids of runs that nobody chose: a day or `key`, and random digits or a hash.
+_MADE = re.compile(r"(20[0-9]{6}|key)-[0-9a-f]{6,12}")
 #: Characters of a name that is made from a file's.
 _STEM = 60
 
@@ -46,6 +49,11 @@ def dated(text: str, submitted_at: str) -> str:
     """
     plain = re.sub(r"[^A-Za-z0-9_.+]+", "-", text[:_STEM]).strip("-.+") or "run"
     return f"{plain}-{submitted_at[5:7]}{submitted_at[8:10]}"
+
+
+def is_made(run: str) -> bool:
+    """Return True if an id was made by the program (`worker.commands.submit`), not chosen."""
+    return _MADE.fullmatch(run) is not None
 
 
 def of_part(parent: str, parent_name: str, run: str) -> str | None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from runs import kinds
 from runs.errors import ForgeError
-from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import inputs, plan_of
 from runs.kinds.state import State
+from runs.lists import finding
 from runs.record.user_events import Exported
 from weights.storage.output_folder import check_apart
 from worker.commands.control import control
@@ -39,7 +39,7 @@ def deliver(
     """Write a completed run's champion and record the export; return the state and the report."""
     store = home.open_store()
     try:
-        state = repository.load(store, run)
+        state = finding.load(store, run)
         check_ended(state)
         check_apart(out, inputs(plan_of(state.submitted, state.kind)))
         kind = kinds.of(state.kind)

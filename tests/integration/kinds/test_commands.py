@@ -172,10 +172,10 @@ def test_a_run_that_fails_says_so_and_is_tried_again(home: Home, tmp_path: Path)
 def test_lists_and_events_are_told_in_the_kinds_words(ended: Home) -> None:
     state = toy_runs.state(ended)
     names, cells = (line.split("\t") for line in call(ended, "runs").stdout.splitlines())
-    assert names[:3] == ["run", "kind", "status"]
+    assert names[:3] == ["name", "kind", "status"]
     assert len(names) == len(cells)
     assert cells[:3] == ["r", "toy", "completed"]
-    assert cells[5:8] == ["1", digest_of(state.total)[:12], f"{state.total:.4f}"]
+    assert cells[4:7] == ["1", f"{state.total:.4f}", digest_of(state.total)[:12]]
     lines = call(ended, "events", "r").stdout.splitlines()
     assert len(lines) == state.place
     assert lines[2].endswith(f"step 0, slot 0: {state.answers['count/0/0'].value}")

@@ -25,6 +25,7 @@ from worker.commands.control import control
 from worker.commands.fork import fork, plan
 
 DAY = "evomerge-1128"
+A, B, C = "20261128-aaaaaa", "20261128-bbbbbb", "20261128-cccccc"
 
 
 @pytest.fixture
@@ -55,9 +56,11 @@ def part(store: EventStore, parent: str, run: str) -> None:
 
 
 def test_runs_without_a_name_are_called_by_kind_and_day(store: EventStore) -> None:
-    for run in ("a", "b", "c"):
+    """Or by their ids, if somebody chose them."""
+    runs = ["20261128-aaaaaa", "key-bbbbbbbbbbbb", "20261128-cccccccccccc", "mine"]
+    for run in runs:
         fake_runs.submit(store, run)
-    assert names(store) == {"a": DAY, "b": f"{DAY}-2", "c": f"{DAY}-3"}
+    assert names(store) == dict(zip(runs, [DAY, f"{DAY}-2", f"{DAY}-3", "mine"], strict=True))
 
 
 def test_a_name_stands_wherever_a_run_does(store: EventStore) -> None:
@@ -76,17 +79,17 @@ def test_a_name_stands_wherever_a_run_does(store: EventStore) -> None:
 def test_a_name_that_is_taken_is_refused_and_one_that_was_given_up_is_free(
     store: EventStore,
 ) -> None:
-    for run in ("a", "b"):
+    for run in (A, B):
         fake_runs.submit(store, run)
-    control(store, "a", Described(name="best"))
-    for taken in ("best", "a", DAY + "-2"):  # a name, an id, a name by kind and day
+    control(store, A, Described(name="best"))
+    for taken in ("best", A, DAY + "-2"):  # a name, an id, a name by kind and day
         with pytest.raises(ConflictError, match=f"is called {taken} already"):
             words.check(store, "c", Described(name=taken))
-    control(store, "a", Described(name="better"))
-    control(store, "b", Described(name="best"))
-    assert names(store) == {"a": "better", "b": "best"}
-    control(store, "b", Described(name=""))
-    assert names(store) == {"a": "better", "b": DAY}
+    control(store, A, Described(name="better"))
+    control(store, B, Described(name="best"))
+    assert names(store) == {A: "better", B: "best"}
+    control(store, B, Described(name=""))
+    assert names(store) == {A: "better", B: DAY}
 
 
 def test_two_that_take_a_name_at_the_same_time_have_two_names(store: EventStore) -> None:
@@ -98,20 +101,19 @@ def test_two_that_take_a_name_at_the_same_time_have_two_names(store: EventStore)
 
 
 def test_numbers_of_users_count(store: EventStore) -> None:
-    for run in ("a", "b", "c"):
-        fake_runs.submit(store, run)
-    control(store, "a", Described(name=f"{DAY}-7"))
-    fake_runs.submit(store, "d")
-    fake_runs.submit(store, "e")
-    assert names(store)["d"] == DAY  # given up by a
-    assert names(store)["e"] == f"{DAY}-8"
+    fake_runs.submit(store, A)
+    control(store, A, Described(name=f"{DAY}-7"))
+    fake_runs.submit(store, B)
+    fake_runs.submit(store, C)
+    assert names(store)[B] == DAY  # given up by the first
+    assert names(store)[C] == f"{DAY}-8"
 
 
 def test_parts_are_called_after_the_run_that_asked_for_them(store: EventStore) -> None:
     fake_runs.submit(store, "p")
     part(store, "p", "p.1-base")
     part(store, "p.1-base", "p.1-base.2-test")
-    assert names(store)["p.1-base"] == f"{DAY}.1-base"
+    assert names(store)["p.1-base"] == "p.1-base"
     control(store, "p.1-base.2-test", Described(name="mine"))
     part(store, "p", "p.2-merge")
     control(store, "p", Described(name="mini"))
@@ -139,6 +141,7 @@ def test_a_fork_has_a_name_of_its_own_and_words_leave_a_run_as_it_is(store: Even
     half = fake_runs.finish(store, "half", lambda state: state.generation == 1)
     branch = fork(store, plan(store, "half-way", half.place, None, {}))
     row = queries.row(store, branch)
+
     assert row
     assert (row["name"], row["note"], row["tags"]) == (DAY, "", "")
 

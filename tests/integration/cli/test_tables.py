@@ -1,0 +1,74 @@
+"""Tables at a narrow terminal: columns are left out, no cell is cut."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from cli.options import table
+from cli.runs.inspect import _runs_table, _under_parents
+
+NAMES = ["speedrun-1128-12.5-learned-test", "mini-1128", "a-long-name-that-somebody-has-typed-1128"]
+
+
+@pytest.fixture(params=[60, 80, 200])
+def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv("COLUMNS", str(request.param))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    return request.param
+
+
+def row(run: str, name: str, part_of: str | None = None) -> dict[str, object]:
+    """A row of the run list."""
+    return {
+        "run": run,
+        "name": name,
+        "part_of": part_of,
+        "kind": "compression",
+        "status": "completed",
+        "submitted_at": "2026-11-28T09:00:00+00:00",
+        "generation": 3,
+        "score": 1.25,
+        "champion": "c" * 64,
+        "tags": "paper",
+        "owner": "somebody",
+        "parent": None,
+    }
+
+
+def test_the_name_is_whole_at_any_width(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row(f"key-{i:012d}", name) for i, name in enumerate(NAMES)]
+    _runs_table(_under_parents(rows))
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert len(lines) == 1 + len(rows)
+    assert all(len(line) <= width for line in lines)
+    assert all(name in told.out for name in NAMES)
+    assert "…" not in told.out
+    assert ("key-" in told.out) == (width == 200)
+    assert ("id" in told.err) == (width < 200)
+
+
+def test_phases_stand_below_their_pipeline_in_their_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The list has the newest first; the phases of one pipeline have the oldest first."""
+    rows = [
+        row("p.2", "p.2-merge", "p"),
+        row("p.1.t", "p.1-base-test", "p.1"),
+        row("p.1", "p.1-base", "p"),
+        row("q", "q"),
+        row("p", "p"),
+        row("o.3", "o.3-late", "o"),
+    ]
+    _runs_table(_under_parents(rows))
+    lines = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    tree = ["q", "p", "  p.1-base", "    p.1-base-test", "  p.2-merge", "o.3-late"]
+    assert lines == ["name", *tree]
+
+
+def test_a_table_that_fits_has_all_columns(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    table(["a", "b"], [["1", "2"]], droppable=["b"])
+    told = capsys.readouterr()
+    assert (told.out.split(), told.err) == (["a", "b", "1", "2"], "")
