@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import click
 import pytest
 
 from cli.options import table
@@ -41,7 +42,7 @@ def test_the_name_is_whole_at_any_width(width: int, capsys: pytest.CaptureFixtur
     rows = [row(f"key-{i:012d}", name) for i, name in enumerate(NAMES)]
     _runs_table(_under_parents(rows))
     told = capsys.readouterr()
-    lines = told.out.splitlines()
+    lines = click.unstyle(told.out).splitlines()
     assert len(lines) == 1 + len(rows)
     assert all(len(line) <= width for line in lines)
     assert all(name in told.out for name in NAMES)
@@ -71,4 +72,4 @@ def test_phases_stand_below_their_pipeline_in_their_order(
 def test_a_table_that_fits_has_all_columns(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     table(["a", "b"], [["1", "2"]], droppable=["b"])
     told = capsys.readouterr()
-    assert (told.out.split(), told.err) == (["a", "b", "1", "2"], "")
+    assert (click.unstyle(told.out).split(), told.err) == (["a", "b", "1", "2"], "")
