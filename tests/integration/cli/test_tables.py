@@ -14,7 +14,12 @@ NAMES = ["speedrun-1128-12.5-learned-test", "mini-1128", "a-long-name-that-someb
 
 
 @pytest.fixture(params=[60, 80, 200])
-def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+def width(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> int:
+    """The width of a terminal that stdout is."""
     monkeypatch.setenv("COLUMNS", str(request.param))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     return request.param
