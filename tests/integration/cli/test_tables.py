@@ -13,16 +13,13 @@ from cli.runs.inspect import _runs_table, _under_parents
 NAMES = ["speedrun-1128-12.5-learned-test", "mini-1128", "a-long-name-that-somebody-has-typed-1128"]
 
 
-@pytest.fixture(params=[60, 80, 200])
-def width(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> int:
-    """The width of a terminal that stdout is."""
-    monkeypatch.setenv("COLUMNS", str(request.param))
+WIDTHS = pytest.mark.parametrize("width", [60, 80, 200])
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Let stdout be a terminal of this width. Called in the test itself, whose stdout is captured."""
+    monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    return request.param
 
 
 def row(run: str, name: str, part_of: str | None = None) -> dict[str, object]:
@@ -43,13 +40,17 @@ def row(run: str, name: str, part_of: str | None = None) -> dict[str, object]:
     }
 
 
-def test_the_name_is_whole_at_any_width(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+@WIDTHS
+def test_the_name_is_whole_at_any_width(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_terminal(monkeypatch, width)
     rows = [row(f"key-{i:012d}", name) for i, name in enumerate(NAMES)]
     _runs_table(_under_parents(rows))
     told = capsys.readouterr()
     lines = click.unstyle(told.out).splitlines()
     assert len(lines) == 1 + len(rows)
-    assert all(len(line) <= width for line in lines)
+    assert [line for line in lines if len(line) > width] == []
     assert all(name in told.out for name in NAMES)
     assert "…" not in told.out
     assert ("key-" in told.out) == (width == 200)
@@ -74,7 +75,11 @@ def test_phases_stand_below_their_pipeline_in_their_order(
     assert lines == ["name", *tree]
 
 
-def test_a_table_that_fits_has_all_columns(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+@WIDTHS
+def test_a_table_that_fits_has_all_columns(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_terminal(monkeypatch, width)
     table(["a", "b"], [["1", "2"]], droppable=["b"])
     told = capsys.readouterr()
     assert (click.unstyle(told.out).split(), told.err) == (["a", "b", "1", "2"], "")
