@@ -23,7 +23,8 @@ class Long:
         self._site = site
         real = site.get("runs", limit=500)["runs"]
         self.rows = [
-            {**real[n % len(real)], "run": f"20250101-{n:06x}"} for n in range(MANY, 0, -1)
+            {**real[n % len(real)], "run": f"20250101-{n:06x}", "name": f"20250101-{n:06x}"}
+            for n in range(MANY, 0, -1)
         ]
 
     def install(self, page: Any) -> None:

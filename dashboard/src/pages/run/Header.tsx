@@ -91,7 +91,7 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
         )}
         {live.name !== live.run && (
           <span>
-            id <Id id={live.run} what="run id" />
+            id <Id id={live.run} whole what="run id" />
           </span>
         )}
         {live.key !== null && <span>key {live.key}</span>}
