@@ -55,6 +55,7 @@ class Again(Answer):
     file: str | None
     priority: int
     labels: list[str]
+    quarantine: str
 
 
 class Rows(Answer):
