@@ -5,6 +5,8 @@ import { number, setting } from "../../lib/format";
 import { Failure } from "../../ui/Messages";
 import type { CheckState } from "./useCheck";
 
+const CANNOT = "This cannot be submitted yet.";
+
 interface Props {
   begun: boolean;
   /** What must be named before there is anything to check. */
@@ -24,7 +26,7 @@ export function CheckPanel({ begun, needs, file, blocked, checked, config }: Pro
       {!begun && <p className="soft small">{needs}: the server checks as you type. Nothing is started.</p>}
       {begun && blocked && <p className="soft small">Fix the marked fields first.</p>}
       {begun && !blocked && busy && <Waiting since={since} waits={waits} />}
-      {error !== null && <Failure error={error} />}
+      {error !== null && <Failure error={error} refused={CANNOT} />}
       {answer && (
         <div className={busy ? "stale" : undefined}>
           <Said answer={answer} config={config} file={file} />
@@ -79,7 +81,7 @@ function Said({ answer, config, file }: { answer: Checked; config: Values; file:
   return (
     <div className="said">
       <p className={`note ${answer.ok ? "good" : "bad"}`}>
-        <strong>{answer.ok ? "This can be submitted." : "This cannot be submitted yet."}</strong>
+        <strong>{answer.ok ? "This can be submitted." : CANNOT}</strong>
       </p>
       {answer.warnings.map((warning) => (
         <p key={warning} className="note warn">

@@ -178,7 +178,7 @@ export default function NewRunPage({ route }: { route: Route }) {
         </div>
         <aside className="new-check" aria-label="Check">
           <CheckPanel begun={begun} needs={whole ? "Give the file" : merging ? "Name the sources" : "Name the model"} file={whole} blocked={blocked} checked={checked} config={body.config} />
-          {error !== null && <Failure error={error} />}
+          {error !== null && <Failure error={error} refused="The run was not submitted." />}
           <button type="submit" className="button primary" disabled={busy || checked.busy || checked.answer?.ok !== true}>
             Submit the {whole ? draft.kind : "run"}
           </button>
