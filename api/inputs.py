@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from starlette.datastructures import State
@@ -18,7 +19,7 @@ from weights.storage import model_origin as origins
 from worker.commands.accounts import User
 
 #: Seconds that a request waits for a model of a run or of the registry to be found or built.
-PATIENCE = 20.0
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Found:
     models: Mapping[str, ModelReference]
     #: Name → the path below a root, or the name of a task, a data set or built-in items.
     data: Mapping[str, str]
+    #: Name → a model of the log, and its folders that may be read. Which of them has the weights is
+    #: not known yet: the path in `models` is where they are expected.
+    origins: Mapping[str, tuple[origins.Origin, list[str]]]
 
 
 async def find(
@@ -41,7 +45,8 @@ async def find(
 ) -> Found:
     """Return what names of models and data mean, `aliases` being names of models, too.
 
-    `state` is the application's. Raises ConfigError, Problem.
+    `state` is the application's. The log and the names of files say it: no model is opened. Raises
+    ConfigError for a name that means nothing.
     """
     tasks = [name for name in data if spec.is_task(name)]
     for name in tasks:
@@ -53,14 +58,60 @@ async def find(
     meant = {name: aliases.get(name, name) for name in places if not _is_path(places[name])}
     places |= await asyncio.to_thread(_places, options.place, list(meant.values()))
     placed = await asyncio.to_thread(_places, options.data, files)
-    found = {}
-    with state.work.request((user.name, *places)) as since:
-        for name in dict.fromkeys(models):
-            text = meant.get(name, name)
-            model = await _model(state, user, text, places[text], since)
-            alias = name if text != name and not model.name else model.name
-            found[name] = model.model_copy(update={"name": alias})
-    return Found(found, {name: placed.get(name, name) for name in data})
+    found: dict[str, ModelReference] = {}
+    known: dict[str, tuple[origins.Origin, list[str]]] = {}
+    for name in dict.fromkeys(models):
+        text = meant.get(name, name)
+        origin = None
+        if not _is_path(places[text]) and text not in ALIASES:
+            origin = await asyncio.to_thread(_origin, state, text)
+        if origin is None:
+            options.check_fetched(places[text])
+            model = ModelReference(name="", path=places[text])
+        else:
+            known[name] = origin
+            model = await asyncio.to_thread(_expected, state, *origin)
+        alias = name if text != name and not model.name else model.name
+        found[name] = model.model_copy(update={"name": alias})
+    return Found(found, {name: placed.get(name, name) for name in data}, known)
+
+
+async def locate(state: State, user: User, found: Found, checked: bool) -> Found:
+    """Return the same with the folders that hold the models of the log; they are built if need be.
+
+    If not `checked`, only those of the Hub are looked for: a worker finds or builds the others where
+    they are expected, by their digests.
+    A run's result and a model of the registry are found by name: every user may read both. Only
+    folders below the server's roots, or of its own home, are read. No thread is held while a model is
+    built. Raises Problem.
+    """
+    models = dict(found.models)
+    sought = {n: one for n, one in found.origins.items() if checked or one[0].hub is not None}
+    for number, (name, (origin, folders)) in enumerate(sought.items(), 1):
+        folder = await state.work.outcome(
+            f"model {origin.digest}",
+            list(origins.COMMAND),
+            origin.request(folders),
+            PATIENCE,
+            user.name,
+            f"model {number} of {len(sought)} ({name[:200]})",
+            _files,
+        )
+        models[name] = models[name].model_copy(update={"path": folder})
+    return replace(found, models=models, origins={})
+
+
+def _files(folder: str) -> tuple[tuple[str, int, int], ...] | None:
+    """Return the name, size and time of change of a folder's files; None if it is missing.
+
+    As long as they stay the same the folder holds the same model.
+    """
+    try:
+        with os.scandir(folder) as files:
+            facts = [(file.name, file.stat()) for file in files]
+    except OSError:
+        return None
+    return tuple(sorted((name, stat.st_size, stat.st_mtime_ns) for name, stat in facts))
 
 
 def _is_path(placed: str) -> bool:
@@ -73,32 +124,6 @@ def _places(place: Callable[[str], str], names: Sequence[str]) -> dict[str, str]
     For a thread beside the event loop: a folder may have many files. Raises ConfigError.
     """
     return {name: place(name) for name in dict.fromkeys(names)}
-
-
-async def _model(state: State, user: User, text: str, placed: str, since: float) -> ModelReference:
-    """Return a model's path below a root or its Hub id, and its name if it has one of its own.
-
-    `since` is when the request for it was first made: what was found later counts.
-    A run's result and a model of the registry are found by name: every user may read both. Only
-    folders below the server's roots, or of its own home, are read. No thread is held while the model
-    is built. Raises ConfigError, Problem.
-    """
-    found = None
-    if not _is_path(placed) and text not in ALIASES:
-        found = await asyncio.to_thread(_origin, state, text)
-    if found is None:
-        state.options.check_fetched(placed)
-        return ModelReference(name="", path=placed)
-    origin, folders = found
-    folder = await state.work.outcome(
-        f"model {origin.digest}",
-        list(origins.COMMAND),
-        origin.request(folders),
-        PATIENCE,
-        user.name,
-        since,
-    )
-    return origin.reference(folder)
 
 
 def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
@@ -119,3 +144,15 @@ def _origin(state: State, text: str) -> tuple[origins.Origin, list[str]] | None:
         if options.inside(Path(place)) or own in Path(place).resolve().parents
     ]
     return origin, folders
+
+
+def _expected(state: State, origin: origins.Origin, folders: Sequence[str]) -> ModelReference:
+    """Return a model of the log with the folder in which its weights are expected.
+
+    Raises ConfigError for a registered model whose folder is missing or may not be read.
+    """
+    built = state.desk.home.folder / "models" / origin.digest
+    there = [place for place in (str(built), *folders) if Path(place).is_dir()]
+    if not there and origin.run is None and origin.hub is None:
+        raise ConfigError(origins.gone(origin.what, folders, origin.digest))
+    return origin.reference(there[0] if there else str(built))

@@ -167,8 +167,9 @@ class Options:
         """Raise ConfigError for a placed model that is no path, where no models may be fetched."""
         if not Path(placed).is_absolute() and not self.hub:
             raise ConfigError(
-                f"{placed[:200]!r} is in none of this server's folders, and it fetches nothing from "
-                "the Hub: set FORGE_API_HUB=1 where it starts."
+                f"{placed[:200]!r} is in none of this server's folders (`GET /me` lists them), and no "
+                "run or registered model has that name. It fetches nothing from the Hub: start it with "
+                "FORGE_API_HUB=1 if a Hub model is meant."
             )
 
     def data(self, text: str) -> str:

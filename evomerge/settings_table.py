@@ -14,28 +14,80 @@ from evomerge.config import REFUSED, RENAMED, STRATEGIES, EvoMergeConfig
 from evomerge.fitness.composite import Weighting
 from evomerge.search_settings import MODELS, SearchSettings, having
 from runs.errors import ConfigError
+from runs.kinds.setting_words import Labels, labelled
 
-#: Group of settings, for people → names.
-GROUPS = {
-    "Run": (
-        "generations",
-        "convergence_threshold",
-        "convergence_patience",
-        "seed",
-        "device",
-        "strict",
-    ),
-    "Budgets": ("budget_hours", "max_hours", "max_device_hours", "max_evaluations", "max_items"),
-    "Data": (
-        "search_windows",
-        "search_questions",
-        "search_problems",
-        "context",
-        "allow_benchmarks",
-    ),
-    "Fitness": ("fitness_weights", "normalise", "skills", "gate_perplexity", "stop_error"),
-    "Evaluation": ("batch_tokens", "evaluation_dtype", "evaluation_compile"),
-    "Diversity": ("diversity_weight", "min_diversity", "reseed_diversity"),
+#: Group of settings, for people → name → label.
+GROUPS: Labels = {
+    "Run": {
+        "generations": "Generations",
+        "convergence_threshold": "Improvement that counts",
+        "convergence_patience": "Generations without improvement",
+        "seed": "Seed",
+        "device": "Device",
+        "strict": "Refuse unlike sources",
+    },
+    "Budgets": {
+        "budget_hours": "Time for the whole run",
+        "max_hours": "Hours by the clock",
+        "max_device_hours": "Hours of all devices",
+        "max_evaluations": "Evaluations",
+        "max_items": "Items to score",
+    },
+    "Data": {
+        "search_windows": "Windows of a generation",
+        "search_questions": "Questions of a generation",
+        "search_problems": "Problems of a generation",
+        "context": "Tokens of a window",
+        "allow_benchmarks": "Allow benchmarks as objectives",
+    },
+    "Fitness": {
+        "fitness_weights": "Weights of fitness",
+        "normalise": "Unit of fitness",
+        "skills": "How domains are put together",
+        "gate_perplexity": "Perplexity that drops a candidate",
+        "stop_error": "Error rate of early stopping",
+    },
+    "Evaluation": {
+        "batch_tokens": "Tokens of a forward pass",
+        "evaluation_dtype": "Dtype of evaluation",
+        "evaluation_compile": "Compiled passes",
+    },
+    "Diversity": {
+        "diversity_weight": "Weight of diversity",
+        "min_diversity": "Diversity that warns",
+        "reseed_diversity": "Critical diversity",
+    },
+}
+#: The same for the settings of the search, of all strategies.
+SEARCH = "Search"
+SEARCHED: Labels = {
+    SEARCH: {
+        "strategy": "Strategy",
+        "population_size": "Size of the population",
+        "species": "Merge techniques",
+        "layer_groups": "Groups of layers",
+        "genome_detail": "Detail of the genome",
+        "elite_size": "Size of the elite",
+        "mutation": "Target of mutations",
+        "mutation_rate": "Rate of weight noise",
+        "mutation_sigma": "Strength of weight noise",
+        "mutation_relative_to": "Unit of weight noise",
+        "gene_sigma": "Step of genes",
+        "adaptive_mutation": "Adaptive steps",
+        "technique_selection": "Choice of techniques",
+        "mutants_per_elite": "Mutants of each elite",
+        "keep_elites": "Elites compete with children",
+        "techniques": "Techniques of pipelines",
+        "dare_drop": "Share that DARE drops",
+        "ties_density": "Share that TIES keeps",
+        "path_repeats": "Repeats of a block",
+        "path_blocks": "Most blocks of a path",
+        "tournament_size": "Candidates of a tournament",
+        "crossover_rate": "Share of children with two parents",
+        "niching": "Niching",
+        "search_sigma": "Spread of the first generation",
+        "objectives": "Objectives of the Pareto front",
+    },
 }
 
 
@@ -68,7 +120,7 @@ def settings() -> list[Setting]:
             shared = name in SearchSettings.model_fields
             words = _words(SearchSettings if shared else model, name)
             own = () if shared else tuple(having(name))
-            searched.setdefault(name, Setting(name, "Search", default, words, own))
+            searched.setdefault(name, Setting(name, SEARCH, default, words, own))
     return found + list(searched.values())
 
 
@@ -79,8 +131,9 @@ def _words(model: type[BaseModel], name: str) -> str:
 def flat_schema() -> dict[str, Any]:
     """Return one JSON schema of all settings, those of every strategy beside the others.
 
-    A setting that only some strategies have names them under `strategies`. Every property keeps its
-    description; a value that suits the schema may still be refused with the strategy that is chosen.
+    A setting that only some strategies have names them under `strategies`. Every property has a label
+    (`title`), a `group` and its description. A value that suits the schema may still be refused with
+    the strategy that is chosen.
     """
     schema = EvoMergeConfig.model_json_schema()
     del schema["properties"]["search"]
@@ -93,7 +146,9 @@ def flat_schema() -> dict[str, Any]:
                 schema["properties"][name] = found
     schema["properties"]["strategy"]["default"] = STRATEGIES[0]
     schema["properties"]["budget_hours"]["anyOf"].append({"type": "string"})
-    return schema
+    groups = {**SEARCHED, **GROUPS}
+    words = {name: (group, label) for group in groups for name, label in groups[group].items()}
+    return labelled(schema, words)
 
 
 def options(name: str) -> list[dict[str, Any]]:

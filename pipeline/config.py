@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from runs.kinds.setting_words import LIMITS, Labels
 from runs.record.device_setting import AUTO, DEVICE
 
 #: Names of phases: each ends the name of a run.
@@ -96,6 +97,17 @@ STANDARD = (
 
 class PipelineConfig(BaseModel):
     """Settings of a pipeline."""
+
+    labels: ClassVar[Labels] = {
+        "Pipeline": {
+            "phases": "Phases",
+            "test": "Test items",
+            "gates": "Gates",
+        },
+        LIMITS: {
+            "device": "Device",
+        },
+    }
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 
 from api.problems import UNPROCESSABLE, Problem
 from runs.system.linked_processes import tied
 
-#: Seconds after a job's end in which its result or failure answers other requests, too.
+#: Seconds in which a failure answers further requests, too.
 REMEMBERED = 60.0
 #: Of one kind, under way or waiting.
 WAITING = 16
@@ -21,7 +20,7 @@ WAITING = 16
 WAITING_OF_USER = 4
 #: Seconds that one may take.
 LONGEST = 3600.0
-#: Processes that are remembered, and requests that were put off.
+#: Processes that are remembered.
 KEPT = 256
 
 
@@ -34,7 +33,13 @@ class Job:
     error: str | None = None
     #: The last line that it wrote.
     told: str = ""
+    #: Times by `monotonic`: of the request, of the process's start, and of its end.
+    requested: float = field(default_factory=lambda: time.monotonic())
+    started: float | None = None
     ended: float | None = None
+    #: When `outcome` first gave the result or failure, and the mark that the result had then.
+    given: float | None = None
+    mark: Hashable = None
 
     def since(self) -> float:
         """Return the seconds since the job ended; 0 while it runs."""
@@ -48,8 +53,6 @@ class Work:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         #: One at a time of each kind: who exports does not wait for who looks.
         self._lanes: dict[str, asyncio.Semaphore] = {}
-        #: Request that was put off → when it was first made, and when it was made last.
-        self._put_off: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     async def begin(
         self, name: str, command: list[str], again: bool = False, said: str = "", by: str = ""
@@ -62,8 +65,10 @@ class Work:
         job = self._jobs.get(name)
         if job is not None and job.ended is None:
             return False
-        if job is not None and job.error and not again and job.since() < REMEMBERED:
-            return False
+        if job is not None and job.error and not again:
+            assert job.ended is not None
+            if time.monotonic() - job.ended < REMEMBERED:
+                return False
         kind = name.partition(" ")[0]
         waiting = [j.by for n, j in self._jobs.items() if j.ended is None and n.startswith(kind)]
         own = waiting.count(by)
@@ -85,6 +90,7 @@ class Work:
         process = None
         try:
             async with lane, asyncio.timeout(LONGEST):
+                job.started = time.monotonic()
                 process = await asyncio.create_subprocess_exec(
                     *tied(command),
                     stdin=asyncio.subprocess.PIPE,
@@ -105,27 +111,6 @@ class Work:
                 await process.wait()
             job.ended = time.monotonic()
 
-    @contextlib.contextmanager
-    def request(self, what: Hashable) -> Iterator[float]:
-        """Give the time at which a request for several outcomes was first made, as of `monotonic`.
-
-        A request that ends with Problem 503 is put off: the same request, made again, goes on, however
-        long its outcomes take together. It is forgotten if it is not made again for `LONGEST` seconds.
-        """
-        now = time.monotonic()
-        first, last = self._put_off.get(what, (now, now))
-        first = first if now - last < LONGEST else now
-        try:
-            yield first
-        except Problem as problem:
-            self._put_off.pop(what, None)
-            if problem.status == 503:
-                self._put_off[what] = (first, time.monotonic())
-                while len(self._put_off) > KEPT:
-                    self._put_off.popitem(last=False)
-            raise
-        self._put_off.pop(what, None)
-
     async def outcome(
         self,
         name: str,
@@ -133,25 +118,32 @@ class Work:
         said: str,
         patience: float,
         by: str,
-        since: float = math.inf,
+        what: str,
+        mark: Callable[[str], Hashable],
     ) -> str:
         """Return the last line that a process writes.
 
-        The process is started, unless it runs, has ended less than `REMEMBERED` seconds ago, or has
-        ended after `since`, the time that `request` gives. Raise Problem 503 if it takes longer than
-        `patience` seconds: it goes on, and the request, made again, gets what it wrote. Raise Problem
-        503 if too many processes of the user `by` wait, Problem 422 if the process failed.
+        The process is started, unless it runs or its outcome is known. A result is known as long as
+        its `mark` stays the one that it had when it was first given; the mark None is of no result. A
+        failure is known for `REMEMBERED` seconds after it was first given. So a request for several
+        outcomes ends, however long they take together and however seldom it is made.
+
+        Raise Problem 503 if it takes longer than `patience` seconds: it goes on, and the request, made
+        again, gets what it wrote. `what` names the result in that error. Raise Problem 503 if too many
+        processes of the user `by` wait, Problem 422 if the process failed.
         """
         job = self._jobs.get(name)
-        forgotten = job is None or job.since() > REMEMBERED
-        if job is None or (forgotten and job.ended is not None and job.ended < since):
-            await self.begin(name, command, said=said, by=by)
-            job = self._jobs[name]
+        if job is None or await asyncio.to_thread(_forgotten, job, mark):
+            await self.begin(name, command, again=True, said=said, by=by)
+        job = self._jobs[name]
+        self._jobs.move_to_end(name)
         assert job.task
         await asyncio.wait([job.task], timeout=patience)
         if job.ended is None:
-            detail = "The model's weights are read or built: ask again in a moment."
-            raise Problem(503, "Service Unavailable", detail, {"Retry-After": "5"})
+            raise Problem(503, "Service Unavailable", _progress(job, what), {"Retry-After": "2"})
+        if job.given is None:
+            job.mark = await asyncio.to_thread(mark, job.told)
+            job.given = time.monotonic()
         if job.error:
             raise Problem(422, UNPROCESSABLE, job.error)
         return job.told
@@ -176,3 +168,22 @@ class Work:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _forgotten(job: Job, mark: Callable[[str], Hashable]) -> bool:
+    """Return True if a job's outcome answers no further request. For a thread: it looks at files."""
+    if job.given is None:
+        return False
+    if job.error:
+        return time.monotonic() - job.given >= REMEMBERED
+    now = mark(job.told)
+    return now is None or now != job.mark
+
+
+def _progress(job: Job, what: str) -> str:
+    """Return what a job that has not ended does, and for how long."""
+    now = time.monotonic()
+    if job.started is None:
+        waited = now - job.requested
+        return f"Waiting to read {what}, after other models: {waited:.0f} s so far. Ask again."
+    return f"Reading {what}, or building it: {now - job.started:.0f} s so far. Ask again."

@@ -29,7 +29,7 @@ from runs.errors import ConfigError, ConflictError
 from runs.event_types import ModelReference
 from runs.history.repository import stream_of
 from runs.kinds import asked
-from runs.kinds.asked import Plan
+from runs.kinds.asked import Named, Plan
 from runs.kinds.commands import refusal
 from runs.kinds.kind import Kind
 from runs.record import user_events as events
@@ -48,7 +48,8 @@ async def plan_of(
 ) -> tuple[Plan, dict[str, Any]]:
     """Return the plan that a body asks for, and what was found where models and data are `opened`.
 
-    `state` is the application's. Raises ConfigError, Problem.
+    Everything that the body and the log tell is checked before any model is read: a wrong setting,
+    role or name is answered at once. `state` is the application's. Raises ConfigError, Problem.
     """
     submit.check_queued(wanted.priority, tuple(wanted.labels))
     if wanted.kind not in kinds.table():
@@ -61,8 +62,28 @@ async def plan_of(
         raise ConfigError(f"the settings name more than {schemas.MOST_MODELS} models or data.")
     given = [*(name for some in roles.values() for name in some), *named.models]
     found = await inputs.find(state, user, given, [*wanted.data, *named.data], aliases)
+    if found.origins:
+        await state.readers.ask(
+            "check", user.name, open=False, **_order(wanted, config, roles, named, found)
+        )
+        found = await inputs.locate(state, user, found, opened or wanted.checked)
+    told = await state.readers.ask(
+        "check", user.name, open=opened, **_order(wanted, config, roles, named, found)
+    )
+    known = {model.path: model for model in found.models.values() if model.name}
+    return planned(wanted.kind, told, known), told
+
+
+def _order(
+    wanted: schemas.Wanted,
+    config: dict[str, Any],
+    roles: dict[str, list[str]],
+    named: Named,
+    found: inputs.Found,
+) -> dict[str, Any]:
+    """Return the order to a process that plans the run, with the places of models and data."""
     paths = {role: [found.models[name].path for name in some] for role, some in roles.items()}
-    order = {
+    return {
         "kind": wanted.kind,
         "config": config,
         "models": {role: some for role, some in paths.items() if some},
@@ -72,9 +93,6 @@ async def plan_of(
             "data": {name: found.data[name] for name in named.data},
         },
     }
-    told = await state.readers.ask("check", user.name, open=opened, **order)
-    known = {model.path: model for model in found.models.values() if model.name}
-    return planned(wanted.kind, told, known), told
 
 
 def _settings(kind: Kind, wanted: schemas.Wanted) -> tuple[dict[str, Any], dict[str, str]]:
@@ -208,7 +226,7 @@ async def recorded(
     known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
     if known is not None and known.correlation == _digest(wanted):
         return run_of(known.stream), False, list(kinds.of(wanted.kind).taken(wanted.config)[1])
-    plan, told = await plan_of(state, wanted, user, opened=known is None)
+    plan, told = await plan_of(state, wanted, user, opened=known is None and wanted.checked)
     run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
     return run, known is None, told.get("warnings", [])
 
@@ -223,8 +241,9 @@ def _keyed(store: EventStore, key: str | None, user: User) -> Envelope | None:
 
 def _digest(wanted: schemas.Wanted) -> str:
     """Return the digest of a body as it was asked: what a name in it means may change later."""
-    # Earlier versions had no such fields.
+    # Earlier versions did not have these fields.
     later = {field for field in ("file", "name") if getattr(wanted, field) is None}
+    later |= {"checked"} if wanted.checked else set()
     text = json.dumps(wanted.model_dump(mode="json", exclude=later), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

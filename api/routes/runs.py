@@ -118,6 +118,7 @@ def asked(request: Request, run: str) -> Response:
             "file": file,
             "priority": state.submitted.priority,
             "labels": list(state.submitted.labels),
+            "quarantine": state.submitted.quarantine,
         }
     return tagged(request, body)
 

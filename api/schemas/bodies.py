@@ -167,10 +167,15 @@ class Wanted(Reason):
         "fail",
         description="When a task has killed its process three times: fail, or go on without.",
     )
+    checked: bool = Field(
+        True,
+        description="False: record the run without reading its models and data. The worker checks them "
+        "when it starts the run; what it refuses fails the run. A check reads them in any case.",
+    )
 
 
 #: What a run is submitted with beside its settings; the documents put it all into `config`.
-_BESIDE = ("kind", "models", "base", "data", "file", "priority", "labels", "quarantine", "reason")
+_BESIDE = tuple(name for name in Wanted.model_fields if name != "config")
 
 
 class Phase(Wanted):

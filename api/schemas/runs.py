@@ -61,6 +61,7 @@ class Again(Answer):
     file: str | None
     priority: int
     labels: list[str]
+    quarantine: str
 
 
 class Rows(Answer):

@@ -48,4 +48,4 @@ def fetch(place: str) -> Path:
             )
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise not_fetched(f"data set {repository}", error, "files") from error
+        raise not_fetched(f"data set {repository}", error) from error

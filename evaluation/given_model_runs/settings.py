@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
 
 #: Domains of the built-in text (`evaluation.data.builtin.corpus.KNOWN`; a test compares them).
@@ -20,6 +21,12 @@ Domain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 class Length(BaseModel):
     """The length of a training that is told in tokens."""
 
+    labels: ClassVar[Labels] = {
+        TRAINING: {
+            "tokens": "Tokens to train on",
+        },
+    }
+
     tokens: int = Field(
         1_000_000, ge=1, description="Tokens that each training reads: all arms alike."
     )
@@ -27,6 +34,17 @@ class Length(BaseModel):
 
 class StepsConfig(BaseModel):
     """Settings of a training from a given model on any data: batches and arithmetic."""
+
+    labels: ClassVar[Labels] = {
+        TRAINING: {
+            "batch": "Windows of a step",
+            "context": "Tokens of a window",
+            "optimiser": "Optimiser",
+            "precision": "Precision",
+            "accumulation": "Gradient accumulation",
+            "checkpointing": "Gradient checkpointing",
+        },
+    }
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -74,6 +92,18 @@ class TokensConfig(StepsConfig, Length):
 class TextConfig(StepsConfig):
     """Settings of a training on text, but for its length."""
 
+    labels: ClassVar[Labels] = {
+        DATA: {
+            "domains": "Domains",
+            "mix": "Mix of domains",
+            "characters": "Characters of built-in text",
+            "seed": "Seed",
+        },
+        LIMITS: {
+            "device": "Device",
+        },
+    }
+
     domains: tuple[Domain, ...] = Field(
         ("code", "math", "data"),
         min_length=1,
@@ -116,6 +146,15 @@ LORA_RATE = 4e-3
 
 class AdaptedConfig(TextConfig):
     """Settings of a training of all weights, or of low-rank adapters that are merged into them."""
+
+    labels: ClassVar[Labels] = {
+        TRAINING: {
+            "train": "Weights to train",
+            "lora_rank": "LoRA rank",
+            "lora_alpha": "LoRA alpha",
+            "lora_modules": "Layers with LoRA adapters",
+        },
+    }
 
     train: Literal["full", "lora"] = Field(
         "full",

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, Field
+
+from runs.kinds.setting_words import TRAINING, Labels
 
 
 class Watched(BaseModel):
     """The setting of the watch over a training's loss."""
+
+    labels: ClassVar[Labels] = {
+        TRAINING: {
+            "divergence": "Limit of a diverging loss",
+        },
+    }
 
     #: In miniature trainings no loss was more than three standard deviations above its average.
     divergence: Annotated[float, Field(gt=0)] | None = Field(

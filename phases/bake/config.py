@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,6 +15,7 @@ from evaluation.given_model_runs.settings import (
 )
 from evaluation.training_runs.training_settings import Watched
 from evaluation.verifiers.form import AnyForm
+from runs.kinds.setting_words import TRAINING, Labels
 
 #: Text of a prompt.
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
@@ -28,6 +29,42 @@ LEAST = 8
 
 class BakeConfig(AdaptedConfig, Watched):
     """Settings: the prompts, what they are baked on, how long and how strongly."""
+
+    labels: ClassVar[Labels] = {
+        "Prompts": {
+            "prompts": "Prompts to bake",
+            "checks": "Checks of replies",
+            "sequence": "One prompt after the other",
+            "pursuit": "Further bakes of the same prompts",
+            "singly": "Measure each prompt alone",
+            "chat": "Chat template",
+        },
+        "Contexts and replies": {
+            "contexts": "Domains of contexts",
+            "built_in": "Domains of ordinary text",
+            "context_tokens": "Tokens of a context",
+            "reply_tokens": "Tokens of a reply",
+            "trajectories": "Replies to train on",
+            "held_out": "Held-out contexts",
+            "beyond": "Text before far contexts",
+        },
+        "What stays as it is": {
+            "others": "Other prompts",
+            "generic": "General prompts",
+            "others_weight": "Weight of other prompts",
+            "neutral_weight": "Weight of ordinary text",
+            "neutral_tokens": "Tokens of ordinary text",
+        },
+        "Choice of the result": {
+            "strengths": "Strengths to measure",
+            "stops": "Shares of the steps to measure",
+        },
+        TRAINING: {
+            "steps": "Steps",
+            "rate": "Learning rate",
+            "top": "Tokens compared one by one",
+        },
+    }
 
     prompts: tuple[Prompt, ...] = Field(
         (),

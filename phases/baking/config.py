@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from evaluation.given_model_runs.settings import LORA_RATE, AdaptedConfig, Positive
 from evaluation.tool_tasks.base import LEVELS
 from evaluation.tool_tasks.own import OwnRepair
+from runs.kinds.setting_words import TRAINING, Labels
 
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
 Cycle = Literal["tools", "personas"]
@@ -27,6 +28,45 @@ OTHERS = (
 
 class BakingConfig(AdaptedConfig):
     """Settings: the tasks, the cycles and when they end, and each bake."""
+
+    labels: ClassVar[Labels] = {
+        "Tool tasks": {
+            "families": "Families of tool tasks",
+            "repairs": "Repairs of your own",
+            "levels": "Levels of difficulty",
+            "train_items": "Tasks to bake on",
+            "selection_items": "Tasks to decide by",
+            "test_items": "Tasks to compare on",
+            "tool_prompt": "Prompt about the tools",
+            "form": "Form of tool calls",
+            "chat": "Chat template",
+            "calls": "Calls of a session",
+            "reply_tokens": "Tokens of a turn",
+        },
+        "Personas": {
+            "personas": "Personas",
+            "proposal": "Text that proposes a persona",
+            "persona_tokens": "Tokens of a persona",
+        },
+        "Cycles": {
+            "cycles": "Cycles",
+            "iterations": "Bakes of all cycles",
+            "strength": "Strength of a bake",
+            "smoothing": "Scores of a moving average",
+            "window": "Averages of a slope",
+            "epsilon": "Slope that ends a cycle",
+        },
+        "What stays as it is": {
+            "others": "Other prompts",
+            "others_weight": "Weight of other prompts",
+            "neutral_weight": "Weight of ordinary text",
+            "neutral_tokens": "Tokens of ordinary text",
+        },
+        TRAINING: {
+            "steps": "Steps",
+            "rate": "Learning rate",
+        },
+    }
 
     families: tuple[str, ...] = Field(
         ("calculation", "execution", "memory", "repair", "retrieval", "table"),

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from evaluation.given_model_runs.settings import Positive, TrainingConfig
 from evaluation.training_runs.training_settings import Watched
+from runs.kinds.setting_words import TRAINING, Labels
 
 
 class BitnetConfig(TrainingConfig, Watched):
     """Settings: how long is trained, how weights are rounded, what is compared."""
+
+    labels: ClassVar[Labels] = {
+        "Ternary weights": {
+            "group": "Columns that share a scale",
+            "int8_activations": "Int8 activations",
+            "quantisation_warmup": "Warm-up of quantisation",
+            "distillation": "Weight of distillation",
+            "scratch": "Also train from new weights",
+        },
+        TRAINING: {
+            "rate": "Learning rate, ternary",
+            "full_rate": "Learning rate, full precision",
+        },
+    }
 
     rate: Positive = Field(
         4e-3,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from evaluation.training_runs.training_settings import Watched
 from phases.cognate.presets import PRESETS, TITANS, Preset
+from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
 
 #: Domains of text of the program's own (`evaluation.training_text.own_texts.KNOWN`; a test compares).
@@ -26,6 +27,41 @@ Domain = Annotated[str, Field(pattern=NAME)]
 
 class CognateConfig(Watched):
     """Settings: what is trained, and for how long."""
+
+    labels: ClassVar[Labels] = {
+        "Model": {
+            "preset": "Size and length",
+            "architecture": "Architecture",
+            "memory": "Neural memory",
+            "recursions": "Applications of the blocks",
+            "halting": "Halting",
+            "vocabulary": "Tokens of the vocabulary",
+        },
+        TRAINING: {
+            "base_rate": "Learning rate of the base",
+            "specialist_rate": "Learning rate of specialists",
+            "base_tokens": "Tokens for the base",
+            "specialist_tokens": "Tokens for a specialist",
+            "batch": "Windows of a step",
+            "context": "Tokens of a window",
+            "precision": "Precision",
+            "optimiser": "Optimiser",
+            "checkpointing": "Gradient checkpointing",
+        },
+        DATA: {
+            "domains": "Domains of specialists",
+            "own_share": "Share of the own domain",
+            "mix": "Mix of domains",
+            "seed": "Seed",
+        },
+        LIMITS: {
+            "device": "Device",
+            "processes": "Processes",
+            "sharded": "Sharded training (FSDP)",
+            "max_hours": "Hours by the clock",
+            "max_device_hours": "Hours of all devices",
+        },
+    }
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

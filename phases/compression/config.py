@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from phases.compression.menu import MENU, WHOLE
+from runs.kinds.setting_words import DATA, LIMITS, Labels
 from runs.record.device_setting import AUTO, DEVICE
 
 #: Bytes of a unit.
@@ -16,6 +17,26 @@ UNITS = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**2
 
 class CompressionConfig(BaseModel):
     """Settings of a compression."""
+
+    labels: ClassVar[Labels] = {
+        "Size and quality": {
+            "budget": "Size of the file",
+            "retention": "Quality to keep",
+            "regression": "Largest loss in a domain",
+        },
+        "Codecs": {
+            "settings": "Codecs and rates",
+            "mixtures": "Mixtures of codecs",
+            "calibration": "Tokens for calibration",
+        },
+        DATA: {
+            "context": "Tokens of context",
+            "seed": "Seed",
+        },
+        LIMITS: {
+            "device": "Device",
+        },
+    }
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TokensConfig
 from evaluation.task_families.base import LEVELS
 from evaluation.training_runs.training_settings import Watched
+from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
 
 #: A share or a rate of success.
@@ -27,6 +28,56 @@ EVIDENCE = 8
 
 class CurriculumConfig(TokensConfig, Watched):
     """Settings: the tasks, how long is trained on them, and by which rule the next mix is chosen."""
+
+    labels: ClassVar[Labels] = {
+        "Tasks": {
+            "families": "Task families",
+            "levels": "Levels of difficulty",
+            "pool": "Items to train on",
+            "selection_items": "Items to measure success on",
+            "test_items": "Items to compare on",
+        },
+        "Curriculum": {
+            "arms": "Arms",
+            "adds": "Additions to adaptive",
+            "segments": "Segments",
+            "rule": "Rule of the next mix",
+            "low": "Lowest success at the edge",
+            "high": "Highest success at the edge",
+            "promote": "Success that passes a level",
+            "demote": "Success that loses a level",
+            "replay": "Weight of passed levels",
+            "trickle": "Least weight of a level",
+            "cap": "Cap of a stuck family",
+            "patience": "Segments until a family is stuck",
+        },
+        "Chaos": {
+            "burst_every": "Segments between bursts",
+            "burst_share": "Length of a burst",
+            "burst_rate": "Learning rate in a burst",
+            "burst_noise": "Noise in a burst",
+            "relapse": "Success that a burst may lose",
+        },
+        "Dreams and self-model": {
+            "dream": "Share of dreams",
+            "dream_items": "Dreams of a level",
+            "self_weight": "Weight of the self-model",
+            "self_layer": "Block of the self-model",
+        },
+        TRAINING: {
+            "rate": "Learning rate",
+        },
+        DATA: {
+            "text": "Share of ordinary text",
+            "text_domains": "Domains of ordinary text",
+            "text_tokens": "Tokens of ordinary text",
+            "characters": "Characters of built-in text",
+            "seed": "Seed",
+        },
+        LIMITS: {
+            "device": "Device",
+        },
+    }
 
     rate: Positive = Field(2e-3, description="Peak learning rate.")
     families: tuple[str, ...] = Field(

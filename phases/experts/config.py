@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from evaluation.given_model_runs.settings import Domain, Positive, TrainingConfig
 from evaluation.task_families.base import LEVELS
 from evaluation.training_runs.training_settings import Watched
+from runs.kinds.setting_words import TRAINING, Labels
 
 Part = Literal["attention", "mlp"]
 Training = Literal["cross-entropy", "reinforce", "cem"]
@@ -18,6 +19,48 @@ Relative = Annotated[float, Field(ge=0)]
 
 class ExpertsConfig(TrainingConfig, Watched):
     """Settings: which experts are trained, how their mixtures are searched, what dispatch reads."""
+
+    labels: ClassVar[Labels] = {
+        "Experts": {
+            "experts": "Experts",
+            "parts": "Parts of the blocks",
+            "neutral": "Neutral domain",
+            "families": "Task families",
+            "levels": "Levels of difficulty",
+            "pool": "Tasks to train on",
+            "family_items": "Tasks to choose and test on",
+            "weak": "Success that needs no expert",
+        },
+        "Search of mixtures": {
+            "evaluations": "Mixtures to measure",
+            "population": "Mixtures of a generation",
+            "elite": "Size of the elite",
+            "finalists": "Finalists",
+            "apart": "Distance of finalists",
+            "scale": "Step of the first factors",
+            "windows": "Windows of a measurement",
+            "probe": "Windows before giving up",
+            "margin": "Gap of a hopeless mixture",
+            "drift": "Loss allowed on neutral text",
+        },
+        "Adapting to a domain": {
+            "shots": "Windows of training text",
+            "rounds": "Rounds of the cross-entropy method",
+            "points": "Mixtures of a round",
+            "prompt": "Tokens that the classifier reads",
+        },
+        TRAINING: {
+            "train": "Method",
+            "rate": "Learning rate",
+            "reinforce_rate": "Learning rate of reinforce",
+            "replies": "Replies of a step",
+            "kl": "Weight of the KL divergence",
+            "spread": "Spread of the first vectors",
+            "pull": "Pull towards the given model",
+            "lora": "Also train LoRA adapters",
+            "lora_rate": "Learning rate of LoRA",
+        },
+    }
 
     domains: tuple[Domain, ...] = Field(
         ("code", "math", "data", "prose"),

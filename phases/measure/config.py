@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from evaluation.data.slices import Slice
+from runs.kinds.setting_words import DATA, LIMITS, Labels
 from runs.record.device_setting import AUTO, DEVICE
 
 
 class MeasureConfig(BaseModel):
     """Settings of a measurement."""
+
+    labels: ClassVar[Labels] = {
+        DATA: {
+            "slice": "Slice of the data",
+            "context": "Tokens of context",
+            "seed": "Seed",
+        },
+        LIMITS: {
+            "device": "Device",
+        },
+    }
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from evaluation.given_model_runs.settings import Positive, TrainingConfig
 from evaluation.training_runs.training_settings import Watched
+from runs.kinds.setting_words import TRAINING, Labels
 
 #: Tokens of a thought.
 ThoughtLength = Annotated[int, Field(ge=1, le=256)]
@@ -15,6 +16,32 @@ ThoughtLength = Annotated[int, Field(ge=1, le=256)]
 
 class QuietstarConfig(TrainingConfig, Watched):
     """Settings: how a model thinks, how long it is trained, and what is measured."""
+
+    labels: ClassVar[Labels] = {
+        "Thoughts": {
+            "thought_lengths": "Tokens of a thought",
+            "passes": "Thoughts per position",
+            "ahead": "Tokens that reward a thought",
+            "temperature": "Temperature of thoughts",
+            "greedy": "Measure with the likeliest thoughts",
+            "weight": "First share of thoughts",
+            "settling": "Steps with a fixed share",
+        },
+        "Losses": {
+            "own": "Weight of the thought's prediction",
+            "policy": "Weight of REINFORCE",
+            "kl": "Weight of the KL divergence",
+        },
+        "Measuring": {
+            "hard": "Share of hard tokens",
+            "document_tokens": "Tokens of a document",
+            "measured_tokens": "Tokens of a domain",
+        },
+        TRAINING: {
+            "base_tokens": "Tokens before the arms branch",
+            "rate": "Learning rate",
+        },
+    }
 
     tokens: int = Field(
         100_000, ge=1, description="Tokens that each arm reads: all arms the same windows."

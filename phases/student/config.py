@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from evaluation.given_model_runs.settings import Positive, TrainingConfig
 from evaluation.training_runs.training_settings import Watched
+from runs.kinds.setting_words import TRAINING, Labels
 
 #: Share of the given model's size.
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -15,6 +16,26 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 class StudentConfig(TrainingConfig, Watched):
     """Settings: how large the student is, how long and how it is trained."""
+
+    labels: ClassVar[Labels] = {
+        "Size of the student": {
+            "width": "Share of the width",
+            "depth": "Share of the layers",
+            "hidden": "Hidden size",
+            "layers": "Layers",
+            "intermediate": "Feed-forward size",
+            "heads": "Attention heads",
+            "kv_heads": "Key-value heads",
+        },
+        "Distillation": {
+            "distillation": "Weight of distillation",
+            "temperature": "Temperature",
+            "alone": "Also train without the given model",
+        },
+        TRAINING: {
+            "rate": "Learning rate",
+        },
+    }
 
     width: Share = Field(
         0.5,

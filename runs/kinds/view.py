@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from events import Envelope, Event
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import Measurement
-from runs.kinds import default_panels
+from runs.kinds import default_panels, setting_words
 from runs.kinds.decide import pending
 from runs.kinds.origin import Ancestor
 from runs.kinds.state import State
@@ -235,9 +235,10 @@ class View(Generic[S]):
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings: JSON schema and defaults."""
+        """Return the settings: JSON schema with labels and groups, and defaults."""
+        labels = setting_words.labels_of(self.config)
         return {
-            "schema": self.config.model_json_schema(),
+            "schema": setting_words.labelled(self.config.model_json_schema(), labels),
             "defaults": self.config().model_dump(mode="json"),
         }
 

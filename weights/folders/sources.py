@@ -116,7 +116,8 @@ def _fetch(repository: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(repository, revision=revision, allow_patterns=PATTERNS))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise not_fetched(f"model {repository}", error, "a folder") from error
+        what = f"model {repository} is no folder here, and as a model of the Hub it"
+        raise not_fetched(what, error) from error
 
 
 @dataclass(frozen=True)

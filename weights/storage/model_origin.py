@@ -19,7 +19,7 @@ import os
 import sys
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -233,10 +233,15 @@ def settle(home: Home, asked: dict[str, Any]) -> str:
             if folder == kept:
                 touch(kept)
             return str(folder.resolve())
-    tried = ", ".join(map(str, folders[:-1])) or "no folder that may be read"
-    raise SourceError(
-        f"{asked['what']} is not where it was ({tried}), or its weights have changed: its digest "
-        f"was {asked['digest'][:12]}. Register it again."
+    raise SourceError(gone(asked["what"], list(map(str, folders[:-1])), asked["digest"]))
+
+
+def gone(what: str, tried: Sequence[str], digest: str) -> str:
+    """Return the error text for a registered model that none of the folders `tried` has."""
+    places = ", ".join(tried) or "no folder that may be read"
+    return (
+        f"{what} is not where it was ({places}), or its weights have changed: its digest was "
+        f"{digest[:12]}. Register it again."
     )
 
 

@@ -4,6 +4,9 @@ import { long } from "./bigJson";
 
 export interface Schema {
   type?: string;
+  /** The label, and the group that a form shows the setting in. */
+  title?: string;
+  group?: string;
   description?: string;
   /** Strategies that have the setting; missing: every run has it. */
   strategies?: string[];
@@ -17,18 +20,21 @@ export interface Schema {
 
 /** A text as somebody types it: JSON where it is JSON, words with commas where a list is wanted, else text. */
 export function parse(text: string, schema: Schema, root: Schema): Json {
-  const plain = text.trim();
   const wanted = resolve(schema, root);
-  const takesText = kinds(wanted, root).has("string");
+  const types = kinds(wanted, root);
+  const takesText = types.has("string");
+  // A number may have commas, as the defaults are shown: 4,000,000.
+  const grouped = !takesText && !types.has("array") && /^-?\d{1,3}(,\d{3})+(\.\d+)?$/.test(text.trim());
+  const plain = grouped ? text.trim().replaceAll(",", "") : text.trim();
   const whole = takesText ? null : long(plain);
   if (whole !== null) return whole;
   try {
     const value = JSON.parse(plain) as Json;
-    if (!takesText || typeof value !== "number" || kinds(wanted, root).has("number") || kinds(wanted, root).has("integer")) return value;
+    if (!takesText || typeof value !== "number" || types.has("number") || types.has("integer")) return value;
   } catch {
     // Not JSON: words.
   }
-  if (kinds(wanted, root).has("array") && !takesText) {
+  if (types.has("array") && !takesText) {
     return plain ? plain.split(",").map((part) => part.trim()) : [];
   }
   return plain;

@@ -3,8 +3,16 @@ import type { ReactNode } from "react";
 import { ApiError, explain } from "../api/client";
 import type { Resource } from "../lib/hooks";
 
-export function Failure({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
-  const title = error instanceof ApiError ? error.problem.title : "Something went wrong";
+interface FailureProps {
+  error: unknown;
+  onRetry?: () => void;
+  /** In place of the status in HTTP's words, for what the server refuses (422). */
+  refused?: string;
+}
+
+export function Failure({ error, onRetry, refused }: FailureProps) {
+  const status = error instanceof ApiError ? error.problem.title : "Something went wrong";
+  const title = refused !== undefined && error instanceof ApiError && error.status === 422 ? refused : status;
   const detail = explain(error);
   const named = error instanceof ApiError ? (error.problem.errors ?? []) : [];
   const parts = named.filter((part) => !detail.includes(part.message));

@@ -14,6 +14,8 @@ from testing.models.toys import Toys
 from testing.worlds.dashboard_world import DONE, FAILED, REAL, WAITING, Site
 from testing.worlds.dashboard_world import FRONT as BUSY
 
+expect = pytest.importorskip("playwright.sync_api").expect
+
 AT = 70
 #: Name → address, and a text that is there when the page is.
 PAGES = {
@@ -154,17 +156,21 @@ def test_a_new_run_is_checked_as_one_types(
     page.get_by_text("Fix the marked fields first.").wait_for()
     assert submit.is_disabled()
     page.get_by_label("Priority").fill("")
-    page.get_by_label("Generations").fill("-3")
-    said = page.locator(".field", has=page.get_by_label("Generations")).locator(".wrong")
+    page.get_by_label("Generations", exact=True).fill("-3")
+    said = page.locator(".field", has=page.get_by_label("Generations", exact=True)).locator(
+        ".wrong"
+    )
     said.get_by_text("should be greater than or equal to 0").wait_for()
     assert submit.is_disabled()
-    page.get_by_label("Generations").fill("12")
-    page.get_by_text("Advanced settings").click()
-    page.get_by_label("mutation", exact=True).select_option("genes")
-    page.get_by_label("fitness weights", exact=True).fill("everything")
-    said = page.locator(".field", has=page.get_by_label("fitness weights", exact=True))
+    page.get_by_label("Generations", exact=True).fill("12")
+    page.get_by_text("Search 24", exact=True).click()
+    page.get_by_label("Target of mutations", exact=True).select_option("genes")
+    page.get_by_label("Search settings").fill("fitness_weights")
+    weights = page.get_by_label("Weights of fitness", exact=True)
+    weights.fill("everything")
+    said = page.locator(".field", has=weights)
     said.locator(".wrong").get_by_text("should be a valid dictionary").wait_for()
-    page.get_by_label("fitness weights", exact=True).fill("")
+    weights.fill("")
     page.get_by_label("Labels").fill("demo, nightly")
     page.get_by_text("This can be submitted").wait_for()
     page.get_by_text("The run would wait for a worker").wait_for()
@@ -177,6 +183,58 @@ def test_a_new_run_is_checked_as_one_types(
     made = site.get(f"runs/{run}")
     assert made["labels"] == ["demo", "nightly"]
     assert (made["config"]["mutation"], made["config"]["generations"]) == ("genes", 12)
+
+
+def test_a_run_whose_check_takes_long_is_submitted_unchecked(
+    visit: Callable[..., Any], site: Site, toys: Toys
+) -> None:
+    """The page said `Checking …` for minutes, and nothing else could be done."""
+    detail = "Reading model 2 of 3 (mine), or building it: 12 s so far. Ask again."
+    problem = json.dumps({"title": "Service Unavailable", "status": 503, "detail": detail})
+
+    def answer(route: Any) -> None:
+        route.fulfill(status=503, headers={"Retry-After": "600"}, body=problem)
+
+    page = visit("/new", expected=("503",), before=lambda p: p.route("**/runs/check", answer))
+    page.get_by_label("Model 1").fill(toys.sources[0].name)
+    page.get_by_label("Model 2").fill(toys.sources[1].name)
+    page.get_by_text(
+        "Reading model 2 of 3 (mine), or building it: 12 s so far.", exact=True
+    ).wait_for()
+    page.get_by_text("This page asks again by itself.").wait_for()
+    assert page.get_by_role("button", name="Submit the run").is_disabled()
+    page.get_by_role("button", name="Submit anyway: the worker checks").click()
+    page.get_by_role("tab", name="Overview").wait_for()
+    made = site.get(f"runs/{page.url.rpartition('/')[2]}")
+    assert made["kind"] == "evomerge"
+    page.goto(f"{site.url}/#/new")
+    assert page.get_by_label("Model 1").input_value() == "", "the draft is gone once it is a run"
+
+
+def test_a_draft_survives_a_reload_and_the_browser_s_way_back(visit: Callable[..., Any]) -> None:
+    """Each kind has its own; what kinds have in common goes along."""
+    page = visit("/new", expected=("422",))
+    page.get_by_label("Model 1").fill("mine")
+    page.get_by_label("Kind").select_option("quietstar")
+    model = page.get_by_label("Model", exact=True)
+    expect(model).to_have_value("mine")
+    model.fill("other")
+    page.get_by_text("Losses 3", exact=True).click()
+    page.get_by_label("Weight of the KL divergence").fill("0.2")
+    page.reload()
+    expect(page.get_by_label("Kind")).to_have_value("quietstar")
+    expect(model).to_have_value("other")
+    expect(page.get_by_label("Weight of the KL divergence")).to_have_value("0.2")
+    page.go_back()
+    expect(page.get_by_label("Kind")).to_have_value("evomerge")
+    expect(page.get_by_label("Model 1")).to_have_value("mine")
+    page.go_forward()
+    expect(model).to_have_value("other")
+    page.get_by_role("button", name="Clear the form").click()
+    expect(model).to_have_value("")
+    characters = page.get_by_label("Characters of built-in text")
+    page.get_by_label("Search settings").fill("characters")
+    expect(characters).to_have_attribute("placeholder", "default: 4,000,000")
 
 
 def test_a_form_asks_again_when_the_server_is_busy(visit: Callable[..., Any], toys: Toys) -> None:
@@ -210,12 +268,12 @@ def test_a_form_offers_the_settings_of_the_chosen_strategy_and_a_budget(
 ) -> None:
     """Those of another strategy would be refused. A budget stands for generations."""
     page = visit("/new", expected=("422",))
-    page.get_by_text("Advanced settings").click()
-    page.get_by_label("niching", exact=True).wait_for()
+    page.get_by_text("Search 24", exact=True).click()
+    page.get_by_label("Niching", exact=True).wait_for()
     page.get_by_text("Strategies: tournament.").first.wait_for()
-    page.get_by_label("Strategy").select_option("cma-es")
-    page.get_by_label("search sigma", exact=True).wait_for()
-    assert page.get_by_label("niching", exact=True).count() == 0
+    page.get_by_label("Strategy", exact=True).select_option("cma-es")
+    page.get_by_label("Spread of the first generation", exact=True).wait_for()
+    assert page.get_by_label("Niching", exact=True).count() == 0
     page.get_by_label("Model 1").fill(toys.sources[0].name)
     page.get_by_label("Model 2").fill(toys.sources[1].name)
     page.get_by_label("Items 1", exact=True).fill(str(toys.data))

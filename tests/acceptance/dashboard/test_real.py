@@ -92,12 +92,13 @@ def fill(page: Any, toys: Toys, generations: int) -> None:
     if page.get_by_label("Items 1", exact=True).count() == 0:
         page.get_by_role("button", name="Items", exact=True).click()
     page.get_by_label("Items 1", exact=True).fill(str(toys.data))
-    page.get_by_label("Strategy").select_option("elite-loser")
-    page.get_by_label("Generations").fill(str(generations))
-    page.get_by_text("Advanced settings").click()
-    for name in ("search windows", "search questions", "search problems"):
-        page.get_by_label(name, exact=True).fill("2")
-    page.get_by_label("convergence patience", exact=True).fill("0")
+    page.get_by_label("Strategy", exact=True).select_option("elite-loser")
+    page.get_by_label("Generations", exact=True).fill(str(generations))
+    page.get_by_text("Data 5", exact=True).click()
+    for name in ("Windows", "Questions", "Problems"):
+        page.get_by_label(f"{name} of a generation", exact=True).fill("2")
+    page.get_by_text("Run 4", exact=True).click()
+    page.get_by_label("Generations without improvement", exact=True).fill("0")
 
 
 @pytest.mark.slow

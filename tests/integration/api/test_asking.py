@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from api import inputs
 from api.options import LOOPBACK, Options
 from api.problems import Problem
 from api.processes import background_jobs
-from api.processes.background_jobs import KEPT, LONGEST, REMEMBERED, Work
+from api.processes.background_jobs import KEPT, REMEMBERED, Job, Work
 from evomerge.config import EvoMergeConfig
 from runs.errors import ConfigError
 from testing.waiting import PATIENCE
@@ -61,9 +61,7 @@ def test_each_name_is_placed_once_and_beside_the_event_loop(served: Served) -> N
     assert watched.__dict__["placed"][2:] == [("code", False)]
 
 
-def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
-    tmp_path: Path, monkeypatch
-) -> None:
+def test_models_that_are_built_hold_no_thread_and_count_for_their_user() -> None:
     """Six requests for models that take long held every thread that the other routes need."""
     waiting: list[str] = []
 
@@ -72,19 +70,17 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user(
         await asyncio.sleep(600)
         return ""
 
-    monkeypatch.setattr(inputs.origins, "find", lambda *_: Origin("m", "a model", "0" * 64))
-    desk = SimpleNamespace(store=None, home=SimpleNamespace(folder=tmp_path))
-    work = SimpleNamespace(outcome=outcome)
-    state = State({"options": Options((tmp_path,)), "desk": desk, "work": work})
+    state = State({"work": SimpleNamespace(outcome=outcome)})
+    found = inputs.Found({}, {}, {"m": (Origin("m", "a model", "0" * 64), [])})
 
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         users = [User("ada", "submitter"), User("bob", "submitter")]
-        found = [asyncio.ensure_future(inputs._model(state, user, "m", "m", 0.0)) for user in users]
+        located = [asyncio.ensure_future(inputs.locate(state, user, found, True)) for user in users]
         while len(waiting) < 2:
             await asyncio.wait_for(asyncio.to_thread(int), PATIENCE)
         assert waiting == ["ada", "bob"]
-        for task in found:
+        for task in located:
             task.cancel()
 
     asyncio.run(asyncio.wait_for(ask(), PATIENCE))
@@ -96,84 +92,211 @@ def test_one_users_models_leave_room_for_the_others() -> None:
 
     async def ask() -> None:
         work = Work()
+
+        async def outcome(name: str, user: str) -> str:
+            return await work.outcome(
+                f"model {name}", command, "", 0.01, user, f"model {name}", str
+            )
+
         for n in range(4):
-            with pytest.raises(Problem, match="again in a moment"):
-                await work.outcome(f"model {n}", command, "", 0.01, "ada")
+            with pytest.raises(Problem, match=f"model {n}"):
+                await outcome(str(n), "ada")
         with pytest.raises(Problem, match="4 of yours"):
-            await work.outcome("model more", command, "", 0.01, "ada")
-        with pytest.raises(Problem, match="again in a moment"):
-            await work.outcome("model other", command, "", 0.01, "bob")
+            await outcome("more", "ada")
+        with pytest.raises(Problem, match="Waiting to read model other"):
+            await outcome("other", "bob")
         await work.stop()
 
     asyncio.run(ask())
 
 
-def test_a_request_ends_however_long_its_models_take_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@dataclass
+class Request:
+    """A request for several models, with a clock of its own.
+
+    A model is found by a process that ends at once; its folder's mark is in `marks`.
+    """
+
+    folder: Path
+    clock: list[float]
+    marks: dict[str, Any] = field(default_factory=dict)
+    work: Work = field(default_factory=Work)
+    fails: str = ""
+
+    async def ask(self, user: str, names: str = "abc", patience: float = 0.0) -> list[str]:
+        """Return what was found, each model after the one before."""
+        code = (
+            "import sys; name = sys.argv[2]; open(sys.argv[1], 'a').write(name)\n"
+            "print(name) if name not in sys.argv[3] else sys.exit('no ' + name)"
+        )
+        found = []
+        for number, name in enumerate(names, 1):
+            command = [
+                sys.executable,
+                "-S",
+                "-c",
+                code,
+                str(self.folder / "begun"),
+                name,
+                self.fails,
+            ]
+            what = f"model {number} of {len(names)} ({name})"
+            found.append(
+                await self.work.outcome(
+                    f"model {name}", command, "", patience, user, what, self.mark
+                )
+            )
+        return found
+
+    def mark(self, name: str) -> Any:
+        """Return the mark of a model's folder."""
+        return self.marks.get(name, "as it was")
+
+    async def end(self, name: str, after: float) -> None:
+        """Wait until a model is found; that took so many seconds by the clock."""
+        task = self.work._jobs[f"model {name}"].task
+        assert task
+        while self.work._jobs[f"model {name}"].started is None:
+            await asyncio.sleep(0)
+        self.clock[0] += after
+        await task
+
+    @property
+    def begun(self) -> str:
+        """The names of the models that were looked for."""
+        return (self.folder / "begun").read_text()
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Request:
+    """A request for models, by a clock of the test's own."""
+    clock = [0.0]
+    monkeypatch.setattr(background_jobs, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    return Request(tmp_path, clock)
+
+
+def test_a_request_ends_however_long_its_models_take_together(models: Request) -> None:
     """What was found first was forgotten until the last was found, and looked for again, without end.
 
-    By a clock of the test's own: each model takes longer than an answer is remembered.
+    Each model takes longer than anything that is remembered for a time, and so does each pause.
     """
-    now = [0.0]
-    monkeypatch.setattr(background_jobs, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    begun = tmp_path / "begun"
-    code = "import sys; open(sys.argv[1], 'a').write(sys.argv[2]); print(sys.argv[2])"
-    work = Work()
-
-    async def ask(user: str, patience: float = 0.0) -> list[str]:
-        with work.request((user, "abc")) as since:
-            found = []
-            for name in "abc":
-                command = [sys.executable, "-S", "-c", code, str(begun), name]
-                found.append(
-                    await work.outcome(f"model {name}", command, "", patience, user, since)
-                )
-            return found
-
-    async def end(name: str) -> None:
-        task = work._jobs[f"model {name}"].task
-        assert task
-        await task
-        now[0] += 2 * REMEMBERED
 
     async def talk() -> None:
-        for name in "abc":
-            with pytest.raises(Problem, match="again in a moment"):
-                await ask("ada")
-            await end(name)
-        assert await ask("ada") == ["a", "b", "c"]
-        assert begun.read_text() == "abc"
-        assert await ask("bob", PATIENCE) == ["a", "b", "c"]
-        assert begun.read_text() == "abcabc", "for a new request they are looked for again"
-        now[0] += 2 * REMEMBERED
-        assert await ask("ada", PATIENCE) == ["a", "b", "c"]
-        assert begun.read_text() == "abcabcabc", "and for an old one that was answered"
+        for number, name in enumerate("abc", 1):
+            with pytest.raises(Problem, match=rf"model {number} of 3 \({name}\)"):
+                await models.ask("ada")
+            await models.end(name, after=1000 * REMEMBERED)
+            models.clock[0] += 1000 * REMEMBERED
+        assert await models.ask("ada") == ["a", "b", "c"]
+        assert await models.ask("bob", "cbad", PATIENCE) == ["c", "b", "a", "d"]
+        assert models.begun == "abcd", "for another request, too: a model is found once"
 
     asyncio.run(talk())
 
 
-def test_a_request_that_nobody_makes_again_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a model that was found an hour ago would be said to be where it was then."""
-    now = [0.0]
-    monkeypatch.setattr(background_jobs, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    work = Work()
+def test_a_model_whose_folder_has_changed_is_looked_for_again(models: Request) -> None:
+    """What was found is remembered as long as it is so, not for a time."""
 
-    def put_off(what: str, status: int = 503) -> float:
-        with suppress(Problem), work.request(what) as since:
-            raise Problem(status, "", "later")
-        return since
+    async def talk() -> None:
+        await models.ask("ada", "ab", PATIENCE)
+        models.marks["a"] = "other files"
+        await models.ask("ada", "ab", PATIENCE)
+        assert models.begun == "aba"
+        models.marks["b"] = None  # it was removed
+        await models.ask("ada", "ab", PATIENCE)
+        await models.ask("ada", "ab", PATIENCE)
+        assert models.begun == "ababb"
 
-    assert put_off("a") == 0.0
-    now[0] = LONGEST - 1
-    assert put_off("a") == 0.0
-    now[0] = 2 * LONGEST
-    assert put_off("a") == 2 * LONGEST
-    assert put_off("b", 422) == put_off("b") == 2 * LONGEST
-    now[0] += 1
-    for n in range(KEPT):
-        put_off(f"other {n}")
-    assert put_off("a") == now[0], "the oldest of very many"
+    asyncio.run(talk())
+
+
+def test_a_failure_reaches_whoever_waits_for_it_and_is_then_tried_again(models: Request) -> None:
+    """Told at whatever pace one asks; forgotten a minute after it was told."""
+    models.fails = "b"
+
+    async def talk() -> None:
+        with pytest.raises(Problem):
+            await models.ask("ada", "b")
+        await models.end("b", after=REMEMBERED)
+        for pause in (10 * REMEMBERED, REMEMBERED - 1, 1):
+            models.clock[0] += pause
+            with pytest.raises(Problem, match="no b" if pause != 1 else "of 1"):
+                await models.ask("ada", "b")
+        await models.end("b", after=0)
+        assert models.begun == "bb"
+
+    asyncio.run(talk())
+
+
+def test_a_request_that_waits_says_for_which_model_and_for_how_long(models: Request) -> None:
+    """A page said `Checking …` for minutes."""
+
+    async def talk() -> None:
+        models.work._lanes["model"] = asyncio.Semaphore(1)
+        await models.work._lanes["model"].acquire()
+        with pytest.raises(Problem) as waiting:
+            await models.ask("ada", "ab")
+        models.clock[0] += 7
+        with pytest.raises(Problem, match=r"model 1 of 2 \(a\), after other models: 7 s so far"):
+            await models.ask("ada", "ab")
+        assert waiting.value.headers == {"Retry-After": "2"}
+        models.work._lanes["model"].release()
+        while models.work._jobs["model a"].started is None:
+            await asyncio.sleep(0)
+        models.clock[0] += 12
+        with pytest.raises(
+            Problem, match=r"Reading model 1 of 2 \(a\), or building it: 12 s so far"
+        ):
+            await models.ask("ada", "ab")
+        await models.end("a", after=0)
+        await models.work.stop()
+
+    asyncio.run(talk())
+
+
+def test_what_is_remembered_of_models_is_bounded(models: Request) -> None:
+    """The outcomes that were asked for last stay."""
+
+    async def talk() -> None:
+        await models.ask("ada", "ab", PATIENCE)
+        for n in range(KEPT):
+            models.work._jobs[f"model {n}"] = Job(ended=0.0)
+            models.work._jobs.move_to_end("model a")
+        await models.ask("ada", "c", PATIENCE)
+        assert len(models.work._jobs) <= KEPT + 1
+        assert "model a" in models.work._jobs
+        assert "model b" not in models.work._jobs
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"models": [RUN, "misspelt"]}, "'misspelt' is in none of this server's folders"),
+        ({"models": [RUN, f"{RUN}:nothing"]}, "nothing"),
+        ({"models": [RUN, RUN], "config": {"generations": -1}}, "config.generations"),
+        ({"models": [RUN, RUN], "data": ["/nowhere"]}, "'/nowhere' is in none of"),
+        ({"models": {"model": [RUN]}}, "a merging run has no models 'model'"),
+        ({"models": [RUN], "kind": "compression", "config": {"device": "tpu"}}, "tpu"),
+        ({"models": {"model": [RUN] * 2}, "kind": "compression"}, "one model"),
+    ],
+)
+def test_what_needs_no_model_is_refused_before_any_is_looked_for(
+    served: Served, body: dict[str, Any], detail: str
+) -> None:
+    """A misspelt source was told minutes later, when the one before it was found."""
+
+    async def outcome(*_: Any) -> str:
+        raise AssertionError("a model is looked for")
+
+    app: Any = served.client.app
+    app.state.work.outcome = outcome
+    for path in ("/runs/check", "/runs"):
+        for checked in (True, False):
+            answer = served.ask("POST", path, json={**body, "checked": checked})
+            assert answer.status_code == 422, answer.text
+            assert detail in answer.json()["detail"]
 
 
 def test_a_key_means_its_run_whatever_a_model_s_name_means_by_then(served: Served) -> None:

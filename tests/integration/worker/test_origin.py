@@ -29,6 +29,7 @@ from weights.storage import model_copies, model_origin
 from weights.storage.weight_cache import Artifacts
 from worker.commands import accounts, model_registry
 from worker.commands.control import control
+from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")
@@ -313,11 +314,12 @@ def client(home: Home, toys: Toys) -> Any:
 
 def asked(client: TestClient, path: str, body: dict[str, Any]) -> Any:
     """The answer, asked for again while the server says that the model is being prepared."""
-    for _ in range(20):
+    for _ in range(100):
         answer = client.post(path, json=body)
         if answer.status_code != 503:
             break
-        assert answer.headers["Retry-After"] == "5"
+        assert answer.headers["Retry-After"] == "2"
+        assert "model 1 of 1 (" in answer.json()["detail"]
     return answer
 
 
@@ -342,6 +344,51 @@ def test_a_run_of_another_s_champion_is_started_over_the_api(
     assert state.champion
     assert then.sources[0].name == f"first-{state.champion[:8]}"
     assert then.sources[0].path == str(home.folder / "models" / state.built[state.champion][0])
+
+
+@pytest.mark.slow
+def test_a_run_that_was_not_checked_is_checked_by_the_worker(
+    client: TestClient, home: Home, state: RunState, toys: Toys, tmp_path: Path
+):
+    """It is recorded at once. The worker builds its models; what it refuses fails the run."""
+    assert state.champion
+    folder = home.folder / "models" / state.built[state.champion][0]
+    small = Path(shutil.copytree(toys.base, toys.base.parent / "small"))
+    (small / "config.json").write_text("{}")
+    body = {
+        "models": ["first/champion", toys.sources[0].name],
+        "base": toys.base.name,
+        "data": [str(toys.data)],
+        "config": {"generations": 1},
+        "checked": False,
+    }
+    answers = [
+        client.post("/runs", json={**body, "models": ["first/champion", name]})
+        for name in (toys.sources[0].name, "small")
+    ]
+    assert [answer.status_code for answer in answers] == [201, 201], answers[0].text
+    good, bad = (answer.json()["run"] for answer in answers)
+    then = runs.state(home, good).submitted
+    assert then
+    assert (then.sources[0].path, folder.exists()) == (str(folder), False)
+    store = home.open_store()
+    started: list[str] = []
+
+    def watch(state: Any, _rows: Any) -> None:
+        if state.started is not None:
+            started.append(state.run)
+
+    worker = runner.Worker(store, Artifacts.of(home), watch, lambda: bool(started))
+    begun = worker.run(good)
+    assert begun.started.sources[0].digest == state.built[state.champion][0]
+    with pytest.raises(SourceError, match="small"):
+        runs.finish(home, bad)
+    store.close()
+    shutil.rmtree(small)
+    failed = runs.state(home, bad)
+    assert failed.status == "failed"
+    assert failed.failed
+    assert "small" in failed.failed.reason
 
 
 @pytest.mark.slow

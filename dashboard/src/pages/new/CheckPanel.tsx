@@ -1,11 +1,16 @@
 /** What the server says of a run before it is submitted. Nothing here is guessed. */
+import { useEffect, useState } from "react";
 import type { Checked, Values } from "../../api/types";
 import { number, setting } from "../../lib/format";
 import { Failure } from "../../ui/Messages";
 import type { CheckState } from "./useCheck";
 
+const CANNOT = "This cannot be submitted yet.";
+
 interface Props {
   begun: boolean;
+  /** What must be named before there is anything to check. */
+  needs: string;
   /** The settings are given as a file. */
   file: boolean;
   blocked: boolean;
@@ -13,20 +18,43 @@ interface Props {
   config: Values;
 }
 
-export function CheckPanel({ begun, file, blocked, checked, config }: Props) {
-  const { answer, error, busy } = checked;
+export function CheckPanel({ begun, needs, file, blocked, checked, config }: Props) {
+  const { answer, error, busy, since, waits } = checked;
   return (
     <div className="check-panel" aria-live="polite" aria-busy={busy}>
       <h2>Checked</h2>
-      {!begun && <p className="soft small">{file ? "Give the file" : "Name the sources"}: the server checks {file ? "it" : "them"} as you type. Nothing is started.</p>}
+      {!begun && <p className="soft small">{needs}: the server checks as you type. Nothing is started.</p>}
       {begun && blocked && <p className="soft small">Fix the marked fields first.</p>}
-      {begun && !blocked && busy && !answer && error === null && <p className="soft small">Checking …</p>}
-      {error !== null && <Failure error={error} />}
+      {begun && !blocked && busy && <Waiting since={since} waits={waits} />}
+      {error !== null && <Failure error={error} refused={CANNOT} />}
       {answer && (
         <div className={busy ? "stale" : undefined}>
           <Said answer={answer} config={config} file={file} />
         </div>
       )}
+    </div>
+  );
+}
+
+/** How long a check takes by now, and what for. The seconds are not read aloud. */
+function Waiting({ since, waits }: { since: number | null; waits: string }) {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    const timer = window.setInterval(() => setNow(Date.now()), 1000);
+    return () => window.clearInterval(timer);
+  }, []);
+  const seconds = since === null ? 0 : Math.max(0, Math.round((now - since) / 1000));
+  return (
+    <div className="note checking">
+      <strong>
+        Checking …{" "}
+        <span className="quiet" aria-hidden="true">
+          {seconds > 0 ? `${seconds} s` : ""}
+        </span>
+      </strong>
+      {waits !== "" && <span>{waits.replace(/ Ask again\.$/, "")}</span>}
+      {waits !== "" && <span className="soft small">This page asks again by itself.</span>}
+      {waits === "" && seconds > 2 && <span>The server looks up the models and data, and opens them.</span>}
     </div>
   );
 }
@@ -53,7 +81,7 @@ function Said({ answer, config, file }: { answer: Checked; config: Values; file:
   return (
     <div className="said">
       <p className={`note ${answer.ok ? "good" : "bad"}`}>
-        <strong>{answer.ok ? "This can be submitted." : "This cannot be submitted yet."}</strong>
+        <strong>{answer.ok ? "This can be submitted." : CANNOT}</strong>
       </p>
       {answer.warnings.map((warning) => (
         <p key={warning} className="note warn">

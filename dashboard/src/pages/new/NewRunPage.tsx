@@ -1,19 +1,21 @@
 /** A form for a new run, checked by the server as one types. */
-import { useEffect, useMemo, useRef, useState } from "react";
+import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import { ApiError, send, wrongFields } from "../../api/client";
 import type { Again, Kinds, Made, ModelList } from "../../api/types";
+import { setting } from "../../lib/format";
 import { useResource, useTitle } from "../../lib/hooks";
 import { useMe, useMaySubmit } from "../../lib/currentUser";
 import { go, href, type Route } from "../../lib/router";
 import { useSettings } from "../../lib/settings";
 import { Field } from "../../ui/forms/Field";
 import { Empty, Failure } from "../../ui/Messages";
-import { Advanced } from "./Advanced";
+import { Advanced, standardText } from "./Advanced";
 import { CheckPanel } from "./CheckPanel";
-import { BLANK, bodyOf, type Draft, filled, MERGING, OWN, unreadable } from "./draft";
+import { bodyOf, type Draft, filled, MERGING, OWN, type Quarantine, unreadable } from "./draft";
 import { FileField } from "./FileField";
 import { TextList } from "./TextList";
 import { useCheck } from "./useCheck";
+import { useDraft } from "./useDraft";
 
 export default function NewRunPage({ route }: { route: Route }) {
   const me = useMe();
@@ -22,7 +24,7 @@ export default function NewRunPage({ route }: { route: Route }) {
   const kinds = useResource<Kinds>("kinds");
   const from = route.query.get("from");
   const before = useResource<Again>(from === null ? null : `runs/${encodeURIComponent(from)}/asked`);
-  const [draft, setDraft] = useState<Draft>(() => begin(route));
+  const { draft, changed, put: setDraft, fill, drop, other } = useDraft(route);
   const settings = useSettings(draft.kind);
   const [error, setError] = useState<unknown>(null);
   const [busy, setBusy] = useState(false);
@@ -36,11 +38,13 @@ export default function NewRunPage({ route }: { route: Route }) {
   const takes = kind?.takes ?? [];
   const further = takes.filter((name) => !["sources", "model", "base", "data"].includes(name));
   const begun = kind === undefined ? false : whole ? draft.file.trim() !== "" : draft.models.some((name) => name.trim() !== "") || !(merging || takes.includes("model"));
-  const checked = useCheck(body, begun && Object.keys(own).length === 0);
+  const blocked = Object.keys(own).length > 0;
+  const checked = useCheck(body, begun && !blocked);
   useTitle("New run");
   const asked = before.data;
   useEffect(() => {
-    if (asked) setDraft(filled(asked));
+    if (asked) fill(filled(asked));
+    // Only when the run is read: what is typed afterwards stays.
   }, [asked]);
   if (me && !maySubmit) {
     return (
@@ -54,11 +58,12 @@ export default function NewRunPage({ route }: { route: Route }) {
     setError(null);
     setDraft({ ...draft, ...part });
   };
-  const submit = async () => {
+  const submit = async (whole: typeof body & { checked?: false }) => {
     setBusy(true);
     setError(null);
     try {
-      const answer = await send<Made>("runs", "POST", body, { headers: { "Idempotency-Key": key.current } });
+      const answer = await send<Made>("runs", "POST", whole, { headers: { "Idempotency-Key": key.current } });
+      drop();
       go(href(["runs", answer.data.run]));
     } catch (cause) {
       setError(cause);
@@ -83,7 +88,7 @@ export default function NewRunPage({ route }: { route: Route }) {
         noValidate
         onSubmit={(event) => {
           event.preventDefault();
-          void submit();
+          if (checked.answer?.ok && !checked.busy) void submit(body);
         }}
       >
         <div className="new-fields">
@@ -96,7 +101,7 @@ export default function NewRunPage({ route }: { route: Route }) {
           </datalist>
           <Field label="Kind" hint={kind?.line}>
             {(given) => (
-              <select {...given} className="select" value={draft.kind} onChange={(event) => put({ kind: event.target.value, more: {}, roles: {} })}>
+              <select {...given} className="select" value={draft.kind} onChange={(event) => go(other(event.target.value))}>
                 {(kinds.data?.kinds.map((kind) => kind.name) ?? [draft.kind]).map((name) => (
                   <option key={name}>{name}</option>
                 ))}
@@ -120,10 +125,10 @@ export default function NewRunPage({ route }: { route: Route }) {
           {takes.includes("data") && <TextList label="Data" each="Items" values={draft.data} least={1} wrong={problems.data} onChange={(values) => put({ data: values })}
             hint={merging ? "JSONL or text files, folders, lm-eval:TASK or builtin:domains. Without any: built-in text." : "Text files or folders, each PATH or DOMAIN=PATH. Without any: built-in text."} />}
           {merging && <div className="four">
-            <Field label="Strategy" wrong={problems.strategy}>
+            <Field label="Strategy" wrong={problems.strategy} hint="Without a choice, settings that only elite-loser has choose it.">
               {(given) => (
                 <select {...given} className="select" value={draft.strategy} onChange={(event) => put({ strategy: event.target.value })}>
-                  <option value="">default</option>
+                  <option value="">default: {setting(defaults.strategy)}</option>
                   {(settings.data?.strategies ?? []).map((name) => (
                     <option key={name}>{name}</option>
                   ))}
@@ -132,7 +137,7 @@ export default function NewRunPage({ route }: { route: Route }) {
             </Field>
             <Field label="Generations" wrong={problems.generations}>
               {(given) => (
-                <input {...given} className="input" inputMode="numeric" placeholder={placeholder(defaults.generations)} value={draft.generations}
+                <input {...given} className="input" inputMode="numeric" placeholder={standardText(defaults.generations)} value={draft.generations}
                   onChange={(event) => put({ generations: event.target.value })} />
               )}
             </Field>
@@ -144,14 +149,14 @@ export default function NewRunPage({ route }: { route: Route }) {
             </Field>
             <Field label="Seed" wrong={problems.seed}>
               {(given) => (
-                <input {...given} className="input" inputMode="numeric" placeholder={placeholder(defaults.seed)} value={draft.seed}
+                <input {...given} className="input" inputMode="numeric" placeholder={standardText(defaults.seed)} value={draft.seed}
                   onChange={(event) => put({ seed: event.target.value })} />
               )}
             </Field>
           </div>}
-          <div className="three">
+          <div className="four">
             <Field label="Priority" wrong={problems.priority} hint="Of your runs, the highest first.">
-              {(given) => <input {...given} className="input" inputMode="numeric" placeholder="0" value={draft.priority} onChange={(event) => put({ priority: event.target.value })} />}
+              {(given) => <input {...given} className="input" inputMode="numeric" placeholder="default: 0" value={draft.priority} onChange={(event) => put({ priority: event.target.value })} />}
             </Field>
             <Field label="Labels" wrong={problems.labels} hint="Separated by commas. Only a worker with all of these labels takes the run.">
               {(given) => <input {...given} className="input" value={draft.labels} onChange={(event) => put({ labels: event.target.value })} />}
@@ -159,32 +164,36 @@ export default function NewRunPage({ route }: { route: Route }) {
             <Field label="Reason (optional)" wrong={problems.reason} hint="Saved in the run's log.">
               {(given) => <input {...given} className="input" value={draft.reason} onChange={(event) => put({ reason: event.target.value })} />}
             </Field>
+            <Field label="If a task keeps dying" wrong={problems.quarantine} hint="When it has ended its process three times.">
+              {(given) => (
+                <select {...given} className="select" value={draft.quarantine} onChange={(event) => put({ quarantine: event.target.value as Quarantine })}>
+                  <option value="fail">the run fails (default)</option>
+                  <option value="worst-fitness">the run goes on without it</option>
+                </select>
+              )}
+            </Field>
           </div>
           {settings.error !== null && <Failure error={settings.error} onRetry={() => void settings.reload()} />}
-          {schema && !whole && <Advanced key={draft.kind} schema={schema} title={merging ? "Advanced settings" : "Settings"} own={merging ? OWN : []} open={!merging} strategy={draft.strategy} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
+          {schema && !whole && <Advanced key={draft.kind} schema={schema} own={merging ? OWN : []} open={!merging} strategy={draft.strategy} defaults={defaults} values={draft.more} problems={problems} onChange={(more) => put({ more })} />}
         </div>
         <aside className="new-check" aria-label="Check">
-          <CheckPanel begun={begun} file={whole} blocked={Object.keys(own).length > 0} checked={checked} config={body.config} />
-          {error !== null && <Failure error={error} />}
+          <CheckPanel begun={begun} needs={whole ? "Give the file" : merging ? "Name the sources" : "Name the model"} file={whole} blocked={blocked} checked={checked} config={body.config} />
+          {error !== null && <Failure error={error} refused="The run was not submitted." />}
           <button type="submit" className="button primary" disabled={busy || checked.busy || checked.answer?.ok !== true}>
             Submit the {whole ? draft.kind : "run"}
           </button>
+          {begun && !blocked && checked.busy && checked.answer?.ok !== true && (
+            <Unchecked busy={busy} onSubmit={() => void submit({ ...body, checked: false })} />
+          )}
+          {changed && (
+            <button type="button" className="button plain small" onClick={() => drop(asked && filled(asked))}>
+              Clear the form
+            </button>
+          )}
         </aside>
       </form>
     </>
   );
-}
-
-/** The form as an address asks for it: a kind, sources, a base. */
-function begin(route: Route): Draft {
-  const { query } = route;
-  const sources = query.getAll("source");
-  return {
-    ...BLANK,
-    kind: query.get("kind") ?? MERGING,
-    models: sources.length > 1 ? sources : [...sources, "", ""].slice(0, 2),
-    base: query.get("base") ?? "",
-  };
 }
 
 /** The same key means the same run. It begins with the day, which the run is named after. */
@@ -196,6 +205,14 @@ function capital(name: string): string {
   return name.charAt(0).toUpperCase() + name.slice(1);
 }
 
-function placeholder(value: unknown): string | undefined {
-  return typeof value === "number" ? String(value) : undefined;
+/** Submits a run whose check takes long. */
+function Unchecked({ busy, onSubmit }: { busy: boolean; onSubmit: () => void }): ReactNode {
+  return (
+    <div className="unchecked">
+      <button type="button" className="button" disabled={busy} onClick={onSubmit}>
+        Submit anyway: the worker checks
+      </button>
+      <span className="soft small">Names and settings are checked at once. What the worker finds wrong in models or data fails the run.</span>
+    </div>
+  );
 }

@@ -2,6 +2,8 @@
 import type { Again, Json, Values } from "../../api/types";
 import { parse, type Schema } from "../../lib/schema";
 
+export type Quarantine = "fail" | "worst-fitness";
+
 export interface Draft {
   kind: string;
   /** Those of the kind's main role. */
@@ -20,6 +22,8 @@ export interface Draft {
   priority: string;
   labels: string;
   reason: string;
+  /** What happens when a task has killed its process three times. */
+  quarantine: Quarantine;
   /** Advanced settings that were given, as typed. */
   more: Record<string, string>;
 }
@@ -41,6 +45,7 @@ export const BLANK: Draft = {
   priority: "",
   labels: "",
   reason: "",
+  quarantine: "fail",
   more: {},
 };
 
@@ -70,6 +75,7 @@ export function filled(asked: Again): Draft {
     ...Object.fromEntries(own.map((name) => [name, texts[name] ?? ""])),
     priority: asked.priority === 0 ? "" : String(asked.priority),
     labels: asked.labels.join(", "),
+    quarantine: asked.quarantine === "worst-fitness" ? "worst-fitness" : "fail",
     more,
   };
 }
@@ -83,6 +89,7 @@ export interface Body {
   file?: string;
   priority: number;
   labels: string[];
+  quarantine: Quarantine;
   reason?: string;
 }
 
@@ -103,10 +110,11 @@ export function bodyOf(draft: Draft, schema: Schema | undefined, whole: boolean)
   };
 }
 
-function queued(draft: Draft): Pick<Body, "priority" | "labels" | "reason"> {
+function queued(draft: Draft): Pick<Body, "priority" | "labels" | "quarantine" | "reason"> {
   return {
     priority: /^-?\d+$/.test(draft.priority.trim()) ? Number(draft.priority) : 0,
     labels: kept(draft.labels.split(",")),
+    quarantine: draft.quarantine,
     ...(draft.reason.trim() ? { reason: draft.reason.trim() } : {}),
   };
 }
