@@ -67,7 +67,7 @@ ASKS = ("geometric", "mean", "worst", "pooled")
 
 #: Static merge → mergekit's method, parameters of a model, parameters of the merge.
 STATIC: Mapping[str, tuple[str, dict[str, float], dict[str, Any]]] = {
-    "mean": ("linear", {"weight": 1.0}, {}),
+    "average": ("linear", {"weight": 1.0}, {}),
     "task-arithmetic-0.3": ("task_arithmetic", {"weight": 0.3}, {"normalize": False}),
     "task-arithmetic-0.5": ("task_arithmetic", {"weight": 0.5}, {"normalize": False}),
     "task-arithmetic-0.7": ("task_arithmetic", {"weight": 0.7}, {"normalize": False}),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks.evomerge.skills_data import TASKS
 
+#: A specialist has gained a skill if it solves this share of the problems more than the base.
+GAINED = 0.05
 #: A model is said to hold a skill if it keeps this share of the specialist's gain over the base.
 HELD = 0.5
 #: Smallest factor of a geometric mean: a task of which nothing is solved.
@@ -27,12 +29,14 @@ def share(values: Sequence[int]) -> float:
 def gains(solved: Solved, model: str) -> dict[str, float]:
     """Return task → the share of its specialist's gain over the base that a model keeps.
 
-    It is 1 for the specialist, 0 for the base, and 0 if the specialist gained nothing.
+    It is 1 for the specialist and 0 for the base. Tasks of which the specialist gained nothing, as
+    the base could solve them, are left out.
     """
     kept = {}
     for task in TASKS:
         start, end = share(solved["base"][task]), share(solved[task][task])
-        kept[task] = (share(solved[model][task]) - start) / (end - start) if end > start else 0.0
+        if end - start >= GAINED:
+            kept[task] = (share(solved[model][task]) - start) / (end - start)
     return kept
 
 
@@ -80,7 +84,10 @@ def seed_table(result: Mapping[str, Any]) -> list[str]:
     ]
     for model in solved:
         cells = [_count(solved[model][task]) for task in TASKS]
-        cells += [f"{relative(solved, model):.3f}", f"{held(solved, model)} of {len(TASKS)}"]
+        cells += [
+            f"{relative(solved, model):.3f}",
+            f"{held(solved, model)} of {len(gains(solved, model))}",
+        ]
         lines.append(f"| {model} | {' | '.join(cells)} |")
     return lines
 
@@ -101,14 +108,15 @@ def summary(
     models = [m for m in results[0]["solved"] if all(m in r["solved"] for r in results)]
     scores = {m: [relative(r["solved"], m) for r in results] for m in models}
     lines = [
-        f"| {len(results)} seeds | {' | '.join(TASKS)} | geometric mean | two skills | all |",
+        f"| {len(results)} seeds | {' | '.join(TASKS)} | geometric mean | more than one | all |",
         "|---|" + "---:|" * (len(TASKS) + 3),
     ]
     for model in models:
         cells = [_mean([share(r["solved"][model][t]) for r in results], ".0%") for t in TASKS]
-        counts = [held(r["solved"], model) for r in results]
+        counts = [(held(r["solved"], model), len(gains(r["solved"], model))) for r in results]
         cells.append(_mean(scores[model], ".3f"))
-        cells += [f"{sum(n >= least for n in counts)}" for least in (2, len(TASKS))]
+        cells.append(_of(n > 1 for n, several in counts if several > 1))
+        cells.append(_of(n == several for n, several in counts if several > 1))
         lines.append(f"| {model} | {' | '.join(cells)} |")
     best = max((m for m in models if m in static), key=lambda m: math.fsum(scores[m]))
     lines.append("")
@@ -121,6 +129,12 @@ def summary(
     if refused:
         lines.append(f"Refused by `forge cognate`, and measured all the same: {refused}.")
     return lines
+
+
+def _of(seeds: Iterable[bool]) -> str:
+    """Return in how many of the seeds it is so: those where specialists gained several skills."""
+    found = list(seeds)
+    return f"{sum(found)} of {len(found)}"
 
 
 def _mean(values: Sequence[float], form: str) -> str:

@@ -155,6 +155,9 @@ export default function NewRunPage({ route }: { route: Route }) {
             </Field>
           </div>}
           <div className="four">
+            <Field label="Name (optional)" wrong={problems.name} hint="Left empty, the run is called by its kind and day.">
+              {(given) => <input {...given} className="input" maxLength={100} value={draft.name} onChange={(event) => put({ name: event.target.value })} />}
+            </Field>
             <Field label="Priority" wrong={problems.priority} hint="Of your runs, the highest first.">
               {(given) => <input {...given} className="input" inputMode="numeric" placeholder="default: 0" value={draft.priority} onChange={(event) => put({ priority: event.target.value })} />}
             </Field>

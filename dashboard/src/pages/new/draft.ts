@@ -6,6 +6,7 @@ export type Quarantine = "fail" | "worst-fitness";
 
 export interface Draft {
   kind: string;
+  name: string;
   /** Those of the kind's main role. */
   models: string[];
   /** Role → models, of further roles. */
@@ -33,6 +34,7 @@ export const MERGING = "evomerge";
 
 export const BLANK: Draft = {
   kind: MERGING,
+  name: "",
   models: ["", ""],
   roles: {},
   base: "",
@@ -82,6 +84,7 @@ export function filled(asked: Again): Draft {
 
 export interface Body {
   kind: string;
+  name?: string;
   models: string[] | Record<string, string[]>;
   base: string | null;
   data: string[];
@@ -110,8 +113,9 @@ export function bodyOf(draft: Draft, schema: Schema | undefined, whole: boolean)
   };
 }
 
-function queued(draft: Draft): Pick<Body, "priority" | "labels" | "quarantine" | "reason"> {
+function queued(draft: Draft): Pick<Body, "name" | "priority" | "labels" | "quarantine" | "reason"> {
   return {
+    ...(draft.name.trim() ? { name: draft.name.trim() } : {}),
     priority: /^-?\d+$/.test(draft.priority.trim()) ? Number(draft.priority) : 0,
     labels: kept(draft.labels.split(",")),
     quarantine: draft.quarantine,
