@@ -21,6 +21,7 @@ from api.live import websocket
 from api.live.event_stream import Hub
 from api.options import Options
 from api.routes import (
+    checks,
     commands,
     control,
     listings,
@@ -94,6 +95,7 @@ def create(home: Home, options: Options) -> FastAPI:
             expose_headers=["ETag", "Location", "Retry-After"],
         )
     for module in (
+        checks,
         commands,
         control,
         runs,

@@ -26,13 +26,14 @@ from api.schemas.listings import (
     ModelLineage,
     ModelList,
     ModelMeasurements,
+    OwnedModel,
     Queue,
     Settings,
     UserRow,
     Users,
     Workers,
 )
-from api.schemas.runs import Activity, Again, Answer, Rows, Run, RunFacts, Status
+from api.schemas.runs import Activity, Again, Answer, Checks, Rows, Run, RunFacts, Status
 from api.schemas.texts import Config, Label, Lines, Name, NewName, Plain, Text
 from runs import kinds
 from worker.commands.accounts import MOST_DAYS, NAME, Role
@@ -65,10 +66,12 @@ __all__ = [
     "Asked",
     "Candidate",
     "Checked",
+    "Checks",
     "Comparison",
     "CreatedModel",
     "Events",
     "Export",
+    "Exporting",
     "Fork",
     "IssuedToken",
     "Kinds",
@@ -83,10 +86,12 @@ __all__ = [
     "ModelList",
     "ModelMeasurements",
     "Moments",
+    "NewCheck",
     "NewModel",
     "NewRole",
     "NewToken",
     "NewUser",
+    "OwnedModel",
     "Phase",
     "PhaseStatus",
     "Phases",
@@ -207,6 +212,20 @@ class Act(Reason):
     """Action of a kind's own, and the part of the run that it is about."""
 
     about: Text = Field(examples=["merge"])
+
+
+class Exporting(Reason):
+    """Model of the run to export; by default the run's result with its report."""
+
+    model: Name | None = Field(
+        None, description="A fixed merge by its name, a role, an id.", examples=["mean"]
+    )
+
+
+class NewCheck(_Body):
+    """Extent of a check: with `rebuild`, the result is made again from nothing and compared, too."""
+
+    rebuild: bool = False
 
 
 class Priority(Reason):
@@ -374,8 +393,10 @@ class Asked(Answer):
 
 
 class Export(Answer):
-    """State of the export of the champion's folder."""
+    """State of the export of a run's result, or of another of its models."""
 
     status: Literal["none", "running", "done", "failed"]
     folder: str | None
     error: str | None
+    #: Id of the model in the registry; null for a result of several models.
+    model: str | None

@@ -80,6 +80,16 @@ def _family(
     return result
 
 
+def by_run(generations: Sequence[Generation]) -> dict[str, list[Ancestor]]:
+    """Return run → the models of the family that it made or was given, each once. Pure."""
+    found: dict[str, dict[str, Ancestor]] = {}
+    for one in generations:
+        known = found.setdefault(one.run, {})
+        for ancestor in one.ancestors:
+            known.setdefault(ancestor.recipe_id, ancestor)
+    return {run: list(ancestors.values()) for run, ancestors in found.items()}
+
+
 def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph | None:
     """Return the models as a graph with a lane for each run; `lanes`: run → what it is called.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -62,13 +61,17 @@ def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
     fake_runs.finish(store, name)
 
     def across(digest: str) -> measured.Across:
-        return measured.of_digest(store, digest, lambda run: nullcontext(load(store, run)))
+        return measured.of_digest(
+            store, digest, lambda r: measured.of_state(load(store, r), digest)
+        )
 
     source = across(state.started.sources[0].digest)
     assert [(one.run, one.made) for one in source.runs] == [(RUN, False)], "a fork starts nothing"
     runs = across(state.completed.digest).runs
     assert [(one.run, one.made) for one in runs] == [(name, True), (RUN, True)]
-    own = runs[1]
+    own, parent = runs
+    assert parent.again
+    assert not set(map(repr, parent.measurements)) & set(map(repr, own.measurements)), "each once"
     (test,) = [m for m in own.measurements if (m.name, m.slice) == ("score", "test")]
     assert test.figure.value == state.completed.test.scalar
     names = {m.name for m in own.measurements if m.slice == "test"}

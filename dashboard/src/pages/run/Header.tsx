@@ -1,5 +1,5 @@
 /** The head of a run's page: what it is, how it stands, what may be done with it. */
-import { type Action, type Headline as Score, isMerging, type Run } from "../../api/types";
+import { type Action, type Headline as Score, isMerging, type Run, type RunFacts } from "../../api/types";
 import { duration, NONE, number, plural, score, signed } from "../../lib/format";
 import { useMaySubmit, useOwns } from "../../lib/currentUser";
 import { href } from "../../lib/router";
@@ -11,6 +11,7 @@ import { Time } from "../../ui/Time";
 import { Id } from "../../ui/CopyButton";
 import { useRun } from "./context";
 import { Now } from "./Now";
+import { Trust } from "./Trust";
 import { useClock, useHead } from "./useHead";
 
 const ACTIONS: Record<Action, { label: string; icon: IconName }> = {
@@ -80,6 +81,7 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
           <span className="mono">{live.kind}</span>
         )}
         {live.priority !== 0 && <span>priority {live.priority}</span>}
+        {!isMerging(shown) && <Models of={shown} />}
         {past && (
           <span>
             forked from{" "}
@@ -96,7 +98,17 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
         overview.shown.data && <Headline head={overview.shown.data.head} />
       )}
       {head && <Now run={live} head={head} />}
-      {isMerging(shown) && shown.verdict && <p className="verdict">{shown.verdict.sentence}</p>}
+      {isMerging(shown) && shown.verdict && (
+        <p className="verdict">
+          {shown.verdict.sentence}{" "}
+          {shown.verdict.loses_to_best_baseline && allowed.includes("export") && (
+            <button type="button" className="button small" onClick={() => onAction("export")}>
+              Export {shown.verdict.best_baseline}
+            </button>
+          )}
+        </p>
+      )}
+      {at === null && <Trust />}
       {shown.status === "failed" && <p className="note bad">{shown.reason ? `Failed: ${shown.reason}` : "Failed."}</p>}
       {shown.status === "cancelled" && <p className="note">{shown.reason ? `Cancelled: ${shown.reason}` : "Cancelled."}</p>}
       {at !== null && isMerging(shown) && shown.search_ended && shown.status === "running" && (
@@ -110,6 +122,22 @@ export function Header({ onAction }: { onAction: (action: Action) => void }) {
         </div>
       )}
     </header>
+  );
+}
+
+/** The models that a run gave, each with a link to its page. */
+function Models({ of }: { of: RunFacts }) {
+  const given = Object.entries(of.results);
+  if (given.length === 0) return null;
+  return (
+    <span>
+      {given.map(([role, id], place) => (
+        <span key={role}>
+          {place > 0 && ", "}
+          <a href={href(["models", id])}>{role || "model"}: files and download</a>
+        </span>
+      ))}
+    </span>
   );
 }
 
@@ -133,6 +161,7 @@ function MergingHeadline({ run, elapsed, onOpen }: { run: Run; elapsed: number |
               <span className="quiet">
                 <Id id={champion.recipe_id} what="recipe id" /> since generation {champion.since}
               </span>
+              <Models of={run} />
             </span>
           ) : (
             <span className="quiet">none yet: the first comes at the end of generation 0</span>
