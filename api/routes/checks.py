@@ -74,7 +74,7 @@ def _changed(desk: Desk, run: str, known: list[checks.Check]) -> str | None:
 async def begun(
     request: Request, run: str, asked: schemas.NewCheck, user: User = Depends(SUBMITTER)
 ) -> dict[str, Any]:
-    """Verify a run in a process beside the server; the outcome is recorded, whatever it is."""
+    """Verify a run in a process beside the server, which records the outcome, good or bad."""
     desk = desk_of(request)
 
     def look() -> tuple[str, bool]:

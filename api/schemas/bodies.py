@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from api.schemas.candidates import Candidate, Comparison, Layers, Lineage, Population
+from api.schemas.checks import Checks
 from api.schemas.events import Events, Moments
 from api.schemas.listings import (
     IssuedToken,
@@ -33,7 +34,7 @@ from api.schemas.listings import (
     Users,
     Workers,
 )
-from api.schemas.runs import Activity, Again, Answer, Checks, Rows, Run, RunFacts, Status
+from api.schemas.runs import Activity, Again, Answer, Rows, Run, RunFacts, Status
 from api.schemas.texts import Config, Label, Lines, Name, NewName, Plain, Text
 from runs import kinds
 from worker.commands.accounts import MOST_DAYS, NAME, Role

@@ -27,7 +27,8 @@ def lines(folder: str, names: Sequence[str], config: Mapping[str, Any]) -> list[
         ]
     if not config:
         return []
-    trust = ", trust_remote_code=True" if architectures.auto_map(config) else ""
+    own = bool(architectures.auto_map(config))  # its code lies in the folder
+    trust = f", trust_remote_code={own}" if own else ""
     return [
         "from transformers import AutoModelForCausalLM, AutoTokenizer",
         f'model = AutoModelForCausalLM.from_pretrained("{folder}"{trust})',

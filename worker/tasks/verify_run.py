@@ -102,7 +102,7 @@ def again(home: Home, told: dict[str, Any], candidate: str) -> None:
 
 
 def main(run: str, by: str, candidate: str = "") -> int:
-    """Verify a run and record the outcome, whatever it is; return 0, or an exit code for an error."""
+    """Verify a run and record the outcome, good or bad; return 0, or an exit code for an error."""
     home = Home.default()
     try:
         with closing(home.open_store()) as store:

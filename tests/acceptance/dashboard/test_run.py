@@ -241,7 +241,7 @@ def test_an_export_ends_with_the_download(
     page.get_by_role("row", name="model.safetensors").wait_for()
     page.get_by_text(f'from_pretrained("{folder.name}")').first.wait_for()
     page.get_by_role("link", name=REAL, exact=True).first.click()
-    page.get_by_role("link", name="champion: files and download").click()
+    page.locator(".headline-champion").get_by_role("link", name="champion").click()
     page.get_by_role("heading", name=f"champion of {REAL}").wait_for()
 
 

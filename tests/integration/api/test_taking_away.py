@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from fastapi.testclient import TestClient
 
 from api.app import create
 from api.options import LOOPBACK, Options
+from cli.main import forge
 from runs.history import repository
 from runs.home import Home
 from testing.waiting import wait_until
@@ -116,3 +118,12 @@ def test_a_fixed_merge_is_exported_and_downloaded(taken: Taken, tmp_path: Path) 
     folder = taken.downloaded(told["model"], tmp_path / "away")
     assert weights_of(folder) == taken.state.built[recipe_id][0]
     assert taken.ask("POST", f"/runs/{RUN}/export", json={"model": "no"}).status_code == 404
+
+
+def test_a_fixed_merge_is_exported_at_a_terminal(taken: Taken, tmp_path: Path) -> None:
+    name, recipe_id = next(iter(taken.state.baselines.items()))
+    told = CliRunner().invoke(forge, ["export", f"{RUN}:{name}", "--out", str(tmp_path / "out")])
+    assert told.exit_code == 0, told.output
+    weights = taken.state.built[recipe_id][0]
+    assert weights_of(tmp_path / "out") == weights
+    assert taken.get(f"/models/{weights[:16]}")["path"] == str(tmp_path / "out")

@@ -131,10 +131,11 @@ function Models({ of }: { of: RunFacts }) {
   if (given.length === 0) return null;
   return (
     <span>
+      files and download:{" "}
       {given.map(([role, id], place) => (
         <span key={role}>
           {place > 0 && ", "}
-          <a href={href(["models", id])}>{role || "model"}: files and download</a>
+          <a href={href(["models", id])}>{role || "model"}</a>
         </span>
       ))}
     </span>

@@ -85,7 +85,7 @@ function When({ check, version }: { check: Check; version: number }) {
 
 /** What a check found; the first few, the rest at a terminal. */
 function Findings({ check }: { check: Check }) {
-  const wrong = check.findings.filter((one) => one.level !== "note");
+  const wrong = check.findings.filter((one) => one.level === (check.errors > 0 ? "error" : "unchecked"));
   return (
     <div className={`note ${check.outcome === "unchecked" ? "warn" : "bad"}`}>
       {wrong.slice(0, 3).map((one) => (
