@@ -29,21 +29,21 @@ def listed(request: Request, run: str) -> dict[str, Any]:
     """List the newest checks of a run's history, the newest first, and what is under way."""
     desk = desk_of(request)
     name = desk.name(run)
-    known = list(checks.of_run(desk.store, name))[::-1]
+    history = list(checks.of_run(desk.store, name))[::-1]
     work, job = request.app.state.work, f"check {name}"
-    equal = next((one for one in known if one.event.reproduced), None)
-    broken = next((one for one in known if one.event.outcome == "broken"), None)
+    reproduced = next((check for check in history if check.event.reproduced), None)
+    broken = next((check for check in history if check.event.outcome == "broken"), None)
     return {
-        "checks": [_told(one) for one in known[:LISTED]],
-        "broken": broken and _told(broken),
-        "reproduced": equal and _told(equal),
-        "changed": _changed(desk, name, known),
+        "checks": [_shown(check) for check in history[:LISTED]],
+        "broken": broken and _shown(broken),
+        "reproduced": reproduced and _shown(reproduced),
+        "changed": _changed(desk, name, history),
         "running": work.status(job) == "running",
         "error": work.failed(job),
     }
 
 
-def _told(check: checks.Check) -> dict[str, Any]:
+def _shown(check: checks.Check) -> dict[str, Any]:
     event = check.event
     return {
         "by": check.by,
@@ -59,20 +59,21 @@ def _told(check: checks.Check) -> dict[str, Any]:
     }
 
 
-def _changed(desk: Desk, run: str, known: list[checks.Check]) -> str | None:
+def _changed(desk: Desk, run: str, history: list[checks.Check]) -> str | None:
     """Return how the last event that a check found intact differs now; None if it does not."""
-    check = next((c for c in known if c.event.head and c.event.outcome != "broken"), None)
+    check = next((c for c in history if c.event.head and c.event.outcome != "broken"), None)
     if check is None or check.event.head is None:
         return None
     stream, version = repository.named_stream(desk.store, run), check.event.version
-    rows = list(desk.store.iterate(stream, after=version - 1, upto=version))
-    found = chain.missing_tail(rows, version, check.event.head, "the last check")
-    return found and found.message
+    last = min(version, desk.store.version(stream))
+    rows = list(desk.store.iterate(stream, after=last - 1, upto=last))
+    fault = chain.missing_tail(rows, version, check.event.head, "the last check")
+    return fault and fault.message
 
 
 @router.post("/runs/{run}/checks", status_code=202, response_model=schemas.Checks)
 async def begun(
-    request: Request, run: str, asked: schemas.NewCheck, user: User = Depends(SUBMITTER)
+    request: Request, run: str, order: schemas.NewCheck, user: User = Depends(SUBMITTER)
 ) -> dict[str, Any]:
     """Verify a run in a process beside the server, which records the outcome, good or bad."""
     desk = desk_of(request)
@@ -84,6 +85,6 @@ async def begun(
 
     name, makes = await asyncio.to_thread(look)
     command = [sys.executable, "-m", "worker.tasks.verify_run", name, user.name]
-    command += ["champion"] if asked.rebuild and makes else []
+    command += ["champion"] if order.rebuild and makes else []
     await request.app.state.work.begin(f"check {name}", command, again=True, by=user.name)
     return await asyncio.to_thread(listed, request, name)

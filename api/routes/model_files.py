@@ -130,9 +130,9 @@ async def written(request: Request, id: str, user: User = Depends(SUBMITTER)) ->
             state.options.model(origin.hub)
         return entry["digest"], origin.request([str(place) for place in places])
 
-    digest, asked = await asyncio.to_thread(look)
+    digest, order = await asyncio.to_thread(look)
     command = list(model_origin.COMMAND)
-    await state.work.begin(f"model {digest}", command, again=True, said=asked, by=user.name)
+    await state.work.begin(f"model {digest}", command, again=True, said=order, by=user.name)
     return await asyncio.to_thread(listed, request, id)
 
 

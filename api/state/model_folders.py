@@ -38,9 +38,9 @@ def origin_of(state: State, id_: str) -> tuple[dict[str, Any], Origin | None]:
 def readable(state: State, entry: dict[str, Any], origin: Origin | None) -> list[Path]:
     """Return the folders, or files, of a model that may be read, the best first."""
     paths = [*([entry["path"]] if entry["path"] else []), *(origin.folders if origin else ())]
-    kept = state.desk.home.folder / "models" / entry["digest"]
+    cached = state.desk.home.folder / "models" / entry["digest"]
     places = [Path(path) for path in dict.fromkeys(paths)]
-    return [p for p in (*places, kept) if p.is_absolute() and may_read(state, p)]
+    return [p for p in (*places, cached) if p.is_absolute() and may_read(state, p)]
 
 
 def folder_of(state: State, id_: str) -> tuple[dict[str, Any], Path | None]:
@@ -82,9 +82,9 @@ def weight_bytes(places: list[Path]) -> int | None:
 def sized(state: State, entry: dict[str, Any]) -> dict[str, Any]:
     """Return a registry's entry with the bytes of its files if its folder may be read."""
     place = Path(entry["path"] or "")
-    known = place.is_absolute() and may_read(state, place) and place.exists()
-    found = weight_bytes(files(state, place)) if known else None
-    return {**entry, "bytes": entry["bytes"] if found is None else found}
+    there = place.is_absolute() and may_read(state, place) and place.exists()
+    size = weight_bytes(files(state, place)) if there else None
+    return {**entry, "bytes": entry["bytes"] if size is None else size}
 
 
 def plain_name(entry: dict[str, Any]) -> str:

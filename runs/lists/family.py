@@ -82,12 +82,12 @@ def _family(
 
 def by_run(generations: Sequence[Generation]) -> dict[str, list[Ancestor]]:
     """Return run → the models of the family that it made or was given, each once. Pure."""
-    found: dict[str, dict[str, Ancestor]] = {}
-    for one in generations:
-        known = found.setdefault(one.run, {})
-        for ancestor in one.ancestors:
-            known.setdefault(ancestor.recipe_id, ancestor)
-    return {run: list(ancestors.values()) for run, ancestors in found.items()}
+    runs: dict[str, dict[str, Ancestor]] = {}
+    for generation in generations:
+        models = runs.setdefault(generation.run, {})
+        for ancestor in generation.ancestors:
+            models.setdefault(ancestor.recipe_id, ancestor)
+    return {run: list(models.values()) for run, models in runs.items()}
 
 
 def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph | None:

@@ -48,13 +48,13 @@ def of_digest(store: EventStore, digest: str, read: Read) -> Across:
     for name in names[:MOST_RUNS]:
         with suppress(ForgeError):  # of a newer version, or a fork whose past is gone
             runs.append(read(name))
-    known, kept = list[Measurement](), list[InRun]()
-    for one in sorted(runs, key=lambda run: not run.made):
-        fresh = tuple(found for found in one.measurements if found not in known)
-        known += fresh
-        again = len(one.measurements) - len(fresh)
-        kept.append(one._replace(measurements=fresh, again=again))
-    return Across(tuple(kept), len(names))
+    earlier, results = set[Measurement](), list[InRun]()
+    for run in sorted(runs, key=lambda run: not run.made):
+        fresh = tuple(figure for figure in run.measurements if figure not in earlier)
+        earlier.update(fresh)
+        again = len(run.measurements) - len(fresh)
+        results.append(run._replace(measurements=fresh, again=again))
+    return Across(tuple(results), len(names))
 
 
 def of_state(state: Any, digest: str) -> InRun:

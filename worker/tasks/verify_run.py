@@ -33,17 +33,17 @@ def report(
     rows, broken = _history(store, run, stream)
     anchors += [chain_heads.given(run, rows, head)] if head else []
     lost = list(chain_heads.lost(store))
-    told = read(run, rows, audit(rows, anchors))
-    told["findings"] += _children(store, told)
-    told["findings"] = [*broken, *lost, *told["findings"]]
-    told["state"] = None if broken else told["state"]
-    if told["state"] is not None and home.artifacts.exists():
+    result = read(run, rows, audit(rows, anchors))
+    result["findings"] += _children(store, result)
+    result["findings"] = [*broken, *lost, *result["findings"]]
+    result["state"] = None if broken else result["state"]
+    if result["state"] is not None and home.artifacts.exists():
         from weights.storage.weight_cache import Artifacts
 
-        state = told["state"]
-        told["findings"] += kinds.of(state.kind).cached(state, Artifacts.of(home))
-        told["checks"].append("artifacts")
-    return told
+        state = result["state"]
+        result["findings"] += kinds.of(state.kind).cached(state, Artifacts.of(home))
+        result["checks"].append("artifacts")
+    return result
 
 
 def read(run: str, rows: list[Any], findings: list[Finding]) -> dict[str, Any]:
@@ -61,12 +61,12 @@ def read(run: str, rows: list[Any], findings: list[Finding]) -> dict[str, Any]:
     }
 
 
-def _children(store: EventStore, told: dict[str, Any]) -> list[Finding]:
+def _children(store: EventStore, result: dict[str, Any]) -> list[Finding]:
     """Return what is wrong with the runs that are tasks of a run; note that they were looked at."""
-    state = told["state"]
+    state = result["state"]
     if state is None or not kinds.of(state.kind).delegates:
         return []
-    told["checks"].append("children")
+    result["checks"].append("children")
     return list(children.check(store, state))
 
 
@@ -85,20 +85,20 @@ def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Any]
         return rows, [Finding("error", "chain", str(error))]
 
 
-def again(home: Home, told: dict[str, Any], candidate: str) -> None:
+def again(home: Home, result: dict[str, Any], candidate: str) -> None:
     """Make a candidate of a report's run again from nothing; add what was found to the report."""
     from weights.storage.weight_cache import Artifacts
     from worker.tasks import verify_again
 
-    state = told["state"]
+    state = result["state"]
     if state is None or kinds.of(state.kind).delegates:
         return
     if state.started is not None:
-        told["rebuilt"] = len(kinds.of(state.kind).chosen(state, candidate))
-    told["checks"].append("weights")
+        result["rebuilt"] = len(kinds.of(state.kind).chosen(state, candidate))
+    result["checks"].append("weights")
     cache = Artifacts.of(home)
     say = lambda text: None  # noqa: E731
-    told["findings"] += verify_again.again(told["rows"], cache, candidate, None, say)
+    result["findings"] += verify_again.again(result["rows"], cache, candidate, None, say)
 
 
 def main(run: str, by: str, candidate: str = "") -> int:
@@ -106,10 +106,10 @@ def main(run: str, by: str, candidate: str = "") -> int:
     home = Home.default()
     try:
         with closing(home.open_store()) as store:
-            told = report(home, store, run)
+            result = report(home, store, run)
             if candidate:
-                again(home, told, candidate)
-            checks.record(store, told, by)
+                again(home, result, candidate)
+            checks.record(store, result, by)
     except (ForgeError, EventsError) as error:
         sys.stderr.write(" ".join(visible(str(error)).split()) + "\n")
         return getattr(error, "exit_code", 1)

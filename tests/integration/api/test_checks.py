@@ -82,7 +82,7 @@ def test_a_history_that_was_cut_since_a_check_is_found(own: Served) -> None:
         last = store.version(stream)
     change(own, f"DELETE FROM events WHERE stream = '{stream}' AND version = {last}")
     change(own, f"DELETE FROM runs WHERE run = '{RUN}'")
-    assert "gone from the end" in told(own)["changed"]
+    assert f"event {last} is gone from the end of stream {stream}" in told(own)["changed"]
     assert verify_run.main(RUN, "ada") == 0
     newest = told(own)["checks"][0]
     assert newest["outcome"] == "broken"

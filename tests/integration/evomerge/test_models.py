@@ -89,7 +89,9 @@ def test_an_exported_fixed_merge_is_listed(store: EventStore) -> None:
     entry = reports_model_registry.find(store, reports_model_registry.id_of(digest))
     named = (entry["name"], entry["kind"], entry["path"], entry["run"])
     assert named == (f"mean of {RUN}", "merge", "/mean", RUN)
-    assert model_origin.find(store, entry["id"]).folders[0] == "/mean"
+    origin = model_origin.find(store, entry["id"])
+    assert origin is not None
+    assert origin.folders[0] == "/mean"
 
 
 def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
