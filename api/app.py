@@ -41,6 +41,12 @@ VERSION = version("agent-forge")
 
 SITE = Path(__file__).parent / "site"
 
+#: In the order in which a path is looked for.
+ROUTES = (
+    *(checks, commands, control, runs, panels, model_files),
+    *(listings, pipelines, users, phases, websocket),
+)
+
 #: Answers that every route may give.
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": what}
@@ -94,19 +100,7 @@ def create(home: Home, options: Options) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match"],
             expose_headers=["ETag", "Location", "Retry-After"],
         )
-    for module in (
-        checks,
-        commands,
-        control,
-        runs,
-        panels,
-        model_files,
-        listings,
-        pipelines,
-        users,
-        phases,
-        websocket,
-    ):
+    for module in ROUTES:
         app.include_router(module.router, dependencies=[Depends(known_fields)])
     _site(app)
     return app

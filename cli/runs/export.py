@@ -53,9 +53,8 @@ def export_command(
 ) -> None:
     """Write a run's champion as a Hugging Face folder, with a report; or its log as tables.
 
-    RUN:MODEL writes another model of the run without a report: a fixed merge by its name, a candidate
-    by its id, a model by its role. The model registry then lists the folder. The tables are
-    generations, candidates, evaluations, items and events, as Parquet files.
+    RUN:MODEL writes another model of the run: a fixed merge by its name, a role, a candidate's id. The
+    tables are generations, candidates, evaluations, items and events, as Parquet files.
 
     With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name); it is
     written as one file for llama.cpp, and nothing is recorded. With --format compressed-tensors it
@@ -86,10 +85,9 @@ def export_command(
         return
     _check_folder(type_, ollama, fallback, out, parquet)
     home = Home.default()
-    run, _, model = run.partition(":")
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
-        _model(home, run, model, Path(out), reason, as_json, tables, to)
+        _model(home, run, Path(out), reason, as_json, tables, to)
 
 
 def _check_folder(
@@ -127,7 +125,7 @@ def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
 
     store = home.open_store()
     try:
-        name = full_name(store, run)
+        name = full_name(store, run.partition(":")[0])
         state, rows = opened(store, name, showing=True)
         parquet.check(folder, state.kind, name)
     finally:
@@ -148,7 +146,6 @@ def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
 
 def _model(
     home: Any,
-    run: str,
     model: str,
     out: Path,
     reason: str | None,
@@ -159,7 +156,8 @@ def _model(
     """Write the folder of a run's result, or of another model of the run, and record that."""
     from worker.exports import delivery
 
-    state, written = delivery.deliver(home, run, out, reason, model=model)
+    run, _, name = model.partition(":")
+    state, written = delivery.deliver(home, run, out, reason, model=name)
     sent = formats.send(to, out)
     told = written | ({"tables": tables} if tables else {}) | sent
     if (copied := written.get("exported")) and not as_json:

@@ -84,12 +84,7 @@ def verify_command(
             "--origins is for a run of this log: an archive holds one run alone."
         )
     _check(path, rebuild, tolerance, head)
-    if path.is_dir():
-        report = verify_reports.folder(path)
-    elif path.is_file():
-        report = verify_reports.archive(path)
-    else:
-        report = verify_reports.stream(target, head)
+    report = _report(path, target, head)
     wanted = _Again(rebuild, tolerance if recompute else None)
     if wanted:
         _make_again(report, wanted, origins)
@@ -98,6 +93,13 @@ def verify_command(
     if not (no_record or path.exists()) and "decisions" in report["checks"]:
         _record(report, wanted.tolerance)
     _tell(report, as_json)
+
+
+def _report(path: Path, target: str, head: str | None) -> dict[str, Any]:
+    """Return the report of a folder, an archive, or a stream of the log."""
+    if path.is_dir():
+        return verify_reports.folder(path)
+    return verify_reports.archive(path) if path.is_file() else verify_reports.stream(target, head)
 
 
 def _record(report: dict[str, Any], tolerance: float | None = None) -> None:
