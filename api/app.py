@@ -21,6 +21,7 @@ from api.live import websocket
 from api.live.event_stream import Hub
 from api.options import Options
 from api.routes import (
+    checks,
     commands,
     control,
     listings,
@@ -39,6 +40,12 @@ from runs.home import Home
 VERSION = version("agent-forge")
 
 SITE = Path(__file__).parent / "site"
+
+#: In the order in which a path is looked for.
+ROUTES = (
+    *(checks, commands, control, runs, panels, model_files),
+    *(listings, pipelines, users, phases, websocket),
+)
 
 #: Answers that every route may give.
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -93,18 +100,7 @@ def create(home: Home, options: Options) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "If-None-Match"],
             expose_headers=["ETag", "Location", "Retry-After"],
         )
-    for module in (
-        commands,
-        control,
-        runs,
-        panels,
-        model_files,
-        listings,
-        pipelines,
-        users,
-        phases,
-        websocket,
-    ):
+    for module in ROUTES:
         app.include_router(module.router, dependencies=[Depends(known_fields)])
     _site(app)
     return app

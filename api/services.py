@@ -9,6 +9,7 @@ from starlette.datastructures import State
 
 from api import problems
 from api.access.authorization import Access
+from api.access.tickets import Tickets
 from api.access.waiting import Seats
 from api.options import Options
 from api.processes.background_jobs import Work
@@ -24,6 +25,7 @@ async def opened(state: State, home: Home, options: Options) -> AsyncIterator[No
     state.options, state.desk, state.work = options, desk, Work()
     state.readers = Readers(options)
     state.access = Access(desk.store, options)
+    state.tickets = Tickets()
     state.seats = Seats(options.watchers, options.user_watchers)
     try:
         with nullcontext() if options.anywhere else problems.concealed(home.folder):

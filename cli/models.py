@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,8 +94,9 @@ def show_model(model: str, as_json: bool) -> None:
     store = _store()
     try:
         found = model_origin.entry(store, model)
+        digest = found["digest"]
         across = measured.of_digest(
-            store, found["digest"], lambda run: nullcontext(load(store, run, showing=True))
+            store, digest, lambda run: measured.of_state(load(store, run, showing=True), digest)
         )
     finally:
         store.close()
@@ -129,7 +129,10 @@ def _say_measured(across: Across) -> None:
             cells.append([one.run, found.name, where, value, ends, str(seen.n or "-")])
     if cells:
         table(["run", "figure", "measured on", "value", "95 %", "items"], cells)
-    others = [one.run for one in across.runs if not one.measurements]
+    for one in across.runs:
+        if one.again:
+            say(f"{one.again} equal values, measured again in {one.run}")
+    others = [one.run for one in across.runs if not (one.measurements or one.again)]
     if others:
         say(f"not measured in {', '.join(others)}")
     if across.total > len(across.runs):

@@ -105,9 +105,15 @@ class Home:
         """The weights cache. May be deleted at any time."""
         return self.folder / "artifacts"
 
-    def exports(self, run: str) -> Path:
-        """Return the folder that a run's champion is exported to. Raises ConfigError."""
-        return self.folder / "exports" / check_name(run)
+    def exports(self, run: str, model: str = "") -> Path:
+        """Return the folder that a run's result, or a model of it, is exported to. Raises ConfigError.
+
+        No run's name has an @.
+        """
+        folder = self.folder / "exports"
+        if not model:
+            return folder / check_name(run)
+        return folder / f"{check_name(run)}@{check_name(model.replace(':', '-'))}"
 
     def make(self) -> None:
         """Create the folder, for its owner alone, if it is missing. Raises OSError.

@@ -80,8 +80,7 @@ class Guard:
             raise Problem(421, "Misdirected Request", detail)
         if scope["path"] not in PUBLIC and not scope["path"].startswith(ASSETS):
             asks = HTTPConnection(scope)
-            access = asks.app.state.access
-            user = await run_in_threadpool(access.user, bearer(asks), address(asks))
+            user = await run_in_threadpool(asks.app.state.access.user, _token(asks), address(asks))
             scope.setdefault("state", {})["user"] = user
         self._check_body(headers)
         _check_characters(scope, headers.get("idempotency-key", ""))
@@ -99,6 +98,14 @@ class Guard:
         if int(length) and media != "application/json":
             detail = "Send the body as JSON, with the header Content-Type: application/json."
             raise Problem(415, "Unsupported Media Type", detail)
+
+
+def _token(asks: HTTPConnection) -> str | None:
+    """Return the token of the header, or the token that the query's ticket stands for."""
+    ticket = asks.query_params.get("ticket")
+    if ticket is None or asks.scope["method"] != "GET":
+        return bearer(asks)
+    return bearer(asks) or asks.app.state.tickets.redeem(asks.scope["path"], ticket)
 
 
 def _check_characters(scope: Scope, key: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.schemas import bodies as schemas
 from api.schemas.runs import Status
+from runs.lists.model_registry import Listed
 
 #: The longest that one call of `follow_run` waits, seconds.
 LONGEST = 60.0
@@ -105,9 +106,7 @@ class Pair(Input):
 class Models(Input):
     """Filters of the list of models."""
 
-    kind: Literal["base", "source", "specialist", "champion"] | None = Field(
-        None, description="Only models of this kind."
-    )
+    kind: Listed | None = Field(None, description="Only models of this kind.")
     text: Filter = Field("", description="Part of a name or an id.")
     limit: int = Field(20, ge=1, le=100, description="Models at most, the newest first.")
 

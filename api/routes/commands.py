@@ -6,10 +6,9 @@ import asyncio
 import hashlib
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.datastructures import State
@@ -32,8 +31,10 @@ from runs.kinds import asked
 from runs.kinds.asked import Named, Plan
 from runs.kinds.commands import refusal
 from runs.kinds.kind import Kind
+from runs.lists import model_registry
 from runs.record import user_events as events
 from runs.streams import run_of
+from weights.storage import model_origin
 from worker import append
 from worker.commands import fork as forks
 from worker.commands import submit
@@ -306,42 +307,61 @@ def _check_changes(desk: Desk, run: str, changes: dict[str, Any], options: Optio
 
 @router.post("/runs/{run}/export", status_code=202, response_model=schemas.Export)
 async def export(
-    request: Request, run: str, why: schemas.Reason, user: User = Depends(SUBMITTER)
+    request: Request, run: str, asked: schemas.Exporting, user: User = Depends(SUBMITTER)
 ) -> dict[str, Any]:
-    """Write the champion as a model folder below the server's home; GET says how it stands."""
-    name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, user)
-    command = [sys.executable, "-m", "worker.exports.delivery", name, out, user.name]
+    """Write the result, or another model of the run, into the server's home; GET says how it stands."""
+    model = asked.model or ""
+    name, out = await asyncio.to_thread(_deliverable, desk_of(request), run, model, user)
+    command = [sys.executable, "-m", "worker.exports.delivery", name, out, user.name, model]
     work = request.app.state.work
-    said = why.reason or ""
-    await work.begin(f"export {name}", command, again=True, said=said, by=user.name)
-    return await asyncio.to_thread(_standing, request, name)
+    said = asked.reason or ""
+    await work.begin(_job(name, model), command, again=True, said=said, by=user.name)
+    return await asyncio.to_thread(_standing, request, name, model)
 
 
 @router.get("/runs/{run}/export", response_model=schemas.Export)
-def exported(request: Request, run: str, user: User = Depends(SUBMITTER)) -> dict[str, Any]:
-    """Return the state of the export of the champion's folder."""
-    return _standing(request, desk_of(request).name(run))
+def exported(
+    request: Request,
+    run: str,
+    model: str = Query("", max_length=100, description="Of a model that is not the result."),
+    user: User = Depends(SUBMITTER),
+) -> dict[str, Any]:
+    """Return the state of the export of the run's result, or of another of its models."""
+    return _standing(request, desk_of(request).name(run), model)
 
 
-def _deliverable(desk: Desk, run: str, user: User) -> tuple[str, str]:
-    """Return the run's name and the folder for its champion. Raises ConflictError, Problem."""
+def _deliverable(desk: Desk, run: str, model: str, user: User) -> tuple[str, str]:
+    """Return the run's name and the folder to write. Raises ConflictError, NotFoundError, Problem."""
     name = desk.name(run)
     owned(desk, name, user)
     with desk.state(name) as state:
         refused = refusal(state, events.Exported(recipe_id="", folder="", digest="0" * 64))
     if refused is not None:
         raise ConflictError(f"run {name} is left as it is: {refused}.")
-    return name, str(_folder(desk, name))
+    if model:
+        model_origin.model(desk.store, name, model)
+    return name, str(desk.home.exports(name, model))
 
 
-def _folder(desk: Desk, run: str) -> Path:
-    return desk.home.exports(run)
+def _job(run: str, model: str) -> str:
+    return f"export {run} {model}".strip()
 
 
-def _standing(request: Request, run: str) -> dict[str, Any]:
-    work, folder = request.app.state.work, _folder(desk_of(request), run)
-    status = work.status(f"export {run}")
+def _standing(request: Request, run: str, model: str) -> dict[str, Any]:
+    desk, work = desk_of(request), request.app.state.work
+    folder = desk.home.exports(run, model)
+    status = work.status(_job(run, model))
     if status == "none" and folder.is_dir():
         status = "done"
-    there = str(folder) if status == "done" else None
-    return {"status": status, "folder": there, "error": work.failed(f"export {run}")}
+    digest = None
+    if status == "done" and model:
+        digest = model_origin.model(desk.store, run, model).digest
+    elif status == "done":
+        with desk.state(run) as state:
+            digest = kinds.of(state.kind).result(state)
+    return {
+        "status": status,
+        "folder": str(folder) if status == "done" else None,
+        "error": work.failed(_job(run, model)),
+        "model": digest and model_registry.id_of(digest),
+    }

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -16,7 +16,7 @@ from api.access.authorization import ADMIN, SUBMITTER, VIEWER
 from api.problems import UNPROCESSABLE, Problem
 from api.routes.runs import desk_of, tagged, told
 from api.schemas import bodies as schemas
-from api.state import children
+from api.state import children, model_folders
 from api.state.run_cache import Desk
 from events import EventsError
 from runs import kinds
@@ -36,7 +36,7 @@ router = APIRouter(tags=["models, queue, workers"])
 @router.get("/models", response_model=schemas.ModelList, dependencies=[Depends(VIEWER)])
 def listed(
     request: Request,
-    kind: Literal["base", "source", "specialist", "champion"] | None = None,
+    kind: reports_model_registry.Listed | None = None,
     q: str = Query("", max_length=200),
     limit: int = Query(200, ge=1, le=1000),
 ) -> dict[str, Any]:
@@ -44,8 +44,9 @@ def listed(
     store = desk_of(request).store
     rows, total = reports_model_registry.listed(store, kind, q, limit)
     names = queries.names(store, {row["run"] for row in rows if row["run"]})
-    rows = [{**row, "run_name": names.get(row["run"])} for row in rows]
-    return {"models": rows, "total": total}
+    models = [model_folders.sized(request.app.state, row) for row in rows]
+    models = [{**model, "run_name": names.get(model["run"])} for model in models]
+    return {"models": models, "total": total}
 
 
 @router.get(
@@ -79,9 +80,16 @@ def model_lineage(request: Request, id: str) -> Response:
     dependencies=[Depends(VIEWER)],
 )
 def model_measurements(request: Request, id: str) -> Response:
-    """Return what the runs that made a model or were given it have measured of it, the newest first."""
+    """Return what the runs that made a model, or were given it, have measured of it."""
     desk = desk_of(request)
-    found = measured.of_digest(desk.store, model_origin.entry(desk.store, id)["digest"], desk.state)
+    digest = model_origin.entry(desk.store, id)["digest"]
+
+    def read(run: str) -> measured.InRun:
+        with desk.state(run) as state:
+            told = lambda now: measured.of_state(now, digest)  # noqa: E731
+            return desk.seen(run, f"measured {digest}", state, told)
+
+    found = measured.of_digest(desk.store, digest, read)
     runs = [
         {**one._asdict(), "measurements": [m.model_dump(mode="json") for m in one.measurements]}
         for one in found.runs
@@ -89,10 +97,13 @@ def model_measurements(request: Request, id: str) -> Response:
     return tagged(request, {"runs": runs, "total": found.total})
 
 
-@router.get("/models/{id:path}", response_model=schemas.Model, dependencies=[Depends(VIEWER)])
+@router.get("/models/{id:path}", response_model=schemas.OwnedModel, dependencies=[Depends(VIEWER)])
 def shown(request: Request, id: str) -> dict[str, Any]:
     """Return one model, by its id, its name or a name of a run's model (RUN:ROLE, RUN/champion)."""
-    return model_origin.entry(desk_of(request).store, id)
+    store = desk_of(request).store
+    entry = model_origin.entry(store, id)
+    owner = reports_model_registry.owner(store, entry["id"])
+    return {**model_folders.sized(request.app.state, entry), "owner": owner[0] if owner else ""}
 
 
 def _lanes(desk: Desk, runs: set[str]) -> dict[str, str]:
@@ -103,11 +114,11 @@ def _lanes(desk: Desk, runs: set[str]) -> dict[str, str]:
 
 
 def in_words(found: list[family.Generation]) -> dict[str, Any]:
-    """Return the ancestors of a model run by run, in words, without their recipes."""
+    """Return the ancestors of a model run by run, in words, without their recipes; each once."""
     told = []
-    for one in found:
-        rows = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in one.ancestors]
-        told.append({"run": one.run, "ancestors": rows})
+    for run, ancestors in family.by_run(found).items():
+        rows = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in ancestors]
+        told.append({"run": run, "ancestors": rows})
     return {"runs": told}
 
 

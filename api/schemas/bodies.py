@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from api.schemas.candidates import Candidate, Comparison, Layers, Lineage, Population
+from api.schemas.checks import Checks
 from api.schemas.events import Events, Moments
 from api.schemas.listings import (
     IssuedToken,
@@ -26,6 +27,7 @@ from api.schemas.listings import (
     ModelLineage,
     ModelList,
     ModelMeasurements,
+    OwnedModel,
     Queue,
     Settings,
     UserRow,
@@ -65,10 +67,12 @@ __all__ = [
     "Asked",
     "Candidate",
     "Checked",
+    "Checks",
     "Comparison",
     "CreatedModel",
     "Events",
     "Export",
+    "Exporting",
     "Fork",
     "IssuedToken",
     "Kinds",
@@ -83,10 +87,12 @@ __all__ = [
     "ModelList",
     "ModelMeasurements",
     "Moments",
+    "NewCheck",
     "NewModel",
     "NewRole",
     "NewToken",
     "NewUser",
+    "OwnedModel",
     "Phase",
     "PhaseStatus",
     "Phases",
@@ -215,6 +221,20 @@ class Act(Reason):
     """Action of a kind's own, and the part of the run that it is about."""
 
     about: Text = Field(examples=["merge"])
+
+
+class Exporting(Reason):
+    """Model of the run to export; by default the run's result with its report."""
+
+    model: Name | None = Field(
+        None, description="A fixed merge by its name, a role, an id.", examples=["mean"]
+    )
+
+
+class NewCheck(_Body):
+    """Extent of a check: with `rebuild`, the result is made again from nothing and compared, too."""
+
+    rebuild: bool = False
 
 
 class Priority(Reason):
@@ -390,8 +410,10 @@ class Asked(Answer):
 
 
 class Export(Answer):
-    """State of the export of the champion's folder."""
+    """State of the export of a run's result, or of another of its models."""
 
     status: Literal["none", "running", "done", "failed"]
     folder: str | None
     error: str | None
+    #: Id of the model in the registry; null for a result of several models.
+    model: str | None

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from api.schemas.runs import Answer, Row
 from runs.event_types import Figure
+from runs.lists.model_registry import Listed
 from runs.panels.panels import Graph
 from worker.commands.accounts import Role
 
@@ -17,7 +18,7 @@ class Model(Answer):
 
     id: str
     name: str
-    kind: Literal["base", "source", "specialist", "champion"]
+    kind: Listed
     digest: str
     bytes: int | None
     parameters: int
@@ -26,6 +27,12 @@ class Model(Answer):
     run: str | None
     path: str | None
     registered_at: str
+
+
+class OwnedModel(Model):
+    """A model with its owner: of the run that it came with, or the user who registered it."""
+
+    owner: str
 
 
 class ListedModel(Model):
@@ -51,16 +58,20 @@ class Measured(Answer):
 
 
 class MeasuredInRun(Answer):
-    """Measurements of a model in one run, which made the model or was given it."""
+    """Measurements of a model in one run, which made the model or was given it.
+
+    Without those that a run before has measured with equal results: `again` counts these.
+    """
 
     run: str
     kind: str
     made: bool
     measurements: list[Measured]
+    again: int
 
 
 class ModelMeasurements(Answer):
-    """Measurements of a model; `total` counts the runs, of which the newest are read."""
+    """Measurements of a model, the run that made it first; of `total` runs the newest are read."""
 
     runs: list[MeasuredInRun]
     total: int
@@ -73,11 +84,37 @@ class ModelFile(Answer):
     bytes: int
 
 
+class Writing(Answer):
+    """State of the process that writes a model's files."""
+
+    status: Literal["none", "running", "done", "failed"]
+    error: str | None
+
+
+class GgufFile(Writing):
+    """The model as a GGUF file of type F16; its bytes once it is written."""
+
+    bytes: int | None
+
+
 class ModelFiles(Answer):
     """Files of a model's folder; `folder` is null if this server reads none."""
 
     folder: str | None
     files: list[ModelFile]
+    #: Of the files that hold weights; null without any.
+    bytes: int | None
+    #: Lines of Python that load the model from the unpacked zip.
+    load: list[str]
+    writing: Writing
+    gguf: GgufFile
+
+
+class Ticket(Answer):
+    """A ticket for one download below a path, within a minute."""
+
+    ticket: str
+    path: str
 
 
 class Ancestor(Answer):

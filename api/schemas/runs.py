@@ -342,6 +342,8 @@ class RunFacts(Answer):
     part_of: PartOf | None
     #: Its tasks are runs: its page shows these, too.
     delegates: bool
+    #: Role → id in the model registry, of the models that a completed run gives.
+    results: dict[str, str]
 
 
 class Run(RunFacts):

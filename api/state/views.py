@@ -14,7 +14,9 @@ from runs.history.places import inside
 from runs.kinds import wording
 from runs.kinds.commands import refusal
 from runs.kinds.decide import pending
+from runs.kinds.kind import Kind
 from runs.kinds.state import State
+from runs.lists.model_registry import id_of
 from runs.record import user_events
 from runs.streams import run_of
 
@@ -59,8 +61,15 @@ def run(state: State) -> dict[str, Any]:
         "words": _words(state, [*waiting, *trouble, *state.quarantined]),
         "progress": {"done": done, "of": of, "unit": kind.unit},
         "lineage_digest": state.completed.lineage_digest if state.completed else None,
+        "results": _results(kind, state),
         **kind.view(state),
     }
+
+
+def _results(kind: Kind[Any], state: State) -> dict[str, str]:
+    """Return role → id in the model registry of what a completed run gives."""
+    found = kind.results(state) if state.completed else {}
+    return {role: id_of(made.digest) for role, made in found.items()}
 
 
 def _origin(state: State) -> dict[str, Any] | None:

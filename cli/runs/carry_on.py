@@ -79,13 +79,17 @@ def _written(home: Any, state: Any, output: str | None) -> dict[str, Any]:
     """Write the folder of a run's result; return the report, without a folder if it has no result."""
     from runs import kinds
     from runs.history.repository import history
+    from worker.exports import delivery
 
     kind = kinds.of(state.kind)
-    if kind.result_id(state) is not None:
-        return kind.write_result(home, state, Path(output or _folder(kind, state.run)))
     store = home.open_store()
     try:
-        return kind.report(state, list(history(store, state.run)))
+        if kind.result_id(state) is None:
+            return kind.report(state, list(history(store, state.run)))
+        written = kind.write_result(home, state, Path(output or _folder(kind, state.run)))
+        if state.completed and written["folder"] not in delivery.folders(store, state):
+            delivery.record(store, state, written)
+        return written
     finally:
         store.close()
 

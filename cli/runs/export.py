@@ -53,7 +53,8 @@ def export_command(
 ) -> None:
     """Write a run's champion as a Hugging Face folder, with a report; or its log as tables.
 
-    The tables are generations, candidates, evaluations, items and events, as Parquet files.
+    RUN:MODEL writes another model of the run: a fixed merge by its name, a role, a candidate's id. The
+    tables are generations, candidates, evaluations, items and events, as Parquet files.
 
     With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name); it is
     written as one file for llama.cpp, and nothing is recorded. With --format compressed-tensors it
@@ -66,6 +67,7 @@ def export_command(
     \b
     Example:
       forge export 20261121-3fa9c1 --out champion
+      forge export 20261121-3fa9c1:mean --out mean
       forge export 20261121-3fa9c1 --parquet tables
       forge export 20261121-3fa9c1 --format gguf --type Q8_0 --out champion.gguf
       forge export 20261121-3fa9c1:model --format bitnet --out packed
@@ -85,7 +87,7 @@ def export_command(
     home = Home.default()
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
-        _champion(home, run, Path(out), reason, as_json, tables, to)
+        _model(home, run, Path(out), reason, as_json, tables, to)
 
 
 def _check_folder(
@@ -124,7 +126,7 @@ def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
 
     store = home.open_store()
     try:
-        name = full_name(store, run)
+        name = full_name(store, run.partition(":")[0])
         state, rows = opened(store, name, showing=True)
         parquet.check(folder, state.kind, name)
     finally:
@@ -143,21 +145,27 @@ def _tables(home: Any, run: str, folder: Path, as_json: bool) -> dict[str, Any]:
     return told
 
 
-def _champion(
+def _model(
     home: Any,
-    run: str,
+    model: str,
     out: Path,
     reason: str | None,
     as_json: bool,
     tables: dict[str, Any] | None,
     to: Any,
 ) -> None:
-    """Write the champion's folder of a run that has one, and record that."""
+    """Write the folder of a run's result, or of another model of the run, and record that."""
     from worker.exports import delivery
 
-    state, written = delivery.deliver(home, run, out, reason)
+    run, _, name = model.partition(":")
+    state, written = delivery.deliver(home, run, out, reason, model=name)
     sent = formats.send(to, out)
-    announce(state, written | ({"tables": tables} if tables else {}) | sent, as_json)
+    told = written | ({"tables": tables} if tables else {}) | sent
+    if (copied := written.get("exported")) and not as_json:
+        click.echo(f"model:    {copied['what']}, weights {copied['digest'][:12]}")
+        click.echo(f"folder:   {written['folder']}")
+    else:
+        announce(state, told, as_json)
     if not as_json:
         formats.say_sent(sent)
 

@@ -24,7 +24,7 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
       forge lineage 20261121-3fa9c1 champion
     """
     from runs.home import Home
-    from runs.lists.family import family, named
+    from runs.lists.family import by_run, family, named
     from runs.lists.finding import full_name, load
 
     store = Home.default().open_store()
@@ -39,8 +39,8 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
         return
     if not found:
         say(f"no run of this log made model {run}")
-    for group in found:
-        if group.run != found[0].run:
-            say(f"run {group.run}:")
-        for one in group.ancestors:
+    for name, ancestors in by_run(found).items():
+        if name != found[0].run:
+            say(f"run {name}:")
+        for one in ancestors:
             say(f"{short(one.recipe_id)}  {one.place:18s} {one.words}")

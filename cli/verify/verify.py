@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,9 @@ from runs.system.plain_text import visible
     help="Verify phases, and the runs that made the given models, too; and with the options above.",
 )
 @click.option("--head", metavar="HASH", help="A chain head noted elsewhere: a report, a card.")
+@click.option(
+    "--no-record", is_flag=True, help="Leave the log as it is: the check is not recorded."
+)
 @json_option
 def verify_command(
     target: str | None,
@@ -47,6 +51,7 @@ def verify_command(
     tolerance: float,
     origins: bool,
     head: str | None,
+    no_record: bool,
     as_json: bool,
 ) -> None:
     """Check a run, an archive, a champion's folder, or another stream: users, queue, models.
@@ -54,6 +59,9 @@ def verify_command(
     Exit code 1 if something is wrong, 3 if nothing is and something could not be checked. Without
     options: the hash chain, every event, every decision, the result, and cached weights. An archive
     needs no database. A folder is compared with its own recipe and with its run.
+
+    A check of a run of this log is recorded beside the run's history, with its outcome and the user:
+    the run's page says when the history was last found intact.
 
     \b
     Example:
@@ -68,7 +76,7 @@ def verify_command(
         raise click.UsageError("name what to verify, or give --all for every stream of the log.")
     if target is None:
         _refuse_for_all(rebuild, recompute or origins, head)
-        _verify_all(as_json)
+        _verify_all(as_json, not no_record)
         return
     path = Path(target)
     if origins and path.is_file():
@@ -76,18 +84,36 @@ def verify_command(
             "--origins is for a run of this log: an archive holds one run alone."
         )
     _check(path, rebuild, tolerance, head)
-    if path.is_dir():
-        report = verify_reports.folder(path)
-    elif path.is_file():
-        report = verify_reports.archive(path)
-    else:
-        report = verify_reports.stream(target, head)
+    report = _report(path, target, head)
     wanted = _Again(rebuild, tolerance if recompute else None)
     if wanted:
         _make_again(report, wanted, origins)
     if origins:
         _origins(report, wanted)
+    if not (no_record or path.exists()) and "decisions" in report["checks"]:
+        _record(report, wanted.tolerance)
     _tell(report, as_json)
+
+
+def _report(path: Path, target: str, head: str | None) -> dict[str, Any]:
+    """Return the report of a folder, an archive, or a stream of the log."""
+    if path.is_dir():
+        return verify_reports.folder(path)
+    return verify_reports.archive(path) if path.is_file() else verify_reports.stream(target, head)
+
+
+def _record(report: dict[str, Any], tolerance: float | None = None) -> None:
+    """Record the check of a run; only warn if the log cannot be written."""
+    from events import EventsError
+    from runs.errors import ForgeError
+    from runs.home import Home
+    from worker.commands import checks
+
+    try:
+        with closing(Home.default().open_store()) as store:
+            checks.record(store, report, tolerance=tolerance)
+    except (EventsError, ForgeError) as error:
+        click.echo(f"warning: the check is not recorded: {visible(str(error))}", err=True)
 
 
 def _refuse_for_all(rebuild: str | None, recompute: bool, head: str | None) -> None:
@@ -109,7 +135,7 @@ def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) 
         raise click.UsageError("--head is a hash: 64 hexadecimal digits.")
 
 
-def _verify_all(as_json: bool) -> None:
+def _verify_all(as_json: bool, recorded: bool) -> None:
     """Verify every stream of the log: print a line each, then the findings; set the exit code."""
     from runs.home import Home
 
@@ -118,7 +144,7 @@ def _verify_all(as_json: bool) -> None:
         names = store.names()
     finally:
         store.close()
-    reports = [_whole(name) for name in names]
+    reports = [_whole(name, recorded) for name in names]
     findings = list(dict.fromkeys(f for report in reports for f in report["findings"]))
     if as_json:
         told = [{**r, "findings": [asdict(f) for f in r["findings"]]} for r in reports]
@@ -130,11 +156,16 @@ def _verify_all(as_json: bool) -> None:
     _exit(findings)
 
 
-def _whole(name: str) -> dict[str, Any]:
-    """Return one stream's report, without its state; an error of reading or folding is a finding."""
+def _whole(name: str, recorded: bool) -> dict[str, Any]:
+    """Return one stream's report, without its state; an error of reading or folding is a finding.
+
+    With `recorded`, the check of a run is recorded.
+    """
     from events import EventsError, StoreUnavailableError
+    from runs import kinds
     from runs.errors import ForgeError
     from runs.history.audit import Finding
+    from runs.streams import run_of
 
     try:
         report = verify_reports.stream(name, None, exactly=True)
@@ -143,6 +174,8 @@ def _whole(name: str) -> dict[str, Any]:
     except (EventsError, ForgeError) as error:
         found = [Finding("error", "events", f"the stream cannot be verified: {error}")]
         report = {"run": name, "events": 0, "head": None, "checks": [], "findings": found}
+    if recorded and kinds.is_run(name):
+        _record({**report, "run": run_of(name)})
     for name_ in ("state", "rows"):
         report.pop(name_, None)
     return report

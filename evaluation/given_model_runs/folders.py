@@ -24,7 +24,7 @@ from evaluation.given_model_runs.events import MODEL
 from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from runs.home import Home
 from weights import architectures
-from weights.folders import model_config
+from weights.folders import model_card, model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.making import model_files
 from weights.making.events import Making
@@ -64,7 +64,8 @@ def publish_model(
         write_companions(context, folder)
         (folder / TRAINED).write_text(json.dumps(made, indent=2) + "\n", "utf-8")
         if card is not None:
-            told = card + architectures.note(model_config.read(folder))
+            settings = model_config.read(folder)
+            told = card + model_card.section(settings) + architectures.note(settings)
             (folder / "README.md").write_text(told, "utf-8")
         more(folder)
 

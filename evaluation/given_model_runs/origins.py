@@ -47,13 +47,15 @@ def ancestry(state: Any, recipes: Recipes, name: str) -> list[Ancestor]:
     known: dict[str, tuple[str, Making]] = {}
     for role, recipe in recipes.items():
         known.setdefault(recipe.id, (role, recipe))
+    names = {id_: role for id_, (role, _) in known.items()}
+    names |= {Source(digest=one.digest).id: one.name for one in _given(state)}
     ahead, found = [find(state, recipes, name)], dict[str, Ancestor]()
     while ahead:
         next_id = ahead.pop()
         if next_id in known and next_id not in found:
             role, recipe = known[next_id]
             form = recipe.model_dump(mode="json")
-            found[next_id] = Ancestor(next_id, role, _words(recipe), form)
+            found[next_id] = Ancestor(next_id, role, _words(recipe, names), form)
             ahead += _before(recipe)
     read = {id_ for id_ in found for id_ in known[id_][1].inputs_used()}
     return [*found.values(), *_sources(state, read)]
@@ -70,7 +72,7 @@ def _before(recipe: Making) -> list[str]:
 def _sources(state: Any, read: Collection[str]) -> Iterator[Ancestor]:
     """Yield the given model, and the further ones among those that are read."""
     model = state.started.model
-    for given in (model, *getattr(state.started, "merges", ())):
+    for given in _given(state):
         source = Source(digest=given.digest)
         if given is model or source.id in read:
             words = f"the model {given.name}, {given.digest[:12]}"
@@ -78,19 +80,27 @@ def _sources(state: Any, read: Collection[str]) -> Iterator[Ancestor]:
             yield Ancestor(source.id, "given", words, form, given.digest)
 
 
-def _words(recipe: Making) -> str:
-    """Return a recipe in words."""
+def _given(state: Any) -> tuple[Any, ...]:
+    """Return the records of the models that the run was given."""
+    return (state.started.model, *getattr(state.started, "merges", ()))
+
+
+def _words(recipe: Making, names: Mapping[str, str]) -> str:
+    """Return a recipe in words; `names`: recipe id → name."""
+
+    def named(id_: str) -> str:
+        return names.get(id_) or id_[:12]
+
     if isinstance(recipe, Train):
         shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
-        return (
-            f"{recipe.upto:,} steps of {_objective(recipe)} on {shares}, from {recipe.start[:12]}"
-        )
+        start = named(recipe.start)
+        return f"{recipe.upto:,} steps of {_objective(recipe)} on {shares}, from {start}"
     how = recipe.params.get("method")
     if "place" in recipe.params:
-        how = f"{recipe.params['place']:g} of the way from {recipe.inputs['start'][:12]}"
+        how = f"{recipe.params['place']:g} of the way from {named(recipe.inputs['start'])}"
     if "experts" in recipe.params:
         how = ", ".join(f"{len(recipe.params[kind])} {kind}" for kind in ("models", "experts"))
-    return f"{recipe.operation}{f' ({how})' if how else ''} of {_of(recipe)[:12]}"
+    return f"{recipe.operation}{f' ({how})' if how else ''} of {named(_of(recipe))}"
 
 
 def _objective(recipe: Train) -> str:

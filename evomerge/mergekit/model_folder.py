@@ -14,7 +14,7 @@ from evomerge.mergekit.plan import Layout
 from runs.errors import ConfigError, SourceError
 from runs.system import bounded_files
 from weights import architectures, block_names
-from weights.folders import companions, model_config
+from weights.folders import companions, model_card, model_config
 from weights.folders.confrontation import TORCH, confront
 from weights.tensors import HEADS
 
@@ -56,7 +56,8 @@ def fill(
         "warnings": list(layout.warnings),
     }
     (folder / MARK).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
-    said = card(document, models, digest) + architectures.note(config)
+    said = card(document, models, digest)
+    said += model_card.section(config) + architectures.note(config)
     (folder / "README.md").write_text(said, "utf-8")
 
 
@@ -180,8 +181,8 @@ def check_tokens(folder: Path, config: Mapping[str, Any], rows: int | None) -> N
 
 def card(document: Document, models: Mapping[Reference, Model], digest: str) -> str:
     """Return the model card: front matter for the Hub, then how to make the model again."""
-    lines = ["---", "base_model:", *(f"- {json.dumps(str(reference))}" for reference in models)]
-    lines += ["base_model_relation: merge", "library_name: transformers"]
+    ids = [text for text in map(str, models) if not Path(text).exists()]
+    lines = ["---", *model_card.merged_from(ids), "library_name: transformers"]
     lines += ["tags:", "- merge", "- evomerge", "---", ""]
     lines += [f"# {document.name or 'Merged model'}", ""]
     lines += [f"Merged with `forge merge`, method {document.method}, from:", ""]

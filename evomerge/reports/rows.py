@@ -8,7 +8,9 @@ from typing import Any
 from events import Event
 from evomerge.run import events
 from evomerge.run.state import RunState
+from evomerge.run.views import wording
 from runs.event_types import ModelReference, SourceRecord
+from runs.record.user_events import Exported
 
 
 def note(entry: dict[str, Any], event: Event) -> None:
@@ -25,26 +27,46 @@ def note(entry: dict[str, Any], event: Event) -> None:
 def models(event: Event, state: RunState) -> list[dict[str, Any]]:
     """Return the models that an event brings into the model registry.
 
-    These are base and sources at `started`, the champion at `completed`. Raises ValueError if the
-    run was submitted with another number of sources than it started with.
+    These are base and sources at `started`, the champion at `completed`, and at an export of another
+    candidate that one. Raises ValueError if the run was submitted with another number of sources than
+    it started with.
     """
     match event:
         case events.Started():
             return _given(event, state.submitted)
         case events.Completed():
+            assert state.submitted
+            metrics = {"test": event.test.scalar, "quality": event.test.quality}
+            folder = state.submitted.output_dir
+            return [_merge(state, "champion", event.digest, folder, metrics)]
+        case Exported():
             assert state.started
-            return [
-                {
-                    "name": f"champion of {state.run}",
-                    "kind": "champion",
-                    "digest": event.digest,
-                    "parameters": state.started.base.parameters,
-                    "path": None,
-                    "metrics": {"test": event.test.scalar, "quality": event.test.quality},
-                    "lineage": [source.digest for source in state.started.sources],
-                }
-            ]
+            if any(event.digest == model.digest for model in state.started.sources):
+                return []
+            name = wording.names(state).get(event.recipe_id, event.recipe_id[:12])
+            return [_merge(state, "merge", event.digest, event.folder, {}, name)]
     return []
+
+
+def _merge(
+    state: RunState,
+    kind: str,
+    digest: str,
+    folder: str | None,
+    metrics: dict[str, float],
+    name: str = "champion",
+) -> dict[str, Any]:
+    """Return the registry's entry of a merge of the run."""
+    assert state.started
+    return {
+        "name": f"{name} of {state.run}",
+        "kind": kind,
+        "digest": digest,
+        "parameters": state.started.base.parameters,
+        "path": folder,
+        "metrics": metrics,
+        "lineage": [source.digest for source in state.started.sources],
+    }
 
 
 def _given(event: events.Started, submitted: events.Submitted | None) -> list[dict[str, Any]]:

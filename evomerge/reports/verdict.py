@@ -115,7 +115,7 @@ def sentence(state: RunState) -> str:
     fixed = [(rival, word) for rival, word in words if rival.kind == "baseline"]
     best = max(fixed, key=lambda pair: pair[0].scalar or 0.0, default=None)
     itself = model is not None and model.kind == "baseline"
-    last = _against_fixed(best[0].name, best[1], itself) if best else ""
+    last = _against_fixed(state.run, best[0].name, best[1], itself) if best else ""
     near = skills.near_sentence(state) if model is None else None
     return " ".join(part for part in (first, text, last, near) if part)
 
@@ -143,13 +143,14 @@ def _against_sources(subject: str, others: Sequence[tuple[str, str]], kind: str)
     return f"NO CLEAR GAIN: on the test slice {subject} is {' and '.join(parts)}."
 
 
-def _against_fixed(name: str, word: str, itself: bool) -> str:
+def _against_fixed(run: str, name: str, word: str, itself: bool) -> str:
     """Return how the champion compares with the best fixed merge; `itself`: it is one, too."""
     against = f"the best {'other ' if itself else ''}fixed merge ({name})"
     if word == "better":
         return f"It is better than {against} too."
     if word == "worse":
-        return f"It is worse than {against}: take that instead."
+        how = f"forge export {run}:{name} --out {name}"
+        return f"It is worse than {against}: take that instead, with {how}."
     return f"It is level with {against}: the difference is within the noise."
 
 

@@ -31,15 +31,18 @@ def origin(state: RunState, rows: Sequence[Envelope], name: str) -> Origin:
 def _places(state: RunState, rows: Sequence[Envelope], recipe_id: str) -> list[str]:
     """Return the folders to which a recipe's weights were written, the newest first.
 
-    For a source, its given folders follow.
+    Two recipes may give the same weights, such as a champion that is a fixed merge. For a source, its
+    given folders follow.
     """
     found: list[str] = []
+    digest = state.built[recipe_id][0]
     for row in reversed(rows):
         if row.type == Exported.type:
             event = events.REGISTRY.load(row)
-            if isinstance(event, Exported) and event.recipe_id == recipe_id:
+            if isinstance(event, Exported) and event.digest == digest:
                 found.append(event.folder)
-    if state.submitted and state.submitted.output_dir and recipe_id == state.champion:
+    champion = state.built[state.champion][0] if state.champion else None
+    if state.submitted and state.submitted.output_dir and digest == champion:
         found.append(state.submitted.output_dir)
     if state.submitted and state.started:
         found += [model.path for model, _ in given_sources(state, recipe_id)]

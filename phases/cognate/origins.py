@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from events import Envelope
 from phases.cognate import plan
@@ -52,10 +52,11 @@ def origin(state: CognateState, rows: Sequence[Envelope], name: str) -> Origin:
 def ancestry(state: CognateState, name: str) -> list[Ancestor]:
     """Return a model's recipe and those it was trained from, back to the first weights."""
     known, next_id = plan.recipes(state), find(state, name)
+    names = {recipe.id: role for role, recipe in known.values()}
     found: list[Ancestor] = []
     while next_id in known:
         role, recipe = known[next_id]
-        found.append(Ancestor(next_id, role, _words(recipe), recipe.model_dump(mode="json")))
+        found.append(Ancestor(next_id, role, _words(recipe, names), recipe.model_dump(mode="json")))
         next_id = recipe.start if isinstance(recipe, Train) else recipe.inputs.get("of", "")
     if (given := state.started.base) is not None:
         source = Source(digest=given.digest)
@@ -66,14 +67,15 @@ def ancestry(state: CognateState, name: str) -> list[Ancestor]:
     return found
 
 
-def _words(recipe: Train | Transform) -> str:
-    """Return a recipe in words."""
+def _words(recipe: Train | Transform, names: Mapping[str, str]) -> str:
+    """Return a recipe in words; `names`: recipe id → role."""
     if isinstance(recipe, Train):
         shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
-        return f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {recipe.start[:12]}"
+        start = names.get(recipe.start) or recipe.start[:12]
+        return f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {start}"
     given = recipe.inputs.get("of")
     return (
-        f"{recipe.operation} of {given[:12]}"
+        f"{recipe.operation} of {names.get(given) or given[:12]}"
         if given
         else f"{recipe.operation}, seed {recipe.seed}"
     )

@@ -88,7 +88,7 @@ class CompressionView(View[CompressionState]):
                 "kind": "champion",
                 "digest": event.chosen.digest,
                 "parameters": source.parameters,
-                "path": None,
+                "path": state.submitted.output_dir,
                 "metrics": {"retention": kept},
                 "lineage": [source.digest],
             }

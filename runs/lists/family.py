@@ -81,6 +81,16 @@ def _family(
     return result
 
 
+def by_run(generations: Sequence[Generation]) -> dict[str, list[Ancestor]]:
+    """Return run → the models of the family that it made or was given, each once. Pure."""
+    runs: dict[str, dict[str, Ancestor]] = {}
+    for generation in generations:
+        models = runs.setdefault(generation.run, {})
+        for ancestor in generation.ancestors:
+            models.setdefault(ancestor.recipe_id, ancestor)
+    return {run: list(models.values()) for run, models in runs.items()}
+
+
 def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph | None:
     """Return the models as a graph with a lane for each run; `lanes`: run → what it is called.
 

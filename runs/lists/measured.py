@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from events import EventStore
@@ -12,8 +12,6 @@ from runs.errors import ForgeError
 from runs.event_types import Measurement
 from runs.lists import model_registry
 
-#: Opens the state of a run by its whole name; the state may not be kept.
-Opened = Callable[[str], AbstractContextManager[Any]]
 #: Runs that are read for one model at most, the newest: each is folded whole.
 MOST_RUNS = 50
 
@@ -25,30 +23,42 @@ class InRun(NamedTuple):
     kind: str
     #: True if the run made the model, False if the model was given to it.
     made: bool
+    #: Without those that a run before has measured with equal results.
     measurements: tuple[Measurement, ...]
+    #: Number of those.
+    again: int = 0
+
+
+#: Returns what the run of a whole name measured; it may have an earlier answer at hand.
+Read = Callable[[str], InRun]
 
 
 class Across(NamedTuple):
-    """Measurements of a model in the runs of a log, the newest run first."""
+    """Measurements of a model in the runs of a log: the run that made it, then the newest first."""
 
     runs: tuple[InRun, ...]
     #: All runs that made the model or were given it; more than `runs` if there are very many.
     total: int
 
 
-def of_digest(store: EventStore, digest: str, opened: Opened) -> Across:
-    """Return what runs measured of the model with these weights."""
+def of_digest(store: EventStore, digest: str, read: Read) -> Across:
+    """Return what runs measured of the model with these weights, each equal result once."""
     names = model_registry.runs_of(store, digest)
-    found = [_in_run(opened, name, digest) for name in names[:MOST_RUNS]]
-    return Across(tuple(one for one in found if one is not None), len(names))
+    runs: list[InRun] = []
+    for name in names[:MOST_RUNS]:
+        with suppress(ForgeError):  # of a newer version, or a fork whose past is gone
+            runs.append(read(name))
+    earlier, results = set[Measurement](), list[InRun]()
+    for run in sorted(runs, key=lambda run: not run.made):
+        fresh = tuple(figure for figure in run.measurements if figure not in earlier)
+        earlier.update(fresh)
+        again = len(run.measurements) - len(fresh)
+        results.append(run._replace(measurements=fresh, again=again))
+    return Across(tuple(results), len(names))
 
 
-def _in_run(opened: Opened, run: str, digest: str) -> InRun | None:
-    """Return what a run measured of the model; None for a run that cannot be read."""
-    try:
-        with opened(run) as state:
-            kind = kinds.of(state.kind)
-            made = kind.made(state, digest) is not None
-            return InRun(run, state.kind, made, tuple(kind.measurements(state, digest)))
-    except ForgeError:
-        return None  # of a newer version, or a fork whose past is gone: see `forge verify`
+def of_state(state: Any, digest: str) -> InRun:
+    """Return what the run of a state measured of the model with these weights."""
+    kind = kinds.of(state.kind)
+    made = kind.made(state, digest) is not None
+    return InRun(state.run, state.kind, made, tuple(kind.measurements(state, digest)))

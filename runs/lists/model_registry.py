@@ -28,9 +28,10 @@ from events.projection import catch_up
 from events.store import EVENTS
 from runs import kinds
 from runs.errors import AmbiguousError, ForgeError, NotFoundError
-from runs.history.repository import empty, history
+from runs.history.repository import empty, fold, history
 from runs.lists import queries
 from runs.record.events import Completed, Started, Submitted
+from runs.record.user_events import Exported
 from runs.streams import run_of
 from runs.system.digests import Digest
 from runs.system.integers import Large
@@ -40,6 +41,8 @@ REGISTRY = Registry()
 STREAM = "models"
 
 Kind = Literal["base", "source", "specialist", "champion"]
+#: Kinds in lists: a merge is a model of a merging run that was exported and is not its champion.
+Listed = Literal["base", "source", "specialist", "champion", "merge"]
 
 #: Digits of a digest that name a model.
 DIGITS = 16
@@ -101,7 +104,7 @@ class ModelRow(SQLModel, table=True):
     lineage: str
     #: The run that made it, or that it was first seen in.
     run: str | None
-    #: Where the model was, as recorded: a folder or a Hub id.
+    #: Where the model was, as recorded last: a folder or a Hub id.
     path: str | None
     registered_at: str
     removed: bool = False
@@ -142,7 +145,7 @@ class Models:
     """The projection of the model registry."""
 
     name = "models"
-    version = 2
+    version = 3
     tables = (MODELS, RUNS)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -154,6 +157,8 @@ class Models:
                     self._registered(connection, row)
                 elif kinds.is_run(row.stream) and row.type in _BRINGING:
                     self._brought(store, connection, row)
+                elif kinds.is_run(row.stream) and row.type == Exported.type:
+                    self._exported(store, connection, row)
             except (UnknownEventError, ForgeError):
                 continue  # of a newer version, or a fork whose past is gone: see `forge verify`
 
@@ -173,13 +178,38 @@ class Models:
             given = kind.inputs(state).values() if row.type == Started.type else ()
         except ValueError as error:
             raise PayloadError(row.position, row.type, str(error)) from error
-        digests = [*(digest for some in given for digest in some), *(m["digest"] for m in found)]
-        for digest in dict.fromkeys(digests):
+        for digest in dict.fromkeys(digest for some in given for digest in some):
             _note(connection, row, digest, run)
-        for model in found:
-            metrics = model.pop("metrics")
-            lineage = [id_of(digest) for digest in model.pop("lineage")]
-            _put(connection, row, {**model, "bytes": None}, metrics, lineage, run)
+        self._add(connection, row, found, run)
+
+    def _add(
+        self, connection: Connection, row: Envelope, models: list[dict[str, Any]], run: str
+    ) -> None:
+        """Add the models of a run that the registry lacks."""
+        for model in models:
+            _note(connection, row, model["digest"], run)
+            values = {k: v for k, v in model.items() if k not in ("metrics", "lineage")}
+            lineage = [id_of(digest) for digest in model["lineage"]]
+            _put(connection, row, {**values, "bytes": None}, model["metrics"], lineage, run)
+
+    def _exported(self, store: EventStore, connection: Connection, row: Envelope) -> None:
+        """Note the folder that an export wrote; add the model if the registry lacks it."""
+        run = run_of(row.stream)
+        state: Any = fold(list(history(store, run, row.version)), showing=True)
+        kind, event = kinds.of(state.kind), state.registry.load(row)
+        models: list[dict[str, Any]] = []
+        if state.completed is not None and kind.result(state) == event.digest:
+            state.submitted = state.submitted.model_copy(update={"output_dir": event.folder})
+            models = kind.models(state.completed, state)
+        else:
+            models = kind.models(event, state)
+            own = MODELS.c.id == id_of(event.digest)
+            connection.execute(MODELS.update().where(own).values(path=event.folder))
+        self._add(connection, row, models, run)
+        for model in models:
+            if model["path"] is not None:
+                own = MODELS.c.id == id_of(model["digest"])
+                connection.execute(MODELS.update().where(own).values(path=model["path"]))
 
     def _registered(self, connection: Connection, row: Envelope) -> None:
         event = REGISTRY.load(row)

@@ -13,9 +13,9 @@ from events import Envelope, Event, Registry, UnknownEventError, canonical_json
 from evomerge.run import events
 from evomerge.run.state import fold
 from runs.history import audit
-from runs.lists import model_registry
+from runs.lists import checks
 from runs.record.lineage import RULES
-from worker.commands import accounts, user_limits
+from worker.tasks import verify_streams
 
 FOLDER = Path(__file__).parent
 SCHEMAS = FOLDER / "schemas.json"
@@ -67,7 +67,7 @@ def landed() -> dict[str, str]:
 
 
 #: What stands in other streams than those of runs.
-OTHERS = (user_limits.REGISTRY, accounts.REGISTRY, model_registry.REGISTRY)
+OTHERS = (*verify_streams.OTHERS.values(), checks.REGISTRY)
 
 
 def of(registry: Registry, name: str) -> bool:

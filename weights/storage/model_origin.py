@@ -21,6 +21,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -52,7 +53,7 @@ def find(store: EventStore, text: str) -> Origin | None:
         found = model_names.find(store, text)
         if found is None:
             return None if "/" in text else _registered_or_begun(store, text)
-        return _made(store, *found)
+        return model(store, *found)
     except (AmbiguousError, NotFoundError) as error:
         hint = ""
         if model_names.split(text)[1] == "/":
@@ -74,7 +75,7 @@ def _registered_or_begun(store: EventStore, text: str) -> Origin | None:
         raise
     except NotFoundError:
         return None
-    return _made(store, name)
+    return model(store, name)
 
 
 def entry(store: EventStore, text: str) -> dict[str, Any]:
@@ -93,15 +94,20 @@ def entry(store: EventStore, text: str) -> dict[str, Any]:
     return model_registry.find(store, model_registry.id_of(origin.digest))
 
 
-def _made(store: EventStore, run: str, name: str = "", digest: str = "") -> Origin:
-    """Return a model of a run by its name or digest; without both, the run's result.
+def model(store: EventStore, run: str, name: str = "") -> Origin:
+    """Return a model of a run by its name; without a name, the run's result. Raise NotFoundError."""
+    return _origin(store, *repository.opened(store, run), name)
 
-    Raise NotFoundError.
-    """
-    state, rows = repository.opened(store, run)
+
+def _origin(store: EventStore, state: Any, rows: Any, name: str) -> Origin:
+    """Return a model's origin, the folder of the registry first. Raise NotFoundError."""
     kind = kinds.of(state.kind)
-    name = name or (kind.made(state, digest) if digest else None) or ""
-    return model_names.looked_up(lambda model: kind.origin(state, rows, model), name)
+    origin = model_names.looked_up(lambda model: kind.origin(state, rows, model), name)
+    with suppress(NotFoundError):
+        path = model_registry.find(store, model_registry.id_of(origin.digest))["path"]
+        if path and Path(path).is_absolute():
+            return replace(origin, folders=tuple(dict.fromkeys((path, *origin.folders))))
+    return origin
 
 
 def _registered(store: EventStore, text: str) -> Origin | None:
@@ -112,8 +118,11 @@ def _registered(store: EventStore, text: str) -> Origin | None:
         raise
     except NotFoundError:
         return None
-    if row["path"] is None and row["run"] is not None:
-        return _made(store, row["run"], digest=row["digest"])
+    if row["run"] is not None:
+        state, rows = repository.opened(store, row["run"])
+        recipe_id = kinds.of(state.kind).made(state, row["digest"])
+        if recipe_id is not None:
+            return _origin(store, state, rows, recipe_id)
     path = str(row["path"] or "")
     local = Path(path).is_absolute()
     return Origin(

@@ -1,7 +1,8 @@
 """Chain heads that are stored outside of a run's own stream; they reveal a truncated log.
 
-The run list stores each run's last event, and forks store the event that they branched at. SQLite
-stores the last position that it ever gave out. Model cards, reports and archives carry a head.
+The run list stores each run's last event, forks the event that they branched at, and checks of a run
+(`forge verify`) the last event that they saw. SQLite stores the last position that it ever gave out.
+Model cards, reports and archives carry a head.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from events import Envelope, EventStore
 from events.projection import PROJECTIONS
 from events.store import EVENTS
 from runs.history.audit import Anchor, Finding
+from runs.lists import checks
 from runs.lists.projections import RUNS
 from runs.record.events import Forked
 from runs.streams import run_of
@@ -26,7 +28,7 @@ def anchors(store: EventStore, run: str) -> list[Anchor]:
 
     Read them before the run's rows: the log only grows, so the rows must reach each anchor.
     """
-    return [*_listed(store, run), *_forked(store, run)]
+    return [*_listed(store, run), *_forked(store, run), *_checked(store, run)]
 
 
 def given(run: str, rows: Sequence[Envelope], head: str) -> Anchor:
@@ -58,6 +60,15 @@ def _forked(store: EventStore, run: str) -> Iterator[Anchor]:
         with suppress(ValueError, LookupError, TypeError):  # damaged: verifying the fork reports it
             fork = json.loads(data)
             yield Anchor(int(fork["version"]), fork["head"], f"its fork {fork['run']}")
+
+
+def _checked(store: EventStore, run: str) -> Iterator[Anchor]:
+    """Yield the run's last event at its newest check that found nothing wrong with the history."""
+    for check in reversed(list(checks.of_run(store, run))):
+        if check.event.outcome != "broken" and check.event.head:
+            where = f"the check of {check.at[:16].replace('T', ' ')}"
+            yield Anchor(check.event.version, check.event.head, where)
+            return
 
 
 def lost(store: EventStore) -> Iterator[Finding]:

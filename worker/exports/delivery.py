@@ -1,23 +1,29 @@
-"""Export of a champion's folder with the report beside its files, and the event that records it.
+"""Export of a run's result with its report, or of one of its models, and the event that records it.
 
-`python -m worker.exports.delivery RUN FOLDER BY` exports in a process of its own; it reads the
+`python -m worker.exports.delivery RUN FOLDER BY [MODEL]` exports in a process of its own; it reads the
 user's reason from stdin.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from events import EventStore
 from runs import kinds
 from runs.errors import ForgeError
 from runs.home import Home
 from runs.kinds.asked import inputs, plan_of
+from runs.kinds.origin import Origin
 from runs.kinds.state import State
 from runs.lists import finding
 from runs.record.user_events import Exported
-from weights.storage.output_folder import check_apart
+from weights.storage import model_origin
+from weights.storage.output_folder import check_apart, check_target
 from worker.commands.control import control
 
 
@@ -34,32 +40,74 @@ def check_ended(state: State) -> None:
 
 
 def deliver(
-    home: Home, run: str, out: Path, reason: str | None = None, by: str | None = None
+    home: Home,
+    run: str,
+    out: Path,
+    reason: str | None = None,
+    by: str | None = None,
+    model: str = "",
 ) -> tuple[Any, dict[str, Any]]:
-    """Write a completed run's champion and record the export; return the state and the report."""
-    store = home.open_store()
-    try:
+    """Write a completed run's result with its report, or the model of a name, and record the export.
+
+    A name of the result means the result. Return the state, and the report of the result or what was
+    written of the model. Raises ForgeError.
+    """
+    with closing(home.open_store()) as store:
         state = finding.load(store, run)
         check_ended(state)
         check_apart(out, inputs(plan_of(state.submitted, state.kind)))
         kind = kinds.of(state.kind)
-        written = kind.write_result(home, state, out)
-        recipe_id, digest = kind.result_id(state), kind.result(state)
-        assert recipe_id
-        assert digest
-        event = Exported(
-            recipe_id=recipe_id, folder=written["folder"], digest=digest, reason=reason
-        )
-        control(store, state.run, event, by)
-    finally:
-        store.close()
+        origin = model_origin.model(store, state.run, model) if model else None
+        if origin is None or origin.digest == kind.result(state):
+            written = kind.write_result(home, state, out)
+        else:
+            written = _copied(home, origin, check_target(out))
+        record(store, state, written, reason, by)
     return state, written
 
 
-def main(run: str, out: str, by: str, reason: str) -> int:
-    """Export the champion; return 0, or an exit code with the reason on stderr."""
+def folders(store: EventStore, state: Any) -> set[str]:
+    """Return the folders that the log says the run's models were written to."""
+    rows = [row for row in store.iterate(state.stream) if row.type == Exported.type]
+    return {json.loads(row.data)["folder"] for row in rows} | {state.submitted.output_dir}
+
+
+def record(
+    store: EventStore,
+    state: Any,
+    written: dict[str, Any],
+    reason: str | None = None,
+    by: str | None = None,
+) -> None:
+    """Record the export of what was written: of one model (`exported`), else of the run's result."""
+    kind = kinds.of(state.kind)
+    result = {"recipe_id": kind.result_id(state), "digest": kind.result(state)}
+    model = written.get("exported", result)
+    folder = str(Path(written["folder"]).absolute())
+    event = Exported(
+        recipe_id=model["recipe_id"], folder=folder, digest=model["digest"], reason=reason
+    )
+    control(store, state.run, event, by)
+
+
+def _copied(home: Home, origin: Origin, out: Path) -> dict[str, Any]:
+    """Copy the folder of one model of a run, built if it is nowhere; return what was written."""
+    from weights.folders.checkpoint import publish
+
+    place = model_origin.settle(home, json.loads(origin.request(origin.folders)))
+
+    def fill(folder: Path) -> None:
+        shutil.copytree(place, folder, dirs_exist_ok=True)
+
+    publish(out, fill)
+    model = {"what": origin.what, "recipe_id": origin.recipe_id, "digest": origin.digest}
+    return {"run": origin.run, "exported": model, "folder": str(out)}
+
+
+def main(run: str, out: str, by: str, model: str = "", *, reason: str) -> int:
+    """Export a run's result or one of its models; return 0, or an exit code and an error on stderr."""
     try:
-        deliver(Home.default(), run, Path(out), reason or None, by)
+        deliver(Home.default(), run, Path(out), reason or None, by, model)
     except ForgeError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

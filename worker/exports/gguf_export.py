@@ -1,14 +1,18 @@
-"""Export of any model as a GGUF file: looked up by name, checked, written, renamed into place."""
+"""Export of any model as a GGUF file: looked up by name, checked, written, renamed into place.
+
+`python -m worker.exports.gguf_export MODEL FILE` writes one of type F16 in a process of its own.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.loading import load_tokenizer
-from runs.errors import ConfigError, ConflictError, UnavailableError
+from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.home import Home
 from weights.folders.checkpoint import open_checkpoint, sync
 from weights.folders.sources import resolve
@@ -114,3 +118,17 @@ def _modelfile(place: Path) -> Path:
         raise ConflictError(f"{beside} is there and was not written here: move it away.")
     modelfile.file_argument(place.name)
     return beside
+
+
+def main(model: str, out: str) -> int:
+    """Write a model as a GGUF file; return 0, or an exit code with the reason on stderr."""
+    try:
+        export(Home.default(), model, Path(out), "F16", lambda text: None)
+    except ForgeError as error:
+        sys.stderr.write(" ".join(str(error).split()) + "\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from events import Envelope, EventStore, Registry
 from runs import imported_pasts, kinds
 from runs.errors import TamperedError
-from runs.lists import model_registry, sessions
+from runs.lists import checks, model_registry, sessions
 from worker.commands import accounts, user_limits
 
 #: Streams that do not belong to a run, and the registry of their events.
@@ -18,6 +18,11 @@ OTHERS: dict[str, Registry] = {
     imported_pasts.STREAM: imported_pasts.REGISTRY,
     sessions.STREAM: sessions.REGISTRY,
 }
+
+
+def registry_of(stream: str) -> Registry | None:
+    """Return the registry of a stream that belongs to no run; None if this program writes none such."""
+    return checks.REGISTRY if checks.is_stream(stream) else OTHERS.get(stream)
 
 
 class Evidence:

@@ -1,5 +1,5 @@
 /** Requests to the API: the token, problems as errors, ETags. */
-import type { Problem } from "./types";
+import type { Problem, Ticket } from "./types";
 import { readJson, writeJson } from "../lib/bigJson";
 import { expire, token } from "./session";
 
@@ -105,6 +105,15 @@ export async function download(path: string, name: string): Promise<void> {
   link.click();
   // The browser has taken the file over by then.
   window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** Has the browser save a model's file: it is written to disk as it comes, however large it is. */
+export async function save(model: string, rest: string): Promise<void> {
+  const { data } = await send<Ticket>(`models/${encodeURIComponent(model)}/tickets`, "POST");
+  const link = document.createElement("a");
+  link.href = `${data.path.slice(1)}${rest}?ticket=${encodeURIComponent(data.ticket)}`;
+  link.download = "";
+  link.click();
 }
 
 /** The path with its query; parts that are null, undefined or empty are left out. */

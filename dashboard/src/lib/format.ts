@@ -62,7 +62,7 @@ export function time(text: string | null | undefined, now = new Date()): string 
   if (!text) return NONE;
   const when = new Date(text);
   if (Number.isNaN(when.getTime())) return text;
-  if (when.toDateString() === now.toDateString()) return sameDay.format(when);
+  if (when.toDateString() === now.toDateString()) return `today ${sameDay.format(when)}`;
   return when.getFullYear() === now.getFullYear() ? sameYear.format(when) : full.format(when);
 }
 

@@ -7,6 +7,7 @@ const PATHS = {
   retry: "M12.5 5A5 5 0 1 0 13 9M12.8 2.2V5.2H9.8",
   fork: "M4 13V3M4 8.5c0-3 8-1 8-5.5",
   export: "M8 10V2.5M5 5.2l3-2.9 3 2.9M3 10.5v3h10v-3",
+  download: "M8 2.5V10M5 7.3l3 2.9 3-2.9M3 10.5v3h10v-3",
   priority: "M8 13V3M4.5 6.5L8 3l3.5 3.5",
   copy: "M6 6h7v7H6zM10 3.5V3H3v7h.5",
   pencil: "M3 13l.8-3L10.6 3.2l2.2 2.2L6 12.2z",

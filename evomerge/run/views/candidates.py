@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from evomerge.recipes.recipe import Merge, Mutate, Recipe, Source, closure, label
 from evomerge.run.state import RunState
+from evomerge.run.views import wording
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor
 
 
 def find(state: RunState, candidate: str) -> str:
-    """Return the recipe id that "champion", an id or the beginning of an id means.
+    """Return the recipe id that "champion", a fixed merge's name, an id or its beginning means.
 
     Raises NotFoundError.
     """
@@ -17,12 +18,15 @@ def find(state: RunState, candidate: str) -> str:
         if state.champion is None:
             raise NotFoundError(f"run {state.run} has no champion yet.")
         return state.champion
+    if candidate in state.baselines:
+        return state.baselines[candidate]
     alike = [id_ for id_ in state.recipes if candidate and id_.startswith(candidate)]
     if len(alike) != 1:
         what = "is not known" if not alike else "is the beginning of several"
         raise NotFoundError(
-            f"candidate {candidate!r} {what} in run {state.run}. It has champion, and candidates by "
-            f"their ids: `forge events {state.run}` lists them."
+            f"candidate {candidate!r} {what} in run {state.run}. It has "
+            f"{', '.join(['champion', *state.baselines])}, and candidates by their ids: "
+            f"`forge events {state.run}` lists them."
         )
     return alike[0]
 
@@ -39,16 +43,16 @@ def place(state: RunState, recipe_id: str) -> str:
 
 
 def describe(state: RunState, recipe_id: str, recipe: Recipe) -> str:
-    """Return a description of a recipe in a few words."""
+    """Return a description of a recipe in a few words, with names of what it is made from."""
     assert state.started
+    names = wording.names(state)
     if isinstance(recipe, Source):
-        known = {s.recipe_id: s.name for s in (state.started.sources)}
-        return f"source {known.get(recipe_id, state.started.base.name)}"
+        return f"source {names.get(recipe_id, state.started.base.name)}"
     if isinstance(recipe, Mutate):
         parts = (("genes", recipe.pipeline), ("noise", recipe.noise))
         changed = " and ".join(what for what, present in parts if present)
-        return f"mutant of {recipe.parent[:12]} ({changed})"
-    inputs = ", ".join(i[:12] for i in recipe.inputs)
+        return f"mutant of {wording.named(recipe.parent, names)} ({changed})"
+    inputs = ", ".join(wording.named(id_, names) for id_ in recipe.inputs)
     known_as = recipe.method if isinstance(recipe, Merge) else label(recipe, state.recipes)
     return f"{known_as} of {inputs}"
 

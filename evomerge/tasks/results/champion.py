@@ -21,7 +21,7 @@ from evomerge.run.views.candidates import describe
 from evomerge.tasks.context import Bench
 from runs.errors import ForgeError
 from weights import architectures
-from weights.folders import companions
+from weights.folders import companions, model_card
 from weights.folders.checkpoint import SHARD_BYTES, Checkpoint, publish, write_weights
 from weights.storage.output_folder import MARK, check_target
 from weights.storage.weight_cache import Artifacts
@@ -96,7 +96,8 @@ def documents(
         MARK: (json.dumps(recipe, indent=2) + "\n").encode(),
     }
     if recipe_id == state.champion:
-        made["README.md"] = (card(state, chain_head) + architectures.note(config)).encode()
+        told = card(state, chain_head) + model_card.section(config) + architectures.note(config)
+        made["README.md"] = told.encode()
     return made
 
 
@@ -145,9 +146,8 @@ def card(state: RunState, chain_head: str) -> str:
     assert state.submitted
     assert state.champion
     given = [state.submitted.base, *state.submitted.sources]
-    names = list(dict.fromkeys(m.hub_id or m.path for m in given if m is not None))
-    lines = ["---", "base_model:", *(f"- {json.dumps(name)}" for name in names)]
-    lines += ["base_model_relation: merge", "library_name: transformers"]
+    ids = [model.hub_id for model in given if model is not None and model.hub_id]
+    lines = ["---", *model_card.merged_from(ids), "library_name: transformers"]
     lines += ["tags:", "- merge", "- evomerge", "---", ""]
     kind = label(state.recipes[state.champion], state.recipes)
     lines += [f"# Champion of run {state.run}", "", _made(state, kind)]

@@ -20,7 +20,7 @@ from phases.cognate.report import Report
 from phases.cognate.tasks.execute import Context
 from runs.home import Home
 from weights import architectures
-from weights.folders import model_config
+from weights.folders import model_card, model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.making import model_files
 from weights.recipes import Train, Transform
@@ -74,7 +74,8 @@ def _publish(
         if told is not None:
             card = report.card(role, recipe, told, context.state.submitted)
             settings = model_config.read(folder)
-            (folder / "README.md").write_text(card + architectures.note(settings), "utf-8")
+            card += model_card.section(settings) + architectures.note(settings)
+            (folder / "README.md").write_text(card, "utf-8")
 
     publish(place, fill)
 

@@ -320,7 +320,7 @@ def test_a_model_has_a_page(visit: Callable[..., Any], site: Site) -> None:
     page.get_by_role("row", name="sums").first.wait_for()
     page.get_by_text("steps of lm@1").first.wait_for()
     page.get_by_text("qwen2-init@1, seed 0").wait_for()
-    page.get_by_text("This server has no folder of it that it may read.").wait_for()
+    page.get_by_role("button", name="Write its files").wait_for()
     accept(page, "a model's page")
     again = page.get_by_role("link", name="Train specialists of it").get_attribute("href") or ""
     assert again.startswith("#/new?kind=cognate&base=")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import time
+import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +28,8 @@ from testing.worlds.dashboard_world import (
     Site,
 )
 from testing.worlds.dashboard_world import FRONT as BUSY
+from tests.integration.worker.test_streams import tamper
+from weights.folders.checkpoint import digest, open_checkpoint
 
 HASH = re.compile(r"[0-9a-f]{40}")
 
@@ -216,11 +220,48 @@ def test_a_fork_that_is_refused_marks_the_setting(visit: Callable[..., Any], sit
 
 
 @pytest.mark.slow
-def test_an_export_is_followed_to_its_folder(visit: Callable[..., Any], site: Site) -> None:
+def test_an_export_ends_with_the_download(
+    visit: Callable[..., Any], site: Site, tmp_path: Path
+) -> None:
+    """What the browser saves has the digest of the log; the model's page has the files, too."""
     page = visit(f"/runs/{REAL}")
-    page.get_by_role("button", name="Export").click()
-    page.get_by_role("button", name="Export the champion").click()
-    page.get_by_text(f"{site.home.folder}/exports/{REAL}").wait_for()
+    page.get_by_role("button", name="Export", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Model").select_option("champion")
+    dialog.get_by_role("button", name="Export", exact=True).click()
+    dialog.get_by_text(f"{site.home.folder}/exports/{REAL}").wait_for()
+    with page.expect_download() as saved:
+        dialog.get_by_role("button", name="Download zip").click()
+    with zipfile.ZipFile(saved.value.path()) as archive:
+        archive.extractall(tmp_path)
+    (folder,) = tmp_path.iterdir()
+    state = repository.load(site.store, REAL)
+    assert digest(open_checkpoint(folder).tensors()) == state.completed.digest
+    dialog.get_by_role("link", name="The model's page").click()
+    page.get_by_role("row", name="model.safetensors").wait_for()
+    page.get_by_text(f'from_pretrained("{folder.name}")').first.wait_for()
+    page.get_by_role("link", name=REAL, exact=True).first.click()
+    page.locator(".headline-champion").get_by_role("link", name="champion").click()
+    page.get_by_role("heading", name=f"champion of {REAL}").wait_for()
+
+
+@pytest.mark.slow
+def test_a_page_says_if_the_log_can_be_trusted(visit: Callable[..., Any], site: Site) -> None:
+    """A tampered log is broken, whatever an earlier check said, and stays said after it is mended."""
+    page = visit(f"/runs/{CANCELLED}")
+    trust = page.get_by_role("region", name="Trust in the log")
+    trust.get_by_text("History not checked yet").wait_for()
+    trust.get_by_role("button", name="Check", exact=True).click()
+    trust.get_by_text("History intact").wait_for()
+    trust.get_by_text("by ada").wait_for()
+    row = site.store.read(repository.named_stream(site.store, CANCELLED))[3]
+    for actor, word in (("mallory", "History broken"), (row.actor, "History intact")):
+        tamper(site.store, f"UPDATE events SET actor = '{actor}' WHERE position = {row.position}")
+        trust.get_by_role("button", name="Check again").click()
+        trust.get_by_text(word).wait_for()
+        trust.get_by_role("button", name="Check again").wait_for()
+    trust.get_by_text("An earlier check found the history broken").wait_for()
+    trust.get_by_text("event 4").first.wait_for()
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from contextlib import closing
 from pathlib import Path
 
@@ -36,10 +39,12 @@ def record(served: Served, folder: Path, name: str, digest: str) -> None:
 def test_files_are_listed_and_given(served: Served, folder: Path) -> None:
     """By name and by id; a range of bytes, too."""
     told = served.get("/models/tiny/files").json()
-    assert told == {
-        "folder": str(folder),
-        "files": [{"name": "config.json", "bytes": 2}, {"name": "model.safetensors", "bytes": 200}],
-    }
+    assert told["folder"] == str(folder)
+    assert told["files"] == [
+        {"name": "config.json", "bytes": 2},
+        {"name": "model.safetensors", "bytes": 200},
+    ]
+    assert told["bytes"] == served.get("/models/tiny").json()["bytes"] == 200
     id_ = served.get("/models/tiny").json()["id"]
     answer = served.get(f"/models/{id_}/files/model.safetensors", "submitter")
     assert answer.content == bytes(range(200))
@@ -94,6 +99,35 @@ def test_a_folder_that_the_server_may_not_read_is_not_told(served: Served, tmp_p
     link.symlink_to(away)
     for number, place in enumerate((away, gone, link)):
         record(served, place, f"m{number}", str(number + 2) * 64)
-        assert served.get(f"/models/m{number}/files").json() == {"folder": None, "files": []}
+        told = served.get(f"/models/m{number}/files").json()
+        assert (told["folder"], told["files"], told["bytes"], told["load"]) == (None, [], None, [])
+        assert served.get(f"/models/m{number}/zip").status_code == 404
         assert served.get(f"/models/m{number}/files/config.json").status_code == 404
     assert served.get("/models/nobody/files").status_code == 404
+
+
+def test_a_zip_has_the_files_and_a_ticket_opens_it_once(served: Served, folder: Path) -> None:
+    """What a browser saves by opening an address; the ticket is for one model, and for reading."""
+    ticket = served.ask("POST", "/models/tiny/tickets", "submitter").json()
+    address = f"{ticket['path']}zip?ticket={ticket['ticket']}"
+    assert (
+        served.get("/models/tiny/zip", None, params={"ticket": ticket["ticket"]}).status_code == 401
+    )
+    assert served.get(address, None).status_code == 401, "the wrong address has used it up"
+    ticket = served.ask("POST", "/models/tiny/tickets", "submitter").json()["ticket"]
+    answer = served.get(f"{address.partition('?')[0]}?ticket={ticket}", None)
+    assert answer.headers["content-disposition"] == 'attachment; filename="tiny.zip"'
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.namelist() == ["tiny/config.json", "tiny/model.safetensors"]
+        assert archive.read("tiny/model.safetensors") == bytes(range(200))
+    assert served.ask("POST", "/models/tiny/tickets", "viewer").status_code == 403
+
+
+def test_a_folder_that_a_later_result_has_replaced_is_not_given(
+    served: Served, folder: Path
+) -> None:
+    """Its own document has the digest of other weights."""
+    (folder / "evomerge_recipe.json").write_text(json.dumps({"digest": "2" * 64}))
+    assert served.get("/models/tiny/files").json()["folder"] is None
+    (folder / "evomerge_recipe.json").write_text(json.dumps({"digest": "1" * 64}))
+    assert served.get("/models/tiny/files").json()["folder"] == str(folder)

@@ -221,7 +221,8 @@ def test_the_champions_folder_is_what_the_ecosystem_takes(finished) -> None:
     }
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~_umask()
     card = (folder / "README.md").read_text()
-    assert "base_model:" in card
+    assert "base_model:" not in card, "the sources are folders of this machine, not models of a Hub"
+    assert 'AutoModelForCausalLM.from_pretrained(".")' in card
     assert "- evomerge" in card
     document = json.loads((folder / "evomerge_recipe.json").read_text())
     assert document["candidate"] in document["recipes"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,10 @@ import pytest
 from events import EventStore
 from events.databases.sqlite import open_store
 from events.projection import rebuild
-from evomerge.run import events
+from evomerge.kind import EvoMerge
+from evomerge.run import events, origins
 from runs.errors import ConfigError, ConflictError, NotFoundError, SourceError
+from runs.history import repository
 from runs.history.repository import load
 from runs.lists import measured
 from runs.lists import model_registry as reports_model_registry
@@ -22,6 +23,7 @@ from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
 from weights.storage import model_origin
 from worker.commands import model_registry as commands_model_registry
+from worker.commands.control import control
 from worker.commands.fork import fork, plan
 
 
@@ -53,6 +55,45 @@ def test_sources_and_champions_come_by_themselves(store: EventStore) -> None:
     assert reports_model_registry.listed(store, "champion", RUN) == ([champion], 1)
 
 
+def test_the_folder_of_an_export_is_that_of_the_model_by_every_name(
+    store: EventStore, tmp_path: Path
+) -> None:
+    """A champion may be a fixed merge: two recipes, one model, and the folder of either is its own."""
+    state = fake_runs.whole(store)
+    assert state.completed
+    assert state.champion
+    id_ = reports_model_registry.id_of(state.completed.digest)
+    assert reports_model_registry.find(store, id_)["path"] is None
+    for folder in ("/first", "/second"):
+        exported = events.Exported(
+            recipe_id=state.champion, folder=folder, digest=state.completed.digest
+        )
+        control(store, RUN, exported, "ada")
+    assert reports_model_registry.find(store, id_)["path"] == "/second"
+    state, rows = repository.opened(store, RUN)
+    state.built[state.baselines["mean"]] = state.built[state.champion]
+    for name in ("mean", "champion"):
+        assert origins.origin(state, rows, name).folders == ("/second", "/first")
+    state.submitted = state.submitted.model_copy(update={"output_dir": "/asked"})
+    (entry,) = EvoMerge().models(state.completed, state)
+    assert (entry["digest"], entry["path"]) == (state.completed.digest, "/asked")
+
+
+def test_an_exported_fixed_merge_is_listed(store: EventStore) -> None:
+    """Under its name, and as no champion."""
+    state = fake_runs.whole(store)
+    recipe_id = state.baselines["mean"]
+    digest = state.built[recipe_id][0]
+    exported = events.Exported(recipe_id=recipe_id, folder="/mean", digest=digest)
+    control(store, RUN, exported, "ada")
+    entry = reports_model_registry.find(store, reports_model_registry.id_of(digest))
+    named = (entry["name"], entry["kind"], entry["path"], entry["run"])
+    assert named == (f"mean of {RUN}", "merge", "/mean", RUN)
+    origin = model_origin.find(store, entry["id"])
+    assert origin is not None
+    assert origin.folders[0] == "/mean"
+
+
 def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
     """Values, intervals and items: of the champion that it made, and of a source that it was given."""
     state = fake_runs.whole(store)
@@ -62,13 +103,17 @@ def test_every_run_tells_what_it_measured_of_a_model(store: EventStore) -> None:
     fake_runs.finish(store, name)
 
     def across(digest: str) -> measured.Across:
-        return measured.of_digest(store, digest, lambda run: nullcontext(load(store, run)))
+        return measured.of_digest(
+            store, digest, lambda r: measured.of_state(load(store, r), digest)
+        )
 
     source = across(state.started.sources[0].digest)
     assert [(one.run, one.made) for one in source.runs] == [(RUN, False)], "a fork starts nothing"
     runs = across(state.completed.digest).runs
     assert [(one.run, one.made) for one in runs] == [(name, True), (RUN, True)]
-    own = runs[1]
+    own, parent = runs
+    assert parent.again
+    assert not set(map(repr, parent.measurements)) & set(map(repr, own.measurements)), "each once"
     (test,) = [m for m in own.measurements if (m.name, m.slice) == ("score", "test")]
     assert test.figure.value == state.completed.test.scalar
     names = {m.name for m in own.measurements if m.slice == "test"}

@@ -14,7 +14,7 @@ from evomerge.reports import generation_rows, report
 from evomerge.reports.pictures import plot
 from evomerge.run import events
 from evomerge.run.state import RunState
-from evomerge.run.views import candidates
+from evomerge.run.views import candidates, wording
 from evomerge.search import diversity
 from evomerge.tasks.results import champion
 from runs.errors import NotFoundError
@@ -300,8 +300,8 @@ def test_recipes_are_described_in_a_few_words(finished: World):
     seed, mutant = state.candidates[0, 3].recipe_id, state.candidates[1, 0].recipe_id
     described = candidates.describe(state, seed, state.recipes[seed])
     assert described.startswith(label(state.recipes[seed], state.recipes))
-    assert SOURCES[2].id[:12] in described
-    parent = state.generations[0].ranking[0][:12]
+    assert described.endswith(" of a, b, c")
+    parent = wording.names(state)[state.generations[0].ranking[0]]
     assert candidates.describe(state, mutant, state.recipes[mutant]) == (
         f"mutant of {parent} (genes and noise)"
     )

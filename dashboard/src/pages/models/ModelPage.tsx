@@ -1,27 +1,27 @@
 /** One model: what it measures, how it was made, where it is used from. */
-import { useState } from "react";
-import { download, explain } from "../../api/client";
-import type { Model, ModelFiles, ModelLineage, ModelMeasurements } from "../../api/types";
+import { save } from "../../api/client";
+import type { ModelFiles, ModelLineage, ModelMeasurements, OwnedModel } from "../../api/types";
 import { bytes, NONE, number, plural, score, words } from "../../lib/format";
 import { GraphPanel } from "../../panels/graph/GraphPanel";
 import { useMaySubmit } from "../../lib/currentUser";
-import { useResource, useTitle } from "../../lib/hooks";
+import { type Resource, useResource, useTitle } from "../../lib/hooks";
 import { href } from "../../lib/router";
 import { Id } from "../../ui/CopyButton";
 import { Loaded } from "../../ui/Messages";
 import { Panel } from "../../ui/Panel";
 import { Time } from "../../ui/Time";
+import { Download, Loading, modelPath, useAct, useFiles } from "./Download";
 
 export default function ModelPage({ id }: { id: string }) {
-  const answer = useResource<Model>(`models/${encodeURIComponent(id)}`);
+  const answer = useResource<OwnedModel>(modelPath(id));
   useTitle(answer.data?.name ?? "Model");
   return <Loaded of={answer}>{(model) => <Told model={model} />}</Loaded>;
 }
 
-function Told({ model }: { model: Model }) {
+function Told({ model }: { model: OwnedModel }) {
   const maySubmit = useMaySubmit();
   const measured = useResource<ModelMeasurements>(`models/${model.id}/measurements`);
-  const files = useResource<ModelFiles>(`models/${model.id}/files`);
+  const files = useFiles(model.id);
   const made = useResource<ModelLineage>(`models/${model.id}/lineage`);
   return (
     <>
@@ -61,9 +61,11 @@ function Told({ model }: { model: Model }) {
             <dt>parameters</dt>
             <dd>{number(model.parameters)}</dd>
             <dt>size</dt>
-            <dd>{bytes(model.bytes)}</dd>
+            <dd>{bytes(files.data?.bytes ?? model.bytes)}</dd>
+            <dt>owner</dt>
+            <dd>{model.owner || NONE}</dd>
             <dt>folder</dt>
-            <dd className="mono">{model.path ?? NONE}</dd>
+            <dd className="mono">{files.data?.folder ?? model.path ?? NONE}</dd>
             <dt>from run</dt>
             <dd>
               {model.run ? (
@@ -78,12 +80,14 @@ function Told({ model }: { model: Model }) {
             <dd>
               <Time at={model.registered_at} />
             </dd>
-            <dt>at a terminal</dt>
-            <dd className="mono">{model.id}</dd>
+            <dt>in commands</dt>
+            <dd>
+              <Id id={model.id} whole what="name for commands" />
+            </dd>
           </dl>
         </Panel>
         <Panel title="Files">
-          <Loaded of={files}>{(found) => <Files model={model} found={found} mayTake={maySubmit} />}</Loaded>
+          <Loaded of={files}>{() => <Files model={model} files={files} />}</Loaded>
         </Panel>
         <Panel title="What it measures">
           <Loaded of={measured}>{(across) => <Measured model={model} across={across} />}</Loaded>
@@ -97,52 +101,56 @@ function Told({ model }: { model: Model }) {
 }
 
 /** The files of its folder on the server; those who may start runs may take them. */
-function Files({ model, found, mayTake }: { model: Model; found: ModelFiles; mayTake: boolean }) {
-  const [said, say] = useState("");
-  if (found.files.length === 0) return <p className="soft">This server has no folder of it that it may read.</p>;
-  const take = async (name: string) => {
-    say(`Fetching ${name} …`);
-    try {
-      await download(`models/${model.id}/files/${encodeURIComponent(name)}`, name);
-      say("");
-    } catch (error) {
-      say(explain(error));
-    }
-  };
+function Files({ model, files }: { model: OwnedModel; files: Resource<ModelFiles> }) {
+  const mayTake = useMaySubmit();
+  const [act, failure] = useAct();
+  const found = files.data;
+  if (!found) return null;
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label="Files of the model">
-      <table className="table">
-        <caption className="mono">{found.folder}</caption>
-        <thead>
-          <tr>
-            <th scope="col">File</th>
-            <th scope="col" className="num">Size</th>
-            {mayTake && <th scope="col">Take</th>}
-          </tr>
-        </thead>
-        <tbody>
-          {found.files.map((file) => (
-            <tr key={file.name}>
-              <th scope="row" className="mono">{file.name}</th>
-              <td className="num">{bytes(file.bytes)}</td>
-              {mayTake && (
-                <td>
-                  <button type="button" className="button plain small" aria-label={`Download ${file.name}`} onClick={() => void take(file.name)}>
-                    Download
-                  </button>
-                </td>
-              )}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <p role="status" className="quiet small">{said}</p>
+    <div className="stack">
+      <Download id={model.id} files={files} />
+      {found.files.length > 0 && (
+        <div className="sheet bare" tabIndex={0} role="region" aria-label="Files of the model">
+          <table className="table">
+            <caption className="hidden-text">Files of the model</caption>
+            <thead>
+              <tr>
+                <th scope="col">File</th>
+                <th scope="col" className="num">Size</th>
+                {mayTake && <th scope="col">Take</th>}
+              </tr>
+            </thead>
+            <tbody>
+              {found.files.map((file) => (
+                <tr key={file.name}>
+                  <th scope="row" className="mono">{file.name}</th>
+                  <td className="num">{bytes(file.bytes)}</td>
+                  {mayTake && (
+                    <td>
+                      <button
+                        type="button"
+                        className="button plain small"
+                        aria-label={`Download ${file.name}`}
+                        onClick={() => act(() => save(model.id, `files/${encodeURIComponent(file.name)}`))}
+                      >
+                        Download
+                      </button>
+                    </td>
+                  )}
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      <p role="status" className="quiet small">{failure}</p>
+      <Loading lines={found.load} />
     </div>
   );
 }
 
 /** What was said when the model was registered: no items behind it, so no interval. */
-function Registered({ metrics }: { metrics: Model["metrics"] }) {
+function Registered({ metrics }: { metrics: OwnedModel["metrics"] }) {
   return (
     <table className="table">
       <caption>As registered; the log has no items of these figures, so they have no interval.</caption>
@@ -164,9 +172,10 @@ function Registered({ metrics }: { metrics: Model["metrics"] }) {
   );
 }
 
-function Measured({ model, across }: { model: Model; across: ModelMeasurements }) {
+function Measured({ model, across }: { model: OwnedModel; across: ModelMeasurements }) {
   const seen = across.runs.filter((one) => one.measurements.length > 0);
-  const others = across.runs.filter((one) => one.measurements.length === 0);
+  const again = across.runs.filter((one) => one.again > 0);
+  const others = across.runs.filter((one) => one.measurements.length === 0 && one.again === 0);
   const registered = model.run === null && Object.keys(model.metrics).length > 0;
   return (
     <>
@@ -178,6 +187,18 @@ function Measured({ model, across }: { model: Model; across: ModelMeasurements }
       {seen.length > 0 && (
         <p className="soft small">
           Intervals are the middle 95 % of a bootstrap over the items. Figures of different runs are on different items.
+        </p>
+      )}
+      {again.length > 0 && (
+        <p className="soft small">
+          Equal values were measured again in{" "}
+          {again.map((one, place) => (
+            <span key={one.run}>
+              {place > 0 && ", "}
+              <a className="mono" href={href(["runs", one.run])}>{one.run}</a> ({number(one.again)})
+            </span>
+          ))}
+          .
         </p>
       )}
       {others.length > 0 && (
@@ -246,10 +267,10 @@ function Made({ lineage }: { lineage: ModelLineage }) {
     <>
       {lineage.tree && lineage.tree.nodes.length > 1 && <GraphPanel panel={lineage.tree} />}
       {lineage.runs.map((one) => (
-        <div key={`${one.run} ${one.ancestors[0]?.recipe_id}`} className="sheet bare" tabIndex={0} role="region" aria-label={`${one.ancestors[0]?.place} in run ${one.run}`}>
+        <div key={one.run} className="sheet bare" tabIndex={0} role="region" aria-label={`Models of run ${one.run}`}>
         <table className="table">
           <caption>
-            {one.ancestors[0]?.place} in run <a className="mono" href={href(["runs", one.run])}>{one.run}</a>
+            In run <a className="mono" href={href(["runs", one.run])}>{one.run}</a>
           </caption>
           <thead>
             <tr>

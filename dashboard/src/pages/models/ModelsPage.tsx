@@ -12,7 +12,7 @@ import { Time } from "../../ui/Time";
 import { RegisterDialog } from "./RegisterDialog";
 import { RemoveDialog } from "./RemoveDialog";
 
-const KINDS: ModelKind[] = ["source", "base", "specialist", "champion"];
+const KINDS: ModelKind[] = ["source", "base", "specialist", "champion", "merge"];
 
 export default function ModelsPage({ route }: { route: Route }) {
   const kind = route.query.get("kind") ?? "";

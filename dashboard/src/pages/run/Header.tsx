@@ -1,5 +1,5 @@
 /** The head of a run's page: what it is, how it stands, what may be done with it. */
-import { type Action, type Headline as Score, isMerging, type Run } from "../../api/types";
+import { type Action, type Headline as Score, isMerging, type Run, type RunFacts } from "../../api/types";
 import { duration, NONE, number, plural, score, signed } from "../../lib/format";
 import { useMaySubmit, useOwns } from "../../lib/currentUser";
 import { href } from "../../lib/router";
@@ -11,6 +11,7 @@ import { Time } from "../../ui/Time";
 import { Id } from "../../ui/CopyButton";
 import { useRun } from "./context";
 import { Now } from "./Now";
+import { Trust } from "./Trust";
 import { useClock, useHead } from "./useHead";
 
 const ACTIONS: Record<Action, { label: string; icon: IconName }> = {
@@ -96,6 +97,7 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
         )}
         {live.key !== null && <span>key {live.key}</span>}
         {live.priority !== 0 && <span>priority {live.priority}</span>}
+        {!isMerging(shown) && <Models of={shown} />}
         {past && (
           <span>
             forked from{" "}
@@ -113,7 +115,17 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
         overview.shown.data && <Headline head={overview.shown.data.head} />
       )}
       {head && <Now run={live} head={head} />}
-      {isMerging(shown) && shown.verdict && <p className="verdict">{shown.verdict.sentence}</p>}
+      {isMerging(shown) && shown.verdict && (
+        <p className="verdict">
+          {shown.verdict.sentence}{" "}
+          {shown.verdict.loses_to_best_baseline && allowed.includes("export") && (
+            <button type="button" className="button small" onClick={() => onAction("export")}>
+              Export {shown.verdict.best_baseline}
+            </button>
+          )}
+        </p>
+      )}
+      {at === null && <Trust />}
       {shown.status === "failed" && <p className="note bad">{shown.reason ? `Failed: ${shown.reason}` : "Failed."}</p>}
       {shown.status === "cancelled" && <p className="note">{shown.reason ? `Cancelled: ${shown.reason}` : "Cancelled."}</p>}
       {at !== null && isMerging(shown) && shown.search_ended && shown.status === "running" && (
@@ -127,6 +139,23 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
         </div>
       )}
     </header>
+  );
+}
+
+/** The models that a run gave, each with a link to its page. */
+function Models({ of }: { of: RunFacts }) {
+  const given = Object.entries(of.results);
+  if (given.length === 0) return null;
+  return (
+    <span>
+      files and download:{" "}
+      {given.map(([role, id], place) => (
+        <span key={role}>
+          {place > 0 && ", "}
+          <a href={href(["models", id])}>{role || "model"}</a>
+        </span>
+      ))}
+    </span>
   );
 }
 
@@ -150,6 +179,7 @@ function MergingHeadline({ run, elapsed, onOpen }: { run: Run; elapsed: number |
               <span className="quiet">
                 <Id id={champion.recipe_id} what="recipe id" /> since generation {champion.since}
               </span>
+              <Models of={run} />
             </span>
           ) : (
             <span className="quiet">none yet: the first comes at the end of generation 0</span>

@@ -110,7 +110,8 @@ def test_a_champion_that_is_a_worse_fixed_merge_says_so_too():
     )
     state.completed = state.completed.model_copy(update={"rivals": rivals})
     assert report.sentence(state).endswith(
-        "It is worse than the best other fixed merge (mean): take that instead."
+        "It is worse than the best other fixed merge (mean): take that instead, with "
+        f"forge export {state.run}:mean --out mean."
     )
     assert report.verdict(state)["worse"] == ["mean"]
 

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { send } from "../../../api/client";
 import { invalidate } from "../../../api/queries";
-import { type Action, isMerging } from "../../../api/types";
+import { type Action, isMerging, type RunFacts } from "../../../api/types";
 import { Dialog } from "../../../ui/forms/Dialog";
 import { Field } from "../../../ui/forms/Field";
 import { FormDialog } from "../../../ui/forms/FormDialog";
@@ -17,11 +17,14 @@ const TEXTS: Record<Plain, { title: string; says: string; does: string }> = {
   resume: { title: "Resume", says: "The run goes on where it was.", does: "Resume the run" },
   retry: { title: "Retry", says: "Failed attempts are forgotten, and the tasks are tried again.", does: "Retry" },
   priority: { title: "Priority", says: "Of one user's runs, those with the highest number come first.", does: "Set the priority" },
-  export: { title: "Export", says: "The result is written as a folder on the server.", does: "Export the result" },
+  export: { title: "Export", says: "The result is written as a folder on the server, with its report. Then it can be downloaded.", does: "Export" },
   cancel: { title: "Cancel", says: "This cancels the run for good. Its results stay, and the run can be forked.", does: "Cancel the run" },
 };
 
-const CHAMPION = { title: "Export", says: "The champion is written as a model folder on the server.", does: "Export the champion" };
+/** The fixed merge that the verdict recommends instead of the champion; null for none. */
+function recommended(run: RunFacts): string | null {
+  return isMerging(run) && run.verdict?.loses_to_best_baseline ? run.verdict.best_baseline : null;
+}
 
 export function ActionDialog({ action, onClose }: { action: Plain; onClose: () => void }) {
   const { live } = useRun();
@@ -29,7 +32,10 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
   const [priority, setPriority] = useState(String(live.priority));
   const [wrong, setWrong] = useState<Record<string, string>>({});
   const [exported, setExported] = useState(false);
-  const texts = action === "export" && isMerging(live) ? CHAMPION : TEXTS[action];
+  const better = recommended(live);
+  const [model, setModel] = useState(better ?? "");
+  const merges = isMerging(live) ? live.rivals.filter((one) => one.kind === "baseline").map((one) => one.name) : [];
+  const texts = TEXTS[action];
   const needed = action === "cancel";
 
   const act = async () => {
@@ -38,7 +44,7 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
     if (action === "priority" && !/^-?\d+$/.test(priority.trim())) found.priority = "Give a whole number.";
     setWrong(found);
     if (Object.keys(found).length > 0) return;
-    const body = { reason: reason.trim() || null, ...(action === "priority" ? { priority: Number(priority) } : {}) };
+    const body = { reason: reason.trim() || null, ...(action === "priority" ? { priority: Number(priority) } : {}), ...(action === "export" ? { model: model || null } : {}) };
     await send(runPath(live.run, `/${action}`), "POST", body);
     invalidate((path) => path.startsWith(runPath(live.run)) && !path.includes("at="));
     if (action === "export") setExported(true);
@@ -47,13 +53,25 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
   if (exported) {
     return (
       <Dialog title={`Export of ${live.name}`} onClose={onClose}>
-        <ExportState run={live.run} />
+        <ExportState run={live.run} model={model || null} />
       </Dialog>
     );
   }
   return (
     <FormDialog title={`${texts.title} ${live.name}`} does={texts.does} cancel={needed ? "Keep running" : "Cancel"} danger={needed} onClose={onClose} act={act}>
       <p className="soft">{texts.says}</p>
+      {action === "export" && merges.length > 0 && (
+        <Field label="Model" hint={better === null ? undefined : `On the test slice ${better} is better than the champion, so it is chosen.`}>
+          {(given) => (
+            <select {...given} className="select" value={model} onChange={(event) => setModel(event.target.value)}>
+              <option value="">champion</option>
+              {merges.map((name) => (
+                <option key={name} value={name}>{name}, a fixed merge</option>
+              ))}
+            </select>
+          )}
+        </Field>
+      )}
       {action === "priority" && (
         <Field label="Priority" wrong={wrong.priority} hint={`now ${live.priority}`}>
           {(given) => <input {...given} className="input" inputMode="numeric" value={priority} onChange={(event) => setPriority(event.target.value)} />}

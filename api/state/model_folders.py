@@ -1,0 +1,127 @@
+"""Folders of models that the server may read: below its roots, or in its own home."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from starlette.datastructures import State
+
+from runs.errors import DataError
+from runs.kinds.origin import Origin
+from runs.system import bounded_files
+from weights.storage import model_origin
+from weights.storage.output_folder import MARK, TRAINED
+
+#: Endings of files that hold weights.
+WEIGHTS = (".safetensors", ".forge")
+#: Bytes of a file that are read at a time.
+CHUNK = 1 << 20
+
+
+def may_read(state: State, place: Path) -> bool:
+    """Return True if a file or folder is below the server's roots, or in its home."""
+    home = state.desk.home.folder.resolve()
+    return state.options.inside(place) or home in place.resolve().parents
+
+
+def origin_of(state: State, id_: str) -> tuple[dict[str, Any], Origin | None]:
+    """Return a model's entry of the registry, and its origin. Raises ForgeError."""
+    entry = model_origin.entry(state.desk.store, id_)
+    return entry, model_origin.find(state.desk.store, entry["id"])
+
+
+def readable(state: State, entry: dict[str, Any], origin: Origin | None) -> list[Path]:
+    """Return the folders, or files, of a model that may be read, the best first."""
+    paths = [*([entry["path"]] if entry["path"] else []), *(origin.folders if origin else ())]
+    cached = state.desk.home.folder / "models" / entry["digest"]
+    places = [Path(path) for path in dict.fromkeys(paths)]
+    return [p for p in (*places, cached) if p.is_absolute() and may_read(state, p)]
+
+
+def folder_of(state: State, id_: str) -> tuple[dict[str, Any], Path | None]:
+    """Return a model's entry, and its first folder that is there. Raises ForgeError."""
+    entry, origin = origin_of(state, id_)
+    places = readable(state, entry, origin)
+    return entry, next((p for p in places if p.exists() and _agrees(p, entry["digest"])), None)
+
+
+def _agrees(place: Path, digest: str) -> bool:
+    """Return False if the folder says itself that its weights have another digest.
+
+    A later result may have been written to the same folder.
+    """
+    for mark in (MARK, TRAINED):
+        if (place / mark).is_file():
+            with suppress(DataError):
+                return bounded_files.read_object(place / mark, error=DataError).get("digest") in (
+                    None,
+                    digest,
+                )
+    return True
+
+
+def files(state: State, folder: Path | None) -> list[Path]:
+    """Return a folder's files by name; no hidden ones, and no links to where no file may be read."""
+    if folder is None:
+        return []
+    places = sorted(folder.iterdir()) if folder.is_dir() else [folder]
+    return [p for p in places if not p.name.startswith(".") and p.is_file() and may_read(state, p)]
+
+
+def weight_bytes(places: list[Path]) -> int | None:
+    """Return the bytes of the files that hold weights; None if there are none."""
+    sizes = [place.stat().st_size for place in places if place.suffix in WEIGHTS]
+    return sum(sizes) if sizes else None
+
+
+def sized(state: State, entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a registry's entry with the bytes of its files if its folder may be read."""
+    place = Path(entry["path"] or "")
+    there = place.is_absolute() and may_read(state, place) and place.exists()
+    size = weight_bytes(files(state, place)) if there else None
+    return {**entry, "bytes": entry["bytes"] if size is None else size}
+
+
+def plain_name(entry: dict[str, Any]) -> str:
+    """Return a name for a folder or file of a model, of letters that every system takes."""
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", entry["name"]).strip("-.") or entry["id"]
+
+
+class _Pipe:
+    """A file that is written and never read again: what was written since the last `taken`."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, part: bytes) -> int:
+        """Keep a part until it is taken."""
+        self._parts.append(bytes(part))
+        return len(part)
+
+    def flush(self) -> None:
+        """Do nothing: parts are taken as they are."""
+
+    def taken(self) -> bytes:
+        """Return what was written, and forget it."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+def zipped(name: str, places: list[Path]) -> Iterator[bytes]:
+    """Yield a zip of files below a folder of this name, a piece at a time; weights are not packed."""
+    pipe: Any = _Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_STORED) as archive:
+        for place in places:
+            about = zipfile.ZipInfo.from_file(
+                place, f"{name}/{place.name}", strict_timestamps=False
+            )
+            with place.open("rb") as file, archive.open(about, "w", force_zip64=True) as entry:
+                while part := file.read(CHUNK):
+                    entry.write(part)
+                    yield pipe.taken()
+    yield pipe.taken()

@@ -1,0 +1,129 @@
+"""The way of a model out of the server: exported, listed, downloaded, with the digest of the log."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fastapi.testclient import TestClient
+
+from api.app import create
+from api.options import LOOPBACK, Options
+from cli.main import forge
+from runs.history import repository
+from runs.home import Home
+from testing.waiting import wait_until
+from testing.worlds.finished_run import FinishedRun
+from weights.folders.checkpoint import digest, open_checkpoint
+from worker.commands import accounts
+
+RUN = "r"
+
+
+class Taken:
+    """A server over a finished run of real models, and its user's token."""
+
+    def __init__(self, client: TestClient, home: Home, token: str) -> None:
+        self.client, self.home = client, home
+        self._headers = {"Authorization": f"Bearer {token}"}
+        store = home.open_store()
+        self.state: Any = repository.load(store, RUN)
+        store.close()
+
+    def ask(self, method: str, path: str, **more: Any) -> Any:
+        """Return the answer to a request of the user."""
+        return self.client.request(method, path, headers=self._headers, **more)
+
+    def get(self, path: str) -> Any:
+        """Return the body of an answer."""
+        return self.ask("GET", path).json()
+
+    def exported(self, model: str | None = None) -> dict[str, Any]:
+        """Export the result, or a model, and wait for it."""
+        answer = self.ask("POST", f"/runs/{RUN}/export", json={"model": model})
+        assert answer.status_code == 202, answer.text
+        path = f"/runs/{RUN}/export" + (f"?model={model}" if model else "")
+        wait_until(lambda: self.get(path)["status"] in ("done", "failed"), "the export ends")
+        return self.get(path)
+
+    def downloaded(self, id_: str, where: Path) -> Path:
+        """Return the folder of a model's zip, downloaded as a browser does it: without a header."""
+        ticket = self.ask("POST", f"/models/{id_}/tickets").json()
+        address = f"{ticket['path']}zip?ticket={ticket['ticket']}"
+        answer = self.client.get(address)
+        assert answer.status_code == 200, answer.text
+        assert self.client.get(address).status_code == 401, "a ticket is for one download"
+        with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+            assert archive.testzip() is None
+            archive.extractall(where)
+        (folder,) = where.iterdir()
+        return folder
+
+
+@pytest.fixture
+def taken(
+    finished_run: FinishedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Taken]:
+    home, _ = finished_run()
+    folder = Path(shutil.copytree(home.folder, tmp_path / "home"))
+    monkeypatch.setenv("FORGE_HOME", str(folder))  # for processes that the server starts
+    own = Home(folder)
+    store = own.open_store()
+    accounts.add(store, "ada", "admin")
+    token = accounts.issue(store, "ada")[1]
+    store.close()
+    hosts = (*LOOPBACK, "testserver")
+    with TestClient(
+        create(own, Options((tmp_path,), rate=1e5, burst=100_000, hosts=hosts))
+    ) as client:
+        yield Taken(client, own, token)
+
+
+def weights_of(folder: Path) -> str:
+    return digest(open_checkpoint(folder).tensors())
+
+
+def test_an_exported_champion_is_downloaded_with_the_digest_of_the_log(
+    taken: Taken, tmp_path: Path
+) -> None:
+    assert taken.state.completed
+    (id_,) = taken.get(f"/runs/{RUN}")["results"].values()
+    assert taken.get(f"/models/{id_}/files")["folder"] is None
+    told = taken.exported()
+    assert (told["status"], told["model"]) == ("done", id_), told
+    files = taken.get(f"/models/{id_}/files")
+    assert files["folder"] == told["folder"] == taken.get(f"/models/{id_}")["path"]
+    weights = [file for file in files["files"] if file["name"].endswith(".safetensors")]
+    assert files["bytes"] == sum(file["bytes"] for file in weights)
+    assert taken.get(f"/models/{id_}")["bytes"] == files["bytes"]
+    folder = taken.downloaded(id_, tmp_path / "away")
+    assert weights_of(folder) == taken.state.completed.digest
+    assert {file.name for file in folder.iterdir()} == {file["name"] for file in files["files"]}
+    assert files["load"][1] == (f'model = AutoModelForCausalLM.from_pretrained("{folder.name}")')
+
+
+def test_a_fixed_merge_is_exported_and_downloaded(taken: Taken, tmp_path: Path) -> None:
+    """The verdict may say that it is the better model."""
+    name, recipe_id = next(iter(taken.state.baselines.items()))
+    told = taken.exported(name)
+    assert told["status"] == "done", told
+    entry = taken.get(f"/models/{told['model']}")
+    assert (entry["name"], entry["kind"]) == (f"{name} of {RUN}", "merge")
+    folder = taken.downloaded(told["model"], tmp_path / "away")
+    assert weights_of(folder) == taken.state.built[recipe_id][0]
+    assert taken.ask("POST", f"/runs/{RUN}/export", json={"model": "no"}).status_code == 404
+
+
+def test_a_fixed_merge_is_exported_at_a_terminal(taken: Taken, tmp_path: Path) -> None:
+    name, recipe_id = next(iter(taken.state.baselines.items()))
+    told = CliRunner().invoke(forge, ["export", f"{RUN}:{name}", "--out", str(tmp_path / "out")])
+    assert told.exit_code == 0, told.output
+    weights = taken.state.built[recipe_id][0]
+    assert weights_of(tmp_path / "out") == weights
+    assert taken.get(f"/models/{weights[:16]}")["path"] == str(tmp_path / "out")

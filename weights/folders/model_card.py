@@ -1,0 +1,51 @@
+"""Parts that all model cards share: models of the Hub behind it, lines that load it. No torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from weights import architectures
+
+#: Ending of a file of coded weights.
+CODED = ".forge"
+
+
+def lines(folder: str, names: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+    """Return the lines that load model and tokenizer from a folder with files of these names.
+
+    `config` is the folder's config.json; empty if there is none. [] if the folder holds no model.
+    """
+    coded = [name for name in names if name.endswith(CODED)]
+    if coded:
+        file = f'"{folder}/{coded[0]}"'
+        return [
+            "from agent_forge import load_coded, load_coded_tokenizer",
+            f"model = load_coded({file})",
+            f"tokenizer = load_coded_tokenizer({file})",
+        ]
+    if not config:
+        return []
+    own = bool(architectures.auto_map(config))  # its code lies in the folder
+    trust = f", trust_remote_code={own}" if own else ""
+    return [
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        f'model = AutoModelForCausalLM.from_pretrained("{folder}"{trust})',
+        f'tokenizer = AutoTokenizer.from_pretrained("{folder}"{trust})',
+    ]
+
+
+def merged_from(hub_ids: Iterable[str]) -> list[str]:
+    """Return the front matter's lines on the models of a Hub that a merge was made from.
+
+    [] if there are none: the path of a folder says nothing on another machine.
+    """
+    ids = [f"- {json.dumps(id_)}" for id_ in dict.fromkeys(hub_ids)]
+    return ["base_model:", *ids, "base_model_relation: merge"] if ids else []
+
+
+def section(config: Mapping[str, Any]) -> str:
+    """Return the section of a model card that says how to load the model, with its heading."""
+    code = "\n".join(lines(".", (), config))
+    return f"\n## Use\n\nIn the folder of this file:\n\n```python\n{code}\n```\n"

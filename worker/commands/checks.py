@@ -1,0 +1,65 @@
+"""Record that a run was verified: an event with an actor, beside the run's own history."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from events import Context, EventStore, New
+from runs.lists import checks
+from runs.lists.checks import CheckFinding, RunChecked
+from runs.system.plain_text import visible
+from worker.append import actor
+
+#: Findings that are recorded, and letters of each message.
+MOST, LETTERS = 20, 500
+#: Findings are recorded in this order of their levels.
+_LEVELS = ("error", "unchecked", "note")
+
+
+def record(
+    store: EventStore,
+    report: Mapping[str, Any],
+    by: str | None = None,
+    tolerance: float | None = None,
+) -> RunChecked:
+    """Record the outcome of a verification and return the event.
+
+    `report` is that of `worker.tasks.verify_run`; `tolerance` is that of measurements that were made
+    again. Raises EventsError.
+    """
+    findings = sorted(report["findings"], key=_rank)
+    levels = [finding.level for finding in findings]
+    rows = report.get("rows") or []
+    last, head = (rows[-1].version, rows[-1].hash) if rows else (0, None)
+    event = RunChecked(
+        run=report["run"],
+        events=report["events"],
+        version=last if isinstance(last, int) and last > 0 else 0,
+        head=head if re.fullmatch(r"[0-9a-f]{64}", str(head)) else None,
+        checks=tuple(dict.fromkeys(report["checks"])),
+        rebuilt=report.get("rebuilt"),
+        tolerance=tolerance,
+        errors=levels.count("error"),
+        unchecked=levels.count("unchecked"),
+        findings=tuple(map(_plain, findings[:MOST])),
+    )
+    stream = checks.stream_of(event.run)
+    new = New(event, f"{stream}/{uuid.uuid4().hex}")
+    store.append(stream, None, [new], Context(actor=by or actor()))
+    return event
+
+
+def _rank(finding: Any) -> tuple[int, bool]:
+    """Return the rank of a finding: errors come first, those about the history before others."""
+    return _LEVELS.index(finding.level), finding.check not in checks.OF_HISTORY
+
+
+def _plain(finding: Any) -> CheckFinding:
+    """Return a finding as it is recorded: a damaged row may have any text."""
+    message = visible(str(finding.message))[:LETTERS]
+    return CheckFinding(
+        level=finding.level, check=finding.check, message=message, place=finding.place
+    )

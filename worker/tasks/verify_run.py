@@ -1,0 +1,120 @@
+"""Verification of one run of the log: chain, events, decisions, result, phases, cached weights.
+
+`python -m worker.tasks.verify_run RUN BY [CANDIDATE]` verifies a run in a process of its own, makes a
+candidate again on demand, and records the outcome.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import Any
+
+from events import EventsError, EventStore
+from runs import kinds
+from runs.errors import ForgeError, TamperedError
+from runs.history import children, repository
+from runs.history.audit import Finding, audit
+from runs.home import Home
+from runs.system.plain_text import visible
+from worker.commands import checks
+from worker.exports import chain_heads
+from worker.tasks.verify_streams import Evidence
+
+
+def report(
+    home: Home, store: EventStore, run: str, head: str | None = None, stream: str | None = None
+) -> dict[str, Any]:
+    """Verify a run of this machine's log and return the report.
+
+    `head` is a chain head that the user has noted; `stream` is the run's stream if it is known.
+    """
+    anchors = chain_heads.anchors(store, run)
+    rows, broken = _history(store, run, stream)
+    anchors += [chain_heads.given(run, rows, head)] if head else []
+    lost = list(chain_heads.lost(store))
+    result = read(run, rows, audit(rows, anchors))
+    result["findings"] += _children(store, result)
+    result["findings"] = [*broken, *lost, *result["findings"]]
+    result["state"] = None if broken else result["state"]
+    if result["state"] is not None and home.artifacts.exists():
+        from weights.storage.weight_cache import Artifacts
+
+        state = result["state"]
+        result["findings"] += kinds.of(state.kind).cached(state, Artifacts.of(home))
+        result["checks"].append("artifacts")
+    return result
+
+
+def read(run: str, rows: list[Any], findings: list[Finding]) -> dict[str, Any]:
+    """Return the report of an audit, with the state if the history can be read."""
+    wrong = [f for f in findings if f.level == "error" or f.check == "events"]
+    readable = not any(f.check in ("chain", "events", "decisions") for f in wrong)
+    return {
+        "run": run,
+        "events": len(rows),
+        "head": rows[-1].hash if rows else None,
+        "checks": ["chain", "events", "decisions", "result"],
+        "findings": findings,
+        "state": repository.fold(rows) if readable else None,
+        "rows": rows,
+    }
+
+
+def _children(store: EventStore, result: dict[str, Any]) -> list[Finding]:
+    """Return what is wrong with the runs that are tasks of a run; note that they were looked at."""
+    state = result["state"]
+    if state is None or not kinds.of(state.kind).delegates:
+        return []
+    result["checks"].append("children")
+    return list(children.check(store, state))
+
+
+def _history(store: EventStore, run: str, stream: str | None) -> tuple[list[Any], list[Finding]]:
+    """Return the run's rows; if the past of a fork has changed, its own rows and a finding.
+
+    A stream that holds nothing but rows of impossible versions is no run's; its rows are given all
+    the same, for the chain to say so.
+    """
+    try:
+        rows = list(repository.history(Evidence(store), run))
+        return rows or store.everything(stream or repository.named_stream(store, run)), []
+    except (TamperedError, EventsError) as error:
+        own = stream or repository.named_stream(store, run)
+        rows = [row for row in store.everything(own) if row.stream == own]
+        return rows, [Finding("error", "chain", str(error))]
+
+
+def again(home: Home, result: dict[str, Any], candidate: str) -> None:
+    """Make a candidate of a report's run again from nothing; add what was found to the report."""
+    from weights.storage.weight_cache import Artifacts
+    from worker.tasks import verify_again
+
+    state = result["state"]
+    if state is None or kinds.of(state.kind).delegates:
+        return
+    if state.started is not None:
+        result["rebuilt"] = len(kinds.of(state.kind).chosen(state, candidate))
+    result["checks"].append("weights")
+    cache = Artifacts.of(home)
+    say = lambda text: None  # noqa: E731
+    result["findings"] += verify_again.again(result["rows"], cache, candidate, None, say)
+
+
+def main(run: str, by: str, candidate: str = "") -> int:
+    """Verify a run and record the outcome, good or bad; return 0, or an exit code for an error."""
+    home = Home.default()
+    try:
+        with closing(home.open_store()) as store:
+            result = report(home, store, run)
+            if candidate:
+                again(home, result, candidate)
+            checks.record(store, result, by)
+    except (ForgeError, EventsError) as error:
+        sys.stderr.write(" ".join(visible(str(error)).split()) + "\n")
+        return getattr(error, "exit_code", 1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
