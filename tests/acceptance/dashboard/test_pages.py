@@ -349,7 +349,7 @@ def test_the_page_of_a_model_gives_its_files(
     (model,) = [m for m in site.get("models")["models"] if m["digest"] == digest]
     page = visit(f"/models/{model['id']}")
     files = page.get_by_role("region", name="Files of the model")
-    files.get_by_text(str(toys.base)).wait_for()
+    page.get_by_text(str(toys.base)).first.wait_for()
     with page.expect_download() as coming:
         files.get_by_role("button", name="Download config.json").click()
     given = Path(coming.value.path()).read_bytes()
