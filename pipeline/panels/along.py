@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.events import PipelineState
+from pipeline.ladder import BITS, BYTES
 from runs import kinds
 from runs.panels.panels import Lines, Series
 from runs.panels.shapes import Axis
 from runs.record.journal import Child
 
-BITS, RETENTION, BYTES, SIZE = "bits_per_byte", "retention", "bytes", "size"
+RETENTION, SIZE = "retention", "size"
 PHASE = Axis(name="phase", whole=True)
 #: Bytes stand on a logarithmic axis if the largest are at least this many times the smallest.
 FAR = 10
@@ -56,7 +57,7 @@ def _bytes(state: PipelineState) -> Lines | None:
         Lines(
             name="bytes",
             title="Bytes along the way",
-            says="Bytes of the measured models' tensors.",
+            says="Bytes of the measured models' weights, or of the whole file of a compressed model.",
             x=PHASE,
             y=Axis(name="bytes", unit="B", better="down", whole=True),
             series=(),

@@ -104,7 +104,9 @@ def test_each_pipeline_stands_as_on_its_page(client: TestClient) -> None:
         assert row["status"] == shown["head"]["status"]
         own = [r for r in every if r["run"] == name or r["run"].startswith(f"{name}.")]
         if name != "p":  # `p.3-third` is no run of it
-            assert row["spent"] == pytest.approx(sum(r["device_seconds"] for r in own))
+            parts = [r["device_seconds"] for r in own if r["run"] != name]
+            (whole,) = (r["device_seconds"] for r in own if r["run"] == name)
+            assert row["spent"] == whole == pytest.approx(sum(parts))
     assert rows["stopped"]["stages"][0]["gate"] == "total"
     foreign = next(r for r in every if r["run"] == "p.3-third")
     assert foreign["kind"] == "toy"
@@ -177,8 +179,16 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     found = needs(client)
     assert [(one["run"], one["stopped"]) for one in found["runs"]] == [
         ("broken", None),
-        ("stopped", {"name": "first", "gate": "total"}),
+        (
+            "stopped",
+            {"name": "first", "gate": "total", "says": found["runs"][1]["stopped"]["says"]},
+        ),
     ]
+    says = client.get("/runs/stopped").json()["decision"]
+    assert says == {"about": "first", "says": found["runs"][1]["stopped"]["says"]}
+    assert says["says"].startswith(
+        "Phase first has ended, and its gate holds the pipeline: total is"
+    )
     assert "phase second" in found["runs"][0]["reason"]
     assert (found["total"], found["workers"]) == (2, [])
     with closing(home.open_store()) as store:
@@ -217,8 +227,10 @@ def test_on_postgresql_the_list_is_the_same(postgres: Postgres, tmp_path: Path) 
         assert states == {"stopped": ["gate stopped", "waiting"], "p": ["ended", "ended"]}
         assert rows[0]["spent"] <= rows[1]["spent"] > 0
         ((needing,), total) = stages.needing(store, None, 5)
-        assert (needing["run"], needing["stopped"], total) == (
+        stopped = needing["stopped"]
+        assert (needing["run"], stopped["name"], stopped["gate"], total) == (
             "stopped",
-            {"name": "first", "gate": "total"},
+            "first",
+            "total",
             1,
         )
