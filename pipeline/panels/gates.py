@@ -99,10 +99,10 @@ def _says(found: list[Gate]) -> str:
     known = [margin for margin in margins if margin is not None]
     if known:
         nearest = margins[min(known)]
-        told.append(f"nearest to its limit: {_place(nearest)}, {min(known):.1%} away")
+        told.append(f"nearest to its limit: {_place(nearest)}")
     if ahead:
         told.append(f"{ahead} not reached yet")
-    return f"{'; '.join(told)}.".replace("%", " %")
+    return f"{'; '.join(told)}."
 
 
 def _place(gate: Gate) -> str:

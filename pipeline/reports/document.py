@@ -62,6 +62,8 @@ def _opening(
         spent.append(f"It has taken {duration(state.spent.wall)} by the clock so far.")
     if state.completed:
         spent[-1] = spent[-1].replace("has taken", "took").replace(" so far", "")
+    if worked := _worked_in_all(state, children):
+        spent.append(f"Its runs took {duration(worked)} of device time.")
     if saved := _saved(state, children):
         spent.append(saved)
     return [" ".join(told), "", " ".join(spent)]
@@ -82,6 +84,17 @@ def _result(state: PipelineState) -> str:
         return f"Its last phase, {name}, makes no model."
     models = ", ".join(f"{code(f'{name}:{r}')} ({weights(m)})" for r, (_, m) in last.items())
     return f"It gives {count(len(last), 'model')}: {models}."
+
+
+def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float:
+    """Return the seconds that devices worked for the pipeline, without runs that had ended before it."""
+    reused = {
+        answer.child
+        for answer in state.answers.values()
+        if isinstance(answer, common.ChildEnded) and answer.reused
+    }
+    own = (child.state.spent.device for run, child in children.items() if run not in reused)
+    return state.spent.device + sum(own)
 
 
 def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:

@@ -21,6 +21,7 @@ const TEXTS: Record<Plain, { title: string; says: string; does: string }> = {
   cancel: { title: "Cancel", says: "This cancels the run for good. Its results stay, and the run can be forked.", does: "Cancel the run" },
 };
 
+const GIVE_UP = { title: "Give up", says: "The run ends here for good. Its results stay, and the run can be forked.", does: "Give the run up" };
 const CHAMPION = { title: "Export", says: "The champion is written as a model folder on the server.", does: "Export the champion" };
 
 export function ActionDialog({ action, onClose }: { action: Plain; onClose: () => void }) {
@@ -29,7 +30,7 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
   const [priority, setPriority] = useState(String(live.priority));
   const [wrong, setWrong] = useState<Record<string, string>>({});
   const [exported, setExported] = useState(false);
-  const texts = action === "export" && isMerging(live) ? CHAMPION : TEXTS[action];
+  const texts = action === "export" && isMerging(live) ? CHAMPION : action === "cancel" && live.decision ? GIVE_UP : TEXTS[action];
   const needed = action === "cancel";
 
   const act = async () => {
@@ -52,7 +53,7 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
     );
   }
   return (
-    <FormDialog title={`${texts.title} ${live.run}`} does={texts.does} cancel={needed ? "Keep running" : "Cancel"} danger={needed} onClose={onClose} act={act}>
+    <FormDialog title={`${texts.title} ${live.run}`} does={texts.does} cancel={needed ? (live.decision ? "Decide later" : "Keep running") : "Cancel"} danger={needed} onClose={onClose} act={act}>
       <p className="soft">{texts.says}</p>
       {action === "priority" && (
         <Field label="Priority" wrong={wrong.priority} hint={`now ${live.priority}`}>
