@@ -58,18 +58,18 @@ def ladder(state: PipelineState) -> list[Rung]:
     return rungs
 
 
-def newest(state: PipelineState) -> tuple[int, dict[str, Figure]] | None:
-    """Return (phase, figures) of the newest measured model that goes on; None if there is none.
+def newest(state: PipelineState) -> Rung | None:
+    """Return the newest measured model that goes on; None if there is none.
 
     A phase that passes its input on unchanged stands for the phase that made the input.
     """
+    rungs = {rung.number: rung for rung in ladder(state) if rung.bits}
     for number in reversed(_numbers(state)):
         maker = state.maker(number)
         if maker is None:
             return None
-        figures = state.figures(maker) if state.ended_phase(number) else {}
-        if BITS in figures:
-            return maker, figures
+        if state.ended_phase(number) and maker in rungs:
+            return rungs[maker]
     return None
 
 

@@ -144,11 +144,11 @@ def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:
 def _ended(seen: dict[str, Any], event: PhaseEnded) -> None:
     seen |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
     seen["awaited"] = seen["measures"] and len(event.models) == 1
-    seen["figures"] = {n: event.figures[n].value for n in FIGURES if n in event.figures}
+    seen["figures"] = {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
 
 
 def _measured(seen: dict[str, Any], event: PhaseMeasured) -> None:
-    """Note a measurement; of a figure that the phase's own run gives as well, that stays."""
+    """Note a measurement; bytes that the phase's own run gives are those of its file, and stay."""
     seen |= {"measured": True, "awaited": False}
     measured = {n: event.figures[n].value for n in FIGURES if n in event.figures}
     seen["figures"] = {**measured, **seen["figures"]}

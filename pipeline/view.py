@@ -222,15 +222,14 @@ def _result(state: PipelineState) -> Result | None:
 
     None if there is none.
     """
-    measured = ladder.newest(state)
-    if measured is None:
+    rung = ladder.newest(state)
+    if rung is None or rung.bits is None:
         return None
-    number, figures = measured
-    ended, figure = state.ended_phase(number), figures[ladder.BITS]
+    ended, figure = state.ended_phase(rung.number), rung.bits
     assert ended
     [(role, model)] = ended.models.items()
     return Result(
-        name=f"{ended.name}:{role}, after phase {number}",
+        name=f"{ended.name}:{role}, after phase {rung.number}",
         model=model.recipe_id,
         metric=Metric(name="bits per byte", unit="bit/B", better="down"),
         value=figure.value,

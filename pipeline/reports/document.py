@@ -87,7 +87,7 @@ def _result(state: PipelineState) -> str:
 
 
 def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float:
-    """Return the seconds that devices worked for the pipeline, without runs that had ended before it."""
+    """Return the seconds that devices worked for the pipeline; runs taken over are left out."""
     reused = {
         answer.child
         for answer in state.answers.values()

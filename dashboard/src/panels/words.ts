@@ -22,6 +22,12 @@ export function measured(value: number | string | null, unit: string): string {
   return unit ? `${number(value)} ${unit}` : number(value);
 }
 
+/** The ends of an interval; a unit that is no part of how a number is written stands once, with the value. */
+export function between(low: number, high: number, unit: string): string {
+  const own = ["s", "B", "share"].includes(unit) ? unit : "";
+  return `${measured(low, own)} … ${measured(high, own)}`;
+}
+
 /** A difference with its sign. */
 export function lead(value: number): string {
   return Math.abs(value) < 10 ? signed(value) : `${value < 0 ? "" : "+"}${number(value)}`;

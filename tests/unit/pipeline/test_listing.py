@@ -26,8 +26,8 @@ def toy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def model(state: PipelineState) -> list[Figure | None]:
     """Return quality and size of the newest measured model that goes on, as the page has them."""
-    _, found = ladder.newest(state) or (0, {})
-    return [found.get(name) for name in (ladder.BITS, ladder.BYTES)]
+    found = ladder.newest(state)
+    return [found.bits, found.size] if found else [None, None]
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

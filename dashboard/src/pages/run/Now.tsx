@@ -27,7 +27,7 @@ export function Now({ run, head }: { run: RunFacts; head: Activity }) {
           This helps: <code>{head.helps}</code> <CopyButton text={head.helps} label="Copy the command" />
         </p>
       )}
-      <p className="quiet small">{[...parts(head, share), "from the workers, not from the log"].join(" · ")}</p>
+      <p className="quiet small">{[...parts(run, head, share), "from the workers, not from the log"].join(" · ")}</p>
       {isMerging(run) && run.search_ended && (
         <p className="small">The search has ended: {run.search_ended}. The champion is now measured on the test slice.</p>
       )}
@@ -41,10 +41,10 @@ function told(run: RunFacts, head: Activity): string {
   return run.status === "paused" ? "Paused" : "Between two tasks";
 }
 
-function parts(head: Activity, share: number | null): string[] {
-  if (head.part) {
-    const found = share === null ? [] : [`${head.part.name}: ${share} % done`];
-    if (head.part.eta_s !== null) found.push(`${duration(Math.max(1, Math.round(head.part.eta_s)))} left in it at most`);
+function parts(run: RunFacts, head: Activity, share: number | null): string[] {
+  if (run.delegates) {
+    const found = share === null || !head.part ? [] : [`${head.part.name}: ${share} % done`];
+    if (head.part?.eta_s != null) found.push(`${duration(Math.max(1, Math.round(head.part.eta_s)))} left in it at most`);
     return [...found, `${number(head.done)} of ${number(head.of)} ${head.unit} have ended`];
   }
   const found = share === null ? [] : [`${share} % done`];

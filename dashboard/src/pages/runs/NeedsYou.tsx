@@ -109,13 +109,15 @@ function Run({ run, onHide }: RunProps) {
           </button>
         )}
         {!stopped && (
-          <button type="button" className="button small" onClick={() => void retry()}>
-            Retry
-          </button>
+          <>
+            <button type="button" className="button small" onClick={() => void retry()}>
+              Retry
+            </button>
+            <a className="button small" href={href(["new"], { from: run.run })}>
+              Again with changes
+            </a>
+          </>
         )}
-        <a className="button small" href={href(["new"], { from: run.run })}>
-          Again with changes
-        </a>
         <button type="button" className="button plain small" aria-label={`Hide ${run.run}`} onClick={onHide}>
           Hide
         </button>

@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Gate, Gates } from "../../api/types";
 import { NONE } from "../../lib/format";
 import { usePlace } from "../context";
-import { directed, measured } from "../words";
+import { between, directed, measured } from "../words";
 import { OverrideDialog } from "./OverrideDialog";
 
 const VERDICTS: Record<Gate["verdict"], { mark: string; tone: string; word: string }> = {
@@ -37,7 +37,7 @@ export function GatesPanel({ panel }: { panel: Gates }) {
               <td className="soft" title={directed(gate.metric)}>{gate.metric.name}</td>
               <td className="num nowrap">
                 <b>{measured(gate.value, gate.metric.unit)}</b>
-                {gate.low !== null && gate.high !== null && <small className="quiet">{` ${measured(gate.low, gate.metric.unit)} … ${measured(gate.high, gate.metric.unit)}`}</small>}
+                {gate.low !== null && gate.high !== null && <small className="quiet">{` ${between(gate.low, gate.high, gate.metric.unit)}`}</small>}
               </td>
               <td className="num nowrap">{measured(gate.baseline, gate.metric.unit)}</td>
               <td className="num nowrap">{gate.limit === null ? NONE : `${gate.metric.better ? (gate.metric.better === "up" ? "≥ " : "≤ ") : ""}${measured(gate.limit, gate.metric.unit)}`}</td>

@@ -3,7 +3,7 @@ import type { Stage, Strip } from "../../api/types";
 import { duration } from "../../lib/format";
 import { href } from "../../lib/router";
 import { usePlace } from "../context";
-import { measured } from "../words";
+import { between, measured } from "../words";
 
 const MARKS: Record<Stage["state"], string> = {
   waiting: "○",
@@ -66,7 +66,7 @@ function Cell({ stage }: { stage: Stage }) {
         <span className="small strip-figure">
           {stage.figure.metric.name} <b>{measured(stage.figure.value, stage.figure.metric.unit)}</b>
           {stage.figure.low !== null && stage.figure.high !== null && (
-            <small className="quiet">{` ${measured(stage.figure.low, stage.figure.metric.unit)} … ${measured(stage.figure.high, stage.figure.metric.unit)}`}</small>
+            <small className="quiet">{` ${between(stage.figure.low, stage.figure.high, stage.figure.metric.unit)}`}</small>
           )}
         </span>
       )}
