@@ -213,6 +213,24 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     assert [stage["state"] for stage in row["stages"]] == ["overridden", "waiting"]
 
 
+def test_a_stopped_pipeline_needs_a_decision_and_may_be_given_up(client: TestClient) -> None:
+    """No retry is offered, which would change nothing; what is given up needs nobody any more."""
+    shown = client.get("/runs/stopped").json()
+    assert shown["allowed"] == ["cancel", "fork"]
+    assert client.get("/runs/broken").json()["decision"] is None
+    undecided = {row["run"] for row in pipelines(client) if row["undecided"]}
+    listed = client.get("/runs", params={"status": "failed", "limit": 500}).json()["runs"]
+    assert undecided == {row["run"] for row in listed if row["undecided"]} == {"stopped"}
+    assert client.post("/runs/broken/cancel", json={"reason": "no use"}).status_code == 409
+    assert client.post("/runs/stopped/cancel", json={"reason": "no use"}).status_code == 200
+    after = client.get("/runs/stopped").json()
+    assert (after["status"], after["reason"], after["decision"]) == ("cancelled", "no use", None)
+    (row,) = pipelines(client, q="stopped")
+    assert (row["status"], row["undecided"]) == ("cancelled", False)
+    assert [one["run"] for one in needs(client)["runs"]] == ["broken"]
+    assert client.post("/runs/stopped/retry", json={}).status_code == 409
+
+
 @pytest.mark.slow
 def test_on_postgresql_the_list_is_the_same(postgres: Postgres, tmp_path: Path) -> None:
     home = Home(tmp_path / "home", postgres.new_database())
