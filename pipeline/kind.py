@@ -27,7 +27,6 @@ from pipeline.view import PipelineView
 from runs import kinds
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import MadeModel
-from runs.history.repository import Log
 from runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
@@ -286,7 +285,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def full_report(
         self,
-        log: Log,
+        log: Any,
         state: PipelineState,
         rows: Sequence[Envelope],
         children: Sequence[Child] = (),

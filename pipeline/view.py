@@ -109,7 +109,7 @@ class PipelineView(View[PipelineState]):
         return seen if state.completed else replace(seen, inside=None)
 
     def decision(self, state: PipelineState) -> UserDecision | None:
-        """Return the gate that has stopped the pipeline, if one has and nobody has overridden it."""
+        """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
         if not state.failed:
             return None
         for number, verdicts in sorted(state.gates.items()):

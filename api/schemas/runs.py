@@ -294,7 +294,7 @@ class Progress(Answer):
 
 
 class Decision(Answer):
-    """What a user has to decide for a stopped run: of what, such as a phase, and why in a sentence."""
+    """An open decision of a user about a stopped run: about what, and why in a sentence."""
 
     about: str
     says: str

@@ -20,12 +20,9 @@ from runs.kinds.outcome import Outcome
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision, Delegate, Start, Task
 from runs.kinds.view import View
-from runs.panels import markdown
 from runs.record import events
-from runs.record.journal import Child
 
 if TYPE_CHECKING:
-    from runs.history.repository import Log
     from runs.home import Home
 
 S = TypeVar("S", bound=State)
@@ -312,23 +309,6 @@ class Kind(View[S], Outcome[S]):
         return 0
 
     # ---- results -------------------------------------------------------------------------------
-
-    def full_report(
-        self,
-        log: Log,
-        state: S,
-        rows: Sequence[Envelope],
-        children: Sequence[Child] = (),
-        curve: Sequence[float | None] = (),
-    ) -> str:
-        """Return the report for people as Markdown, at any time: of what is known so far.
-
-        Of a completed run it is what its kind writes at the end; if that writes nothing, and of every
-        other run, it is head and panels.
-        """
-        if state.completed and type(self).markdown is not View.markdown:
-            return self.markdown(state, rows)
-        return markdown.markdown(self.overview(state, curve, children))
 
     def result(self, state: S) -> str | None:
         """Return the digest of the weights of the run's result; None if there are none."""

@@ -1,4 +1,6 @@
-"""Views of a kind of run for lists, the API, the terminal, trackers and tables. All of it is pure.
+"""Views of a kind of run for lists, the API, the terminal, trackers and tables.
+
+All of it is pure, but `full_report`, which may read the logs of the runs that a run delegates.
 
 Every method has a default that suits a kind with nothing of its own to show.
 """
@@ -189,6 +191,23 @@ class View(Generic[S]):
     def markdown(self, state: S, rows: Sequence[Envelope]) -> str:
         """Return the report of a run that has completed as Markdown; by default head and panels."""
         return markdown.markdown(self.overview(state))
+
+    def full_report(
+        self,
+        log: Any,
+        state: S,
+        rows: Sequence[Envelope],
+        children: Sequence[Child] = (),
+        curve: Sequence[float | None] = (),
+    ) -> str:
+        """Return the report for people as Markdown, at any time: of what is known so far.
+
+        Of a completed run it is what its kind writes at the end; if that writes nothing, and of every
+        other run, it is head and panels. `log` has the runs that the run delegates.
+        """
+        if state.completed and type(self).markdown is not View.markdown:
+            return self.markdown(state, rows)
+        return markdown.markdown(self.overview(state, curve, children))
 
     def summary(self, state: S, rows: Sequence[Envelope]) -> Sequence[str]:
         """Return what the run has found, as lines of Markdown: a part of a report of several runs.
