@@ -39,6 +39,7 @@ LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 MARKS = {
     "waiting": "·.",
     "running": "◔o",
+    "measuring": "◔o",
     "paused": "‖=",
     "ended": "✓+",
     "reused": "↺r",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from cli.panels import MARKS
 from events import Envelope
 from pipeline import plan
 from pipeline.decide import due
@@ -18,7 +19,7 @@ from runs import kinds
 from runs.event_types import Figure
 from runs.history import repository
 from runs.panels.panels import Graph, Lines
-from runs.panels.stages import Stage
+from runs.panels.stages import Stage, Standing
 from runs.record.journal import Child, Line
 from runs.record.user_events import Cancelled, Paused, Retried
 from testing.toy.toy_kind import KNOWN
@@ -236,3 +237,8 @@ def test_models_stand_in_the_lanes_of_their_phases_and_only_the_way_of_the_last_
 def test_a_pipeline_that_has_not_begun_shows_its_phases_and_no_family() -> None:
     state = world(PHASES)
     assert [one.name for one in KIND.panels(state)] == ["strip", "gates", "phases"]
+
+
+def test_a_terminal_has_a_mark_for_every_state_of_a_phase() -> None:
+    """A state without a mark would end `forge show`."""
+    assert set(MARKS) == set(get_args(Standing))
