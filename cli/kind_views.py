@@ -80,7 +80,7 @@ class View:
     ) -> Any:
         """Return what a terminal draws of the state; `curve` is that of the run list."""
         seen = self.kind.overview(state, curve)
-        now = activity.live(state, None, hands, ())
+        now = activity.live(activity.Watched(state, None, hands), ())
         head = seen.head.model_copy(update={"now": now})
         whole = seen.model_copy(update={"head": head})
         return replace(live.frame(state, began, newest, hands, news), seen=whole)

@@ -39,6 +39,7 @@ LEVELS, PLAIN_LEVELS = "▁▂▃▄▅▆▇█", "_.:-=+*#"
 MARKS = {
     "waiting": "·.",
     "running": "◔o",
+    "measuring": "◔o",
     "paused": "‖=",
     "ended": "✓+",
     "reused": "↺r",
@@ -105,13 +106,19 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
             interval = f"({lead.low:+.6g} to {lead.high:+.6g})"
             told = f"{lead.value:+.6g} {interval} over {result.over}: {lead.verdict}"
             lines.append(("lead", told))
+    if head.verdict:
+        lines.insert(0, ("verdict", head.verdict))
     facts = [f"{fact.name} {cell(fact.value)} {fact.unit}".rstrip() for fact in head.facts]
     if facts:
         lines.append(("facts", ", ".join(facts)))
     if now := head.now:
         lines.append(("now", now.doing or f"waits for {now.waits_for or 'its next task'}"))
-        if now.eta_s is not None:
-            lines.append(("left", f"{duration(now.eta_s)} at most"))
+        if now.helps:
+            lines.append(("helps", now.helps))
+        left = now.eta_s if now.part is None else now.part.eta_s
+        if left is not None:
+            within = f" in {now.part.name}" if now.part else ""
+            lines.append(("left", f"{duration(left)} at most{within}"))
     return lines
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from events import New
 from pipeline import plan
@@ -99,6 +99,11 @@ def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
         f"{state.run} {name} --reason WHY` and `forge start --resume {state.run}`, or fork it with "
         "other settings"
     )
+
+
+def held(name: str, unmet: Sequence[str]) -> str:
+    """Return in a sentence which figures a gate holds a pipeline for; each as `told` says it."""
+    return f"Phase {name} has ended, and its gate holds the pipeline: {'; '.join(unmet)}."
 
 
 def told(decided: GateDecided) -> str:

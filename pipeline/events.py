@@ -213,6 +213,14 @@ class PipelineState(State):
         found = (self.measured_phase(number), self.ended_phase(number))
         return {name: figure for one in found if one for name, figure in one.figures.items()}
 
+    def maker(self, number: int) -> int | None:
+        """Return the phase whose model goes on from a phase; None if it is a model of no phase."""
+        phase: int | None = number
+        while phase is not None and (passed := self.passed.get(phase)) is not None:
+            named = self.submitted.config.named(passed.reference)
+            phase = named[0] if named else None
+        return phase
+
     def troubles(self, number: int, what: Work = "phase") -> list[PhaseFailed]:
         """Return how a phase's run, or its measurement, has failed, in order."""
         answers = (self.answers.get(key) for key in self.keys(number, what))

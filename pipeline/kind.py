@@ -20,6 +20,8 @@ from pipeline.events import (
     Started,
     Submitted,
 )
+from pipeline.reports import document
+from pipeline.reports.children import gathered
 from pipeline.submission import file, names, writing
 from pipeline.view import PipelineView
 from runs import kinds
@@ -31,6 +33,7 @@ from runs.kinds.origin import Origin
 from runs.kinds.state import State
 from runs.kinds.tasks import Decision, Delegate, Start, Task
 from runs.record.events import ChildEnded
+from runs.record.journal import Child
 from runs.record.user_events import Retried
 
 if TYPE_CHECKING:
@@ -279,6 +282,17 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         from pipeline.submission.checks import Context
 
         return Context(state)
+
+    def full_report(
+        self,
+        log: Any,
+        state: PipelineState,
+        rows: Sequence[Envelope],
+        children: Sequence[Child] = (),
+        curve: Sequence[float | None] = (),
+    ) -> str:
+        """Return the report with a section for each phase, from the logs of the pipeline's runs."""
+        return document.markdown(state, rows, gathered(log, state))
 
     def write_result(self, home: Home, state: PipelineState, out: Path) -> dict[str, Any]:
         """Write the folder of the last phase's result and the pipeline's report; return the report."""

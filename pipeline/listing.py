@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from events import Event
+from pipeline import decide, plan
 from pipeline.config import PipelineConfig
 from pipeline.events import (
     Forked,
@@ -23,15 +24,16 @@ from pipeline.events import (
     PhaseMeasured,
     Submitted,
 )
+from pipeline.ladder import BITS, BYTES
 
-#: Figures of the newest model, and the columns that they are noted in.
-FIGURES = {"bits_per_byte": "quality", "bytes": "bytes"}
+#: Figures of the newest model that goes on, and the columns that they are noted in.
+FIGURES = {BITS: "quality", BYTES: "bytes"}
 
 
 def note(entry: dict[str, Any], event: Event) -> None:
     """Note an event of a pipeline in its row of the run list."""
     if isinstance(event, Submitted):
-        entry["stages"] = json.dumps([_waiting(phase) for phase in event.config.phases])
+        entry["stages"] = json.dumps(_all_waiting(event.config))
         return
     if isinstance(event, PhaseEnded):
         entry["done"] = event.phase
@@ -45,7 +47,9 @@ def note(entry: dict[str, Any], event: Event) -> None:
     else:
         _note_phase(stages, event)
     for stage in stages:
-        stage |= {"state": _state(stage["seen"]), "gate": stage["seen"]["stopped"]}
+        seen = stage["seen"]
+        stage |= {"state": _state(seen), "gate": seen["stopped"]}
+        stage["says"] = decide.held(stage["name"], seen["unmet"]) if seen["stopped"] else ""
     entry["stages"] = json.dumps(stages)
     _note_figures(entry, stages)
 
@@ -64,29 +68,42 @@ def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
                 stage["run"] = event.child
 
 
-def _waiting(phase: Any) -> dict[str, Any]:
+def _all_waiting(config: PipelineConfig) -> list[dict[str, Any]]:
+    """Return the phases of a pipeline of which no event tells yet."""
+    return [_waiting(config, number) for number in range(1, len(config.phases) + 1)]
+
+
+def _waiting(config: PipelineConfig, number: int) -> dict[str, Any]:
     """Return a phase of which no event tells yet."""
+    phase = config.phase(number)
     seen = {
         "ended": "",
+        #: If it makes one model, its gates need the measurement of that.
+        "measures": plan.measures(config, number, 1),
+        "awaited": False,
+        #: The trouble is that of the measurement.
         "measuring": False,
         "measured": False,
         "trouble": "",
         "stopped": "",
+        "unmet": [],
         "passed": False,
         "overridden": False,
         "figures": {},
     }
     shown = {"name": phase.name, "what": phase.kind, "state": "waiting", "gate": "", "run": None}
+    shown["says"] = ""
     return {**shown, "seen": seen}
 
 
 def _forked(stages: list[dict[str, Any]], config: PipelineConfig) -> list[dict[str, Any]]:
-    """Return the phases of a fork: those that have ended, and others without their failures."""
-    kept = [{**one, "seen": {**one["seen"], "trouble": "", "measuring": False}} for one in stages]
-    for stage in kept:
-        stage["run"] = stage["run"] if stage["seen"]["ended"] else None
-    later = [_waiting(phase) for phase in config.phases[len(kept) :]]
-    return [*kept[: len(config.phases)], *later]
+    """Return the phases of a fork: those that have ended, and others as if they had not begun."""
+    ended = [
+        {**one, "seen": {**one["seen"], "trouble": "", "measuring": False}}
+        for one in stages[: len(config.phases)]
+        if one["seen"]["ended"]
+    ]
+    return [*ended, *_all_waiting(config)[len(ended) :]]
 
 
 def _state(seen: dict[str, Any]) -> str:
@@ -99,14 +116,17 @@ def _state(seen: dict[str, Any]) -> str:
         return "passed unchanged"
     if seen["trouble"] and not seen["measured"]:
         return seen["trouble"]
-    return seen["ended"] or "waiting"
+    return "measuring" if seen["awaited"] else seen["ended"] or "waiting"
 
 
 def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
-    """Note quality and bytes of what the newest phase that has ended gives."""
-    ended = [stage["seen"]["figures"] for stage in stages if stage["seen"]["ended"]]
+    """Note quality and bytes of the newest measured model that goes on: `pipeline.ladder.newest`."""
+    ended = [stage["seen"] for stage in reversed(stages) if stage["seen"]["ended"]]
+    settled = (seen["figures"] for seen in ended if seen["passed"] or BITS in seen["figures"])
+    figures = next(settled, {})
+    figures = figures if BITS in figures else {}
     for name, column in FIGURES.items():
-        value = ended[-1].get(name) if ended else None
+        value = figures.get(name)
         if value is not None and not math.isfinite(value):
             value = None
         entry[column] = int(value) if column == "bytes" and value is not None else value
@@ -123,12 +143,15 @@ def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:
 
 def _ended(seen: dict[str, Any], event: PhaseEnded) -> None:
     seen |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
-    seen["figures"] = {n: event.figures[n].value for n in FIGURES if n in event.figures}
+    seen["awaited"] = seen["measures"] and len(event.models) == 1
+    seen["figures"] = {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
 
 
 def _measured(seen: dict[str, Any], event: PhaseMeasured) -> None:
-    seen["measured"] = True
-    seen["figures"] |= {n: event.figures[n].value for n in FIGURES if n in event.figures}
+    """Note a measurement; bytes that the phase's own run gives are those of its file, and stay."""
+    seen |= {"measured": True, "awaited": False}
+    measured = {n: event.figures[n].value for n in FIGURES if n in event.figures}
+    seen["figures"] = {**measured, **seen["figures"]}
 
 
 def _failed(seen: dict[str, Any], event: PhaseFailed) -> None:
@@ -137,8 +160,10 @@ def _failed(seen: dict[str, Any], event: PhaseFailed) -> None:
 
 
 def _decided(seen: dict[str, Any], event: GateDecided) -> None:
+    seen["awaited"] = False
     if event.verdict == "stop":
         seen["stopped"] = seen["stopped"] or event.gate.metric
+        seen["unmet"] = [*seen["unmet"], decide.told(event)]
 
 
 def _through(seen: dict[str, Any], event: PassedThrough) -> None:

@@ -75,13 +75,27 @@ def gates_of(config: PipelineConfig, number: int, models: int) -> tuple[GateConf
     return (*phase.gates, *(gate for gate in config.gates if gate.metric not in own))
 
 
-def to_measure(state: PipelineState, number: int) -> bool:
-    """Return True if a gate of the phase decides by a figure that only a measurement gives."""
-    config, ended = state.submitted.config, state.ended_phase(number)
-    if ended is None or len(ended.models) != 1 or test_items(config, number) is None:
+def measures(config: PipelineConfig, number: int, models: int) -> bool:
+    """Return True if a gate of a phase that makes `models` models needs a measurement of its model.
+
+    That is a gate on a figure that the phase's own run does not give.
+    """
+    if models != 1 or test_items(config, number) is None:
         return False
     known = kinds.of(config.phase(number).kind).figures_of
-    return any(gate.metric not in known for gate in gates(state, number))
+    return any(gate.metric not in known for gate in gates_of(config, number, models))
+
+
+def to_measure(state: PipelineState, number: int) -> bool:
+    """Return True if a phase has ended whose model is to be measured."""
+    ended = state.ended_phase(number)
+    return ended is not None and measures(state.submitted.config, number, len(ended.models))
+
+
+def measuring(state: PipelineState, number: int) -> bool:
+    """Return True if a phase has ended, and its gates wait for the measurement of its model."""
+    waits = number not in state.gates and state.measured_phase(number) is None
+    return waits and to_measure(state, number)
 
 
 def baselines(state: PipelineState, number: int) -> dict[str, float]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from events import Envelope, Event
-from pipeline import decide, listing, origins, plan, tracked
-from pipeline.events import GateDecided, PhaseEnded, PipelineState
-from pipeline.panels import along, lineage, stages
+from pipeline import decide, ladder, listing, origins, plan, tracked
+from pipeline.events import PhaseEnded, PipelineState
+from pipeline.panels import along, gates, lineage, stages
 from pipeline.reports import document
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.tracking import Parts
-from runs.kinds.view import View
+from runs.kinds.view import Outlook, UserDecision, View
 from runs.panels.head import Fact, Head, Result
-from runs.panels.panels import Column, Gate, Gates, Metric, Panel, Units
+from runs.panels.panels import Column, Metric, Panel, Units
 from runs.panels.stages import Stage, Strip
 from runs.panels.timeline import timeline
 from runs.record.journal import Child
@@ -74,6 +75,13 @@ class PipelineView(View[PipelineState]):
             return f"{does} phase {rest.partition('/')[0]}"
         return "check the phases" if key == "start" else ""
 
+    def stage_of(self, state: PipelineState, key: str) -> str:
+        """Return which phase a run is, or is the measurement of: "phase 8 of 9, mixed"."""
+        work, number = key.split("/")[:2]
+        name = state.submitted.config.phase(int(number)).name
+        measured = ", measurement" if work == "measure" else ""
+        return f"phase {number} of {_count(state)}, {name}{measured}"
+
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note the phases in the run's row of the run list."""
         listing.note(entry, event)
@@ -93,6 +101,24 @@ class PipelineView(View[PipelineState]):
         count = _count(state)
         return sum(state.ended_phase(n) is not None for n in range(1, count + 1)), count
 
+    def outlook(
+        self, state: PipelineState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+    ) -> Outlook:
+        """Return how many phases have ended; of those that have not begun, no time is known."""
+        seen = super().outlook(state, rehearsal, under_way)
+        return seen if state.completed else replace(seen, inside=None)
+
+    def decision(self, state: PipelineState) -> UserDecision | None:
+        """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
+        if not state.failed:
+            return None
+        for number, verdicts in sorted(state.gates.items()):
+            stopped = [one for one in verdicts if one.verdict == "stop"]
+            if stopped and number not in state.overridden:
+                name = state.submitted.config.phase(number).name
+                return UserDecision(name, decide.held(name, [decide.told(one) for one in stopped]))
+        return None
+
     def unit_of(self, row: Envelope) -> int | None:
         """Return the phase that an event ends, or None."""
         if row.type != PhaseEnded.type:
@@ -102,9 +128,10 @@ class PipelineView(View[PipelineState]):
         return event.phase
 
     def head(self, state: PipelineState) -> Head:
-        """Return the head: bits per byte of the newest model, if that was measured and goes on."""
+        """Return the head: bits per byte of the newest measured model that goes on, and the gain."""
         facts = [Fact(name="result", value=name)] if (name := _goes_on(state)) else []
-        return default_panels.head(self, state, _result(state), facts)
+        seen = default_panels.head(self, state, _result(state), facts)
+        return seen.model_copy(update={"verdict": ladder.gain(state)})
 
     def panels(self, state: PipelineState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels that follow from the pipeline's own log."""
@@ -117,12 +144,11 @@ class PipelineView(View[PipelineState]):
         return self._panels(state, children)
 
     def _panels(self, state: PipelineState, known: Sequence[Child] | None) -> Sequence[Panel]:
-        """Return strip, quality and size, gates, timeline, phases and the family of the models."""
+        """Return before and after, strip, quality and size, gates, timeline, phases, family."""
         children, strip = known or (), stages.strip(state, known)
-        found: list[Panel] = [strip, *along.along(state, children)]
-        if gates := _gates(state):
-            told = ", ".join(f"{gate.name}: {gate.verdict}" for gate in gates)
-            found.append(Gates(name="gates", title="Gates", says=f"{told}.", gates=tuple(gates)))
+        found: list[Panel] = [*_ladder(state), strip, *along.along(state, children)]
+        if (verdicts := gates.gates(state)) is not None:
+            found.append(verdicts)
         begun = [child for child in children if not child.reused]
         if (times := timeline(begun, stages.names(state, begun))) is not None:
             found.append(times)
@@ -181,7 +207,7 @@ def report(state: PipelineState) -> dict[str, Any]:
         "run": state.run,
         "lineage_digest": state.completed.lineage_digest if state.completed else None,
         "phases": _phases(state),
-        "gates": [gate.model_dump(mode="json") for gate in _gates(state)],
+        "gates": gates.plain(state),
         "models": {
             role: {"run": run, **model.model_dump()}
             for role, (run, model) in plan.outgoing(
@@ -192,16 +218,18 @@ def report(state: PipelineState) -> dict[str, Any]:
 
 
 def _result(state: PipelineState) -> Result | None:
-    """Return bits per byte of the newest phase's model; None if it has none, or does not go on."""
-    last = max((n for n in range(1, _count(state) + 1) if state.ended_phase(n)), default=0)
-    measured = state.measured_phase(last) if last else None
-    if measured is None or last in state.passed or along.BITS not in measured.figures:
+    """Return bits per byte of the newest measured model that goes on, and after which phase it stands.
+
+    None if there is none.
+    """
+    rung = ladder.newest(state)
+    if rung is None or rung.bits is None:
         return None
-    ended, figure = state.ended_phase(last), measured.figures[along.BITS]
+    ended, figure = state.ended_phase(rung.number), rung.bits
     assert ended
     [(role, model)] = ended.models.items()
     return Result(
-        name=f"{ended.name}:{role}",
+        name=f"{ended.name}:{role}, after phase {rung.number}",
         model=model.recipe_id,
         metric=Metric(name="bits per byte", unit="bit/B", better="down"),
         value=figure.value,
@@ -227,6 +255,24 @@ def _goes_on(state: PipelineState) -> str:
             break
         idle.insert(0, state.submitted.config.phases[number - 1].name)
     return f"{model}, passed on unchanged by {', '.join(idle)}" if model and idle else model
+
+
+def _ladder(state: PipelineState) -> list[Panel]:
+    """Return the measured models in a table, as the report has it; none if none was measured."""
+    rows = tuple(rung.cells() for rung in ladder.ladder(state))
+    if not rows:
+        return []
+    columns = tuple(Column(name=name, type="text") for name in ladder.COLUMNS)
+    return [
+        Units(
+            name="ladder",
+            title="Before and after each phase",
+            says=ladder.SAYS,
+            unit="model",
+            columns=columns,
+            rows=rows,
+        )
+    ]
 
 
 def _count(state: PipelineState) -> int:
@@ -258,41 +304,3 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _gates(state: PipelineState) -> list[Gate]:
-    """Return the verdicts, those not reached yet as open."""
-    found = []
-    for number, phase in enumerate(state.submitted.config.phases if state.submitted else (), 1):
-        decided = state.gates.get(number, ())
-        override = state.overridden.get(number)
-        gates = plan.gates(state, number)
-        metrics = [gate.metric for gate in gates]
-        for place, gate in enumerate(gates):
-            told: GateDecided | None = decided[place] if place < len(decided) else None
-            figure = told.figure if told else None
-            verdict = told.verdict if told else "open"
-            stopped = verdict == "stop" and override is not None
-            found.append(
-                Gate(
-                    name=f"{phase.name} {gate.metric}"
-                    + ("" if metrics.count(gate.metric) == 1 else f" {place + 1}"),
-                    metric=Metric(
-                        name=gate.metric, better="up" if gate.at_least is not None else "down"
-                    ),
-                    value=figure.value if figure else None,
-                    baseline=told.baseline if told else None,
-                    low=figure.low if figure else None,
-                    high=figure.high if figure else None,
-                    limit=gate.at_least if gate.at_least is not None else gate.at_most,
-                    verdict="overridden" if stopped else verdict,
-                    by=state.asked_by.get(override) if stopped and override else None,
-                    reason=override.reason if stopped and override else _why(told),
-                    about=phase.name if verdict == "stop" and override is None else None,
-                )
-            )
-    return found
-
-
-def _why(decided: GateDecided | None) -> str | None:
-    return decide.told(decided) if decided and decided.verdict != "pass" else None

@@ -178,9 +178,9 @@ def removed(
 def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
     """List the runs that have not ended, in their order, and what each waits for."""
     store = desk_of(request).store
-    devices = desk_of(request).roster.devices()
-    rows = queries.queue(store, limit)
-    return {"runs": [{**told(row), "waits_for": wait_reason.reason(row, devices)} for row in rows]}
+    devices, held = desk_of(request).roster.devices(), desk_of(request).leases.held()
+    rows = wait_reason.told(queries.queue(store, limit), devices, held)
+    return {"runs": [told(row) for row in rows]}
 
 
 @router.get("/workers", response_model=schemas.Workers, dependencies=[Depends(VIEWER)])

@@ -13,7 +13,7 @@ from api.routes.runs import AT, UPTO, desk_of, tagged
 from api.state import children
 from api.state import head as heads
 from api.state.run_cache import Desk
-from runs.panels import markdown, tables, thinning
+from runs.panels import markdown, report_html, tables, thinning
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
 
@@ -43,6 +43,40 @@ def panels_markdown(
     """Return head and panels of a run of any kind as Markdown; long lines and tables are thinned."""
     text = markdown.markdown(overview(desk_of(request), run, at, upto))
     return Response(text, media_type="text/markdown; charset=utf-8")
+
+
+@router.get(
+    "/runs/{run}/report.md",
+    response_class=Response,
+    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}}},
+)
+def report_markdown(request: Request, run: str) -> Response:
+    """Return the report of a run of any kind for people as Markdown: what is known so far."""
+    name, text = _report(desk_of(request), run)
+    headers = {"Content-Disposition": f'inline; filename="{name}.md"'}
+    return Response(text, media_type="text/markdown; charset=utf-8", headers=headers)
+
+
+@router.get(
+    "/runs/{run}/report.html",
+    response_class=Response,
+    responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
+)
+def report_page(request: Request, run: str) -> Response:
+    """Return the same report as one HTML file, without scripts, with a table of contents."""
+    name, text = _report(desk_of(request), run)
+    headers = {
+        "Content-Disposition": f'inline; filename="{name}.html"',
+        "Content-Security-Policy": f"{report_html.POLICY}; sandbox",
+    }
+    page = report_html.page(text, f"Run {name}")
+    return Response(page, media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _report(desk: Desk, run: str) -> tuple[str, str]:
+    """Return (whole name, report as Markdown) of a run. Raises NotFoundError."""
+    name = desk.name(run)
+    return name, children.report(desk, name)
 
 
 def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> Panels:

@@ -49,6 +49,7 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
         "done": row["done"] or 0,
         "of": len(row["stages"]),
         "stages": row["stages"],
+        "undecided": row["undecided"],
         "quality": row["quality"],
         "bytes": row["bytes"],
         "spent": row["spent"],

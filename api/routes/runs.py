@@ -21,7 +21,7 @@ from runs import kinds
 from runs.errors import ConfigError
 from runs.history import repository
 from runs.kinds import wording
-from runs.lists import queries
+from runs.lists import queries, stages
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
@@ -56,6 +56,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
     hidden = ("first", "started", "paused", "ended", "profile", "head", "first_id", "reason")
     hidden += ("stages", "quality", "bytes", "key")
     plain = {k: v for k, v in row.items() if k not in hidden}
+    plain["undecided"] = stages.stopped(row) is not None
     lists = {name: row[name].split() for name in ("labels", "tags")}
     return {**plain, **lists, "curve": json.loads(row["curve"])}
 

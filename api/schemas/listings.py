@@ -190,6 +190,8 @@ class QueueRow(Row):
     """A run that has not ended, and what it waits for."""
 
     waits_for: str
+    #: The command that ends the wait; empty if none does.
+    helps: str
 
 
 class Queue(Answer):

@@ -38,7 +38,9 @@ class PipelineRow(Answer):
     done: int
     of: int
     stages: list[PipelineStage]
-    #: Bits per byte and bytes of the model that the newest ended phase gives, if they were measured.
+    #: A gate has stopped it: a user decides how it goes on.
+    undecided: bool
+    #: Bits per byte, and bytes of the file, of the newest measured model that goes on.
     quality: float | None
     bytes: int | None
     #: Device seconds of the pipeline's runs.
@@ -54,10 +56,11 @@ class Pipelines(Answer):
 
 
 class StoppedGate(Answer):
-    """A gate that has stopped a pipeline: the phase, and the figure."""
+    """A gate that has stopped a pipeline: the phase, the figure, and why in a sentence."""
 
     name: str
     gate: str
+    says: str
 
 
 class NeedingRun(Answer):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from runs.panels.head import OpenPart
 from weights.cost import Speed
 
 Status = Literal["submitted", "running", "paused", "completed", "failed", "cancelled"]
@@ -37,6 +38,8 @@ class Row(Answer):
     device: str
     #: It was imported only as the past of a fork, and waits.
     past: bool
+    #: A gate has stopped it: a user decides how it goes on.
+    undecided: bool
     submitted_at: str
     updated_at: str
     parent: str | None
@@ -297,6 +300,13 @@ class Progress(Answer):
     unit: str
 
 
+class Decision(Answer):
+    """An open decision of a user about a stopped run: about what, and why in a sentence."""
+
+    about: str
+    says: str
+
+
 class PartOf(Answer):
     """The run that a run is a task of, its stage there in words, and the runs of its neighbours."""
 
@@ -319,6 +329,8 @@ class RunFacts(Answer):
     kind: str
     status: Status
     reason: str | None
+    #: A user overrides what has stopped it, forks it, or cancels it; a retry changes nothing.
+    decision: Decision | None
     owner: str
     priority: int
     labels: list[str]
@@ -393,6 +405,10 @@ class Activity(Answer):
     doing: str | None
     at_work: list[AtWork]
     waits_for: str | None
+    #: The command that ends the wait, if there is one.
+    helps: str | None
+    #: The run that works for it, or waits, if its tasks are runs.
+    part: OpenPart | None
     done: int
     of: int | None
     #: What `done` and `of` count: tasks, or a kind's units.

@@ -14,6 +14,7 @@ from typing import Any
 
 from api.state.run_cache import Desk
 from runs import kinds
+from runs.history import repository
 from runs.kinds.state import State
 from runs.lists import queries
 from runs.panels.head import Panels
@@ -49,6 +50,16 @@ def _seen(desk: Desk, state: Any, children: Sequence[Child]) -> Panels:
     row = queries.row(desk.store, state.run)
     curve = json.loads(row["curve"]) if row else ()
     return kinds.of(state.kind).overview(state, curve, children)
+
+
+def report(desk: Desk, run: str) -> str:
+    """Return a run's report for people as Markdown, as it stands now. Raises NotFoundError."""
+    row = queries.row(desk.store, run)
+    curve = json.loads(row["curve"]) if row else ()
+    with desk.state(run) as state, desk.journals.children(state) as children:
+        kind = kinds.of(state.kind)
+        rows = list(repository.history(desk.store, run))
+        return kind.full_report(desk.store, state, rows, children, curve[: kind.progress(state)[0]])
 
 
 def part_of(desk: Desk, run: str) -> dict[str, Any] | None:

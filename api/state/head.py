@@ -5,26 +5,27 @@ There is no past of it: a run at an earlier event has no head.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from api.state.run_cache import Desk
-from runs import kinds
 from runs.kinds.state import State
 from runs.lists import queries
 from runs.panels.head import Live
 from runs.record.budget import elapsed
 from worker.queue.active_tasks import Hand, at_work
 from worker.queue.reporting import activity
+from worker.queue.reporting.activity import Watched
 
 
 def head(desk: Desk, run: str) -> dict[str, Any]:
     """Return what the run does now, and what it waits for if nothing of it is under way."""
-    row = queries.row(desk.store, run)
-    with desk.state(run) as state:
-        hands = _hands(desk, state)
-        under_way = [(hand.task, hand.seconds or 0.0) for hand in hands]
-        seen = kinds.of(state.kind).outlook(state, desk.rehearsals.of(state), under_way)
+    with _watched(desk, run) as (watched, parts):
+        state, seen = watched.state, watched.outlook
+        waits, helps = activity.waits_for(watched, desk.roster.devices(), parts)
+        part = activity.part(watched, parts)
         return {
             "run": run,
             "status": state.status,
@@ -34,22 +35,39 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
             "unit": seen.unit,
             "inside": seen.inside,
             "eta_s": None if state.ended or state.paused else seen.eta_s,
-            "elapsed_s": _elapsed(state, row),
-            "doing": activity.doing(state, hands),
+            "elapsed_s": _elapsed(state, watched.row),
+            "doing": activity.doing(watched, parts),
             "at_work": [
-                {"who": h.who, "doing": activity.in_words(state, h), "seconds": h.seconds}
-                for h in hands
+                {"who": h.who, "doing": activity.in_words(one.state, h), "seconds": h.seconds}
+                for one in (watched, *parts)
+                for h in one.hands
             ],
-            "waits_for": activity.waits_for(state, row, hands, desk.roster.devices()),
+            "waits_for": waits,
+            "helps": helps,
+            "part": part.model_dump() if part else None,
         }
 
 
 def live(desk: Desk, run: str) -> Live | None:
     """Return the same for the head of the run's panels; None if the run has ended."""
-    row = queries.row(desk.store, run)
-    with desk.state(run) as state:
-        found = _hands(desk, state), desk.roster.devices()
-        return activity.live(state, row, *found, desk.rehearsals.of(state))
+    with _watched(desk, run) as (watched, parts):
+        return activity.live(watched, desk.roster.devices(), parts)
+
+
+@contextmanager
+def _watched(desk: Desk, run: str) -> Iterator[tuple[Watched, list[Watched]]]:
+    """Give a run, and the runs of its open tasks, with the hands that work on them now."""
+    with desk.state(run) as state, desk.journals.children(state) as children:
+        parts = activity.open_parts(state, children)
+        yield (
+            _one(desk, state, ""),
+            [_one(desk, child.state, child.task) for child in parts],
+        )
+
+
+def _one(desk: Desk, state: State, task: str) -> Watched:
+    row, hands = queries.row(desk.store, state.run), _hands(desk, state)
+    return Watched(state, row, hands, desk.rehearsals.of(state), task)
 
 
 def _hands(desk: Desk, state: State) -> list[Hand]:

@@ -6,6 +6,8 @@ A kind of run adds its own part (`Kind.view`).
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from events import Envelope
@@ -38,12 +40,14 @@ def run(state: State) -> dict[str, Any]:
     kind = kinds.of(state.kind)
     waiting = pending(state)
     done, of = kind.progress(state)
+    decision = kind.decision(state)
     trouble = {task: failure.attempt for task, failure in sorted(state.failures.items())}
     return {
         "run": state.run,
         "kind": state.kind,
         "status": state.status,
         "reason": _reason(state),
+        "decision": asdict(decision) if decision else None,
         "owner": submitted.owner,
         "priority": state.priority,
         "labels": list(submitted.labels),
@@ -52,7 +56,7 @@ def run(state: State) -> dict[str, Any]:
         "version": state.version,
         "head": state.head,
         "forked_from": _origin(state),
-        "allowed": [*(n for n, e in ASKED.items() if refusal(state, e) is None), "fork"],
+        "allowed": [*_allowed(state, decision is not None), "fork"],
         "config": kind.shown(submitted.config),
         "warnings": list(started.warnings) if started else [],
         "pending": waiting,
@@ -70,6 +74,13 @@ def _results(kind: Kind[Any], state: State) -> dict[str, str]:
     """Return role → id in the model registry of what a completed run gives."""
     found = kind.results(state) if state.completed else {}
     return {role: id_of(made.digest) for role, made in found.items()}
+
+
+def _allowed(state: State, undecided: bool) -> Iterator[str]:
+    """Yield what a user may ask of a run; a retry does not help one that waits for a decision."""
+    for name, event in ASKED.items():
+        if refusal(state, event) is None and not (undecided and name == "retry"):
+            yield name
 
 
 def _origin(state: State) -> dict[str, Any] | None:

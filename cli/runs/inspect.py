@@ -135,13 +135,14 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     """
     from runs.lists import queries
     from worker.queue.device_table import Roster
+    from worker.queue.leases import Leases
     from worker.queue.reporting import wait_reason
 
     store = _home().open_store()
     try:
         rows = queries.queue(store, None if everything else limit + 1)
-        devices = Roster(store.database).devices()
-        rows = [{**row, "waits_for": wait_reason.reason(row, devices)} for row in rows]
+        devices, held = Roster(store.database).devices(), Leases(store.database).held()
+        rows = wait_reason.told(rows, devices, held)
     finally:
         store.close()
     more = not everything and len(rows) > limit

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import Any
 
 import click
 
 from cli.options import say, table
 from runs import kinds
-from runs.kinds.view import View
 from runs.lists.curve import Curve
-from runs.panels import markdown as markdown_of
 from runs.panels import tables
 from runs.panels.head import Live, Panels
 from runs.panels.panels import Panel
@@ -20,31 +20,30 @@ from runs.panels.panels import Panel
 FORMATS = ("text", "csv", "json", "svg", "png")
 
 
-def overview(state: Any, rows: list[Any]) -> Panels:
-    """Return head and panels of a run, by its log and by those of the runs that it delegates."""
+@contextmanager
+def _seen(state: Any, rows: list[Any]) -> Iterator[tuple[Any, list[Any], Sequence[Any]]]:
+    """Give the log, the runs that a run delegates, and the run's curve."""
     from runs.history.journal import Journals
     from runs.history.run_cache import RunCache
     from runs.home import Home
 
-    kind = kinds.of(state.kind)
-    curve = Curve(kind, state.registry)
+    curve = Curve(kinds.of(state.kind), state.registry)
     curve.take(rows)
-    if not kind.delegates:
-        return kind.overview(state, curve.values)
-    store = Home.default().open_store()
-    try:
+    with closing(Home.default().open_store()) as store:
         with Journals(store, RunCache(store, showing=True)).children(state) as children:
-            return kind.overview(state, curve.values, children)
-    finally:
-        store.close()
+            yield store, children, curve.values
+
+
+def overview(state: Any, rows: list[Any]) -> Panels:
+    """Return head and panels of a run, by its log and by those of the runs that it delegates."""
+    with _seen(state, rows) as (_, children, curve):
+        return kinds.of(state.kind).overview(state, curve, children)
 
 
 def markdown(state: Any, rows: list[Any]) -> str:
-    """Return a run as Markdown: the report that its kind writes at the end, else head and panels."""
-    kind = kinds.of(state.kind)
-    if state.completed and type(kind).markdown is not View.markdown:
-        return kind.markdown(state, rows)
-    return markdown_of.markdown(overview(state, rows))
+    """Return the report of a run for people as Markdown, as it stands now."""
+    with _seen(state, rows) as (store, children, curve):
+        return kinds.of(state.kind).full_report(store, state, rows, children, curve)
 
 
 def with_now(state: Any, rows: list[Any]) -> Panels:
@@ -55,6 +54,8 @@ def with_now(state: Any, rows: list[Any]) -> Panels:
 
 
 def _now(state: Any) -> Live | None:
+    from runs.history.journal import Journals
+    from runs.history.run_cache import RunCache
     from runs.home import Home
     from runs.lists import queries
     from worker.queue.active_tasks import at_work
@@ -62,15 +63,19 @@ def _now(state: Any) -> Live | None:
     from worker.queue.leases import Leases
     from worker.queue.reporting import activity
 
-    kind, store = kinds.of(state.kind), Home.default().open_store()
-    try:
-        roster = Roster(store.database)
-        hands, row = (
-            at_work(state.run, roster, Leases(store.database)),
-            queries.row(store, state.run),
-        )
+    store = Home.default().open_store()
+    roster, leases = Roster(store.database), Leases(store.database)
+
+    def watched(state: Any, task: str = "") -> activity.Watched:
+        kind = kinds.of(state.kind)
         count = kind.rehearse(state) if kind.rehearsable(state) else None
-        return activity.live(state, row, hands, roster.devices(), count)
+        hands = at_work(state.run, roster, leases)
+        return activity.Watched(state, queries.row(store, state.run), hands, count, task)
+
+    try:
+        with Journals(store, RunCache(store, showing=True)).children(state) as children:
+            parts = [watched(c.state, c.task) for c in activity.open_parts(state, children)]
+            return activity.live(watched(state), roster.devices(), parts)
     finally:
         store.close()
 

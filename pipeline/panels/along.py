@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from pipeline.events import PipelineState
+from pipeline.ladder import BITS, BYTES
 from runs import kinds
+from runs.event_types import Figure
 from runs.panels.panels import Lines, Series
 from runs.panels.shapes import Axis
 from runs.record.journal import Child
 
-BITS, RETENTION, BYTES, SIZE = "bits_per_byte", "retention", "bytes", "size"
+RETENTION, SIZE = "retention", "size"
 PHASE = Axis(name="phase", whole=True)
 #: Bytes stand on a logarithmic axis if the largest are at least this many times the smallest.
 FAR = 10
@@ -56,7 +58,7 @@ def _bytes(state: PipelineState) -> Lines | None:
         Lines(
             name="bytes",
             title="Bytes along the way",
-            says="Bytes of the measured models' tensors.",
+            says="Bytes of the measured models' weights, or of the whole file of a compressed model.",
             x=PHASE,
             y=Axis(name="bytes", unit="B", better="down", whole=True),
             series=(),
@@ -80,7 +82,7 @@ def _pair(
     None if no phase has the figure.
     """
     phases = tuple(_numbers(state))
-    figures = [state.figures(number) for number in phases]
+    figures = [_figures(state, number) for number in phases]
     own = [found.get(name) for found in figures]
     if not any(own):
         return None
@@ -102,6 +104,13 @@ def _pair(
     far = panel.y.name == BYTES and max(values) >= FAR * min(values)
     axis = panel.y.model_copy(update={"log": far})
     return panel.model_copy(update={"series": series, "y": axis})
+
+
+def _figures(state: PipelineState, number: int) -> dict[str, Figure]:
+    """Return a phase's figures; quality is that of the measurement, if there is one."""
+    measured = state.measured_phase(number)
+    quality = measured.figures if measured else {}
+    return state.figures(number) | {n: quality[n] for n in (BITS, RETENTION) if n in quality}
 
 
 def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None:

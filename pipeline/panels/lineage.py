@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from pipeline import plan
 from pipeline.events import PipelineState
-from pipeline.panels.along import BITS
+from pipeline.ladder import BITS
 from runs import kinds
 from runs.errors import NotFoundError
 from runs.event_types import MadeModel

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from pipeline import plan
 from pipeline.events import GateDecided, PipelineState
-from runs import kinds
+from pipeline.panels import gates
 from runs.event_types import Figure
 from runs.kinds.decide import pending
+from runs.kinds.view import outlook
 from runs.panels.shapes import Metric
 from runs.panels.stages import Measured, Stage, Standing, Strip
 from runs.record.journal import Child
@@ -53,15 +54,17 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
     runs = list(_runs(state, number, children or ()))
     standing, at_work = _standing(state, number, runs)
     if children is None and number in _open(state):
-        standing = "running"
+        standing = "measuring" if plan.measuring(state, number) else "running"
+    working = at_work if standing in ("running", "measuring") else None
+    seen = outlook(working.state) if working and working.state.started else None
     taken = (ended.child,) if (ended := state.ended_phase(number)) and ended.reused else ()
     return Stage(
         number=number,
         name=phase.name,
         what=phase.kind,
         state=standing,
-        inside=_inside(at_work) if at_work and standing == "running" else None,
-        left_s=_left(at_work) if at_work and standing == "running" else None,
+        inside=seen.inside if seen else None,
+        left_s=seen.eta_s if seen else None,
         gate=_gate(state, number),
         figure=_figure(state, number),
         runs=tuple(dict.fromkeys((*taken, *(child.run for child in runs)))),
@@ -81,9 +84,12 @@ def _standing(
     state: PipelineState, number: int, runs: Sequence[Child]
 ) -> tuple[Standing, Child | None]:
     """Return how a phase stands, and its run or measurement that is under way."""
+    measuring = plan.measuring(state, number)
     if living := [child for child in runs if not child.state.ended]:
-        words: dict[str, Standing] = {"submitted": "waiting", "paused": "paused"}
-        return words.get(living[-1].state.status, "running"), living[-1]
+        words: dict[str, Standing] = {"submitted": "waiting", "running": "running"}
+        if living[-1].state.paused:
+            return "paused", living[-1]
+        return "measuring" if measuring else words[living[-1].state.status], living[-1]
     if number in state.overridden:
         return "overridden", None
     if any(gate.verdict == "stop" for gate in state.gates.get(number, ())):
@@ -93,25 +99,18 @@ def _standing(
     troubles = state.troubles(number, "measure" if state.ended_phase(number) else "phase")
     if troubles and state.measured_phase(number) is None:
         return ("cancelled" if troubles[-1].status == "cancelled" else "failed"), None
+    if measuring:
+        return "measuring", None
     ended = state.ended_phase(number)
-    return ("waiting" if ended is None else "reused" if ended.reused else "ended"), None
+    if ended is None:  # a run that has ended stands so until its end is recorded
+        return ("running" if runs else "waiting"), None
+    return ("reused" if ended.reused else "ended"), None
 
 
 def _open(state: PipelineState) -> set[int]:
     """Return the phases whose run, or its measurement, is an open task of the pipeline."""
     tasks = (key.split("/") for key in pending(state))
     return {int(parts[1]) for parts in tasks if parts[0] in ("phase", "measure")}
-
-
-def _inside(child: Child) -> float | None:
-    """Return the share of a run's units that are done; None if they cannot be counted."""
-    done, of = kinds.of(child.state.kind).progress(child.state)
-    return min(1.0, done / of) if of else None
-
-
-def _left(child: Child) -> float | None:
-    """Return the seconds that a run has left by its log; None if they cannot be told."""
-    return kinds.of(child.state.kind).outlook(child.state, None).eta_s
 
 
 def _gate(state: PipelineState, number: int) -> str:
@@ -140,10 +139,10 @@ def _figure(state: PipelineState, number: int) -> Measured | None:
     if decided := state.gates.get(number, ()):
         told = _telling(decided)
         if told.figure is not None:
-            better = "up" if told.gate.at_least is not None else "down"
-            return _measured(Metric(name=told.gate.metric, better=better), told.figure)
+            metric = gates.metric(state, number, told.gate.metric, told.gate)
+            return _measured(metric, told.figure)
     for name, figure in state.figures(number).items():
-        return _measured(Metric(name=name), figure)
+        return _measured(gates.metric(state, number, name, None), figure)
     return None
 
 

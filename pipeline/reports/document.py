@@ -9,14 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from events import Envelope
-from pipeline import decide, plan
+from pipeline import decide, ladder, plan
 from pipeline.events import PipelineState
 from pipeline.panels.lineage import lineage
 from pipeline.reports.children import Child
 from pipeline.reports.family import tree
 from pipeline.reports.phases import section, stands
-from pipeline.reports.words import code, count, day, percent, plain, table, value, weights
-from runs.panels.panels import verdict
+from pipeline.reports.words import code, count, day, plain, table, weights
 from runs.record import events as common
 from runs.system.durations import duration
 
@@ -55,7 +54,7 @@ def _opening(
             f"**The pipeline is {state.status}:** {ended} of {count(phases, 'phase')} "
             f"{'has' if ended == 1 else 'have'} ended. This is what is known so far."
         )
-    if gain := _gain(state):
+    if gain := ladder.gain(state):
         told.append(gain)
     owner = plain(state.submitted.owner)
     spent = [f"Submitted by {owner} on {day(rows[0].recorded_at)}."]
@@ -63,6 +62,8 @@ def _opening(
         spent.append(f"It has taken {duration(state.spent.wall)} by the clock so far.")
     if state.completed:
         spent[-1] = spent[-1].replace("has taken", "took").replace(" so far", "")
+    if worked := _worked_in_all(state, children):
+        spent.append(f"Its runs took {duration(worked)} of device time.")
     if saved := _saved(state, children):
         spent.append(saved)
     return [" ".join(told), "", " ".join(spent)]
@@ -85,28 +86,15 @@ def _result(state: PipelineState) -> str:
     return f"It gives {count(len(last), 'model')}: {models}."
 
 
-def _gain(state: PipelineState) -> str:
-    """Return what the newest model that goes on has gained over the beginning; empty if unknown."""
-    for number in range(len(state.submitted.config.phases), 0, -1):
-        figure = state.figures(number).get("cumulative")
-        if figure is None or number in state.passed:
-            continue
-        what = f"{_saving(figure.value)} than the best model that the pipeline began with"
-        if figure.low is None or figure.high is None:
-            return f"The model of phase {_name(state, number)} needs {what}."
-        noise = verdict(figure.low - 1, figure.high - 1) == "level"
-        between = f"95 % interval: {_saving(figure.low)} to {_saving(figure.high)}"
-        on = f", on {count(figure.n, 'document')} that no phase may choose by" if figure.n else ""
-        return f"The model of phase {_name(state, number)} needs {what}{on} ({between})" + (
-            ": that may be noise." if noise else "."
-        )
-    return ""
-
-
-def _saving(ratio: float) -> str:
-    """Return in words how many bits per byte a model needs, by the rival's bits over its own."""
-    share = 1 - 1 / ratio
-    return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} bits per byte".replace("%", " %")
+def _worked_in_all(state: PipelineState, children: Mapping[str, Child]) -> float:
+    """Return the seconds that devices worked for the pipeline; runs taken over are left out."""
+    reused = {
+        answer.child
+        for answer in state.answers.values()
+        if isinstance(answer, common.ChildEnded) and answer.reused
+    }
+    own = (child.state.spent.device for run, child in children.items() if run not in reused)
+    return state.spent.device + sum(own)
 
 
 def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
@@ -159,28 +147,11 @@ def _judged(state: PipelineState, number: int) -> str:
 
 def _ladder(state: PipelineState) -> list[str]:
     """Return the quality of the models along the phases; empty if none was measured."""
-    rows: list[tuple[str, ...]] = []
-    for number, phase in enumerate(state.submitted.config.phases, start=1):
-        measured = state.measured_phase(number)
-        if measured is None:
-            continue
-        bits, kept = (measured.figures.get(name) for name in ("bits_per_byte", "cumulative"))
-        if bits and kept and not rows:
-            rows.append(
-                ("the best at the beginning", f"{bits.value * kept.value:.4f}", "100.0 %", "", "")
-            )
-        size = state.figures(number).get("bytes")
-        told = f"{size.value:,.0f}" if size else "–"
-        rows.append((phase.name, value(bits), percent(kept), told, _goes_on(state, number)))
+    rows = [rung.cells() for rung in ladder.ladder(state)]
     if not rows:
         return []
-    says = (
-        "Bits per byte on documents that no phase may choose by; fewer are better. Kept is the quality "
-        "that is left of the best model at the beginning: more than 100 % is a gain. Bytes are those "
-        "of the weights, or of the whole file of a compressed model."
-    )
-    columns = ("after phase", "bits per byte", "kept", "bytes", "goes on")
-    return ["", "## Quality along the phases", "", says, "", *table(columns, rows)]
+    title = ["", "## Quality along the phases", ""]
+    return [*title, ladder.SAYS, "", *table(ladder.COLUMNS, rows)]
 
 
 def _family(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
@@ -192,14 +163,6 @@ def _family(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
         "From the newest model that goes on back to the beginning; the kind of run that made each."
     )
     return ["", "## Family", "", says, "", *(f"    {line}" for line in tree(graph))]
-
-
-def _goes_on(state: PipelineState, number: int) -> str:
-    """Return whether a phase's model goes on, in words."""
-    if number in state.passed:
-        return "no: its input goes on"
-    stopped = any(gate.verdict == "stop" for gate in state.gates.get(number, ()))
-    return "no: a gate stops it" if stopped and number not in state.overridden else "yes"
 
 
 def _checking(state: PipelineState) -> list[str]:

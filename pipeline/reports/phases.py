@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pipeline import decide, plan
 from pipeline.config import PhaseConfig
 from pipeline.events import GateDecided, PipelineState
+from pipeline.ladder import value
 from pipeline.reports.children import Child
-from pipeline.reports.words import code, count, plain, table, value
+from pipeline.reports.words import code, count, plain, table
 from runs import kinds
 from runs.event_types import MadeModel
 from runs.kinds.kind import Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from runs.event_types import Figure, MadeModel
+from runs.event_types import MadeModel
 from runs.system.plain_text import visible
 
 
@@ -22,24 +22,6 @@ def code(text: str) -> str:
 def weights(model: MadeModel) -> str:
     """Return a model's weights by the beginning of their digest."""
     return f"weights {code(model.digest[:12])}"
-
-
-def value(figure: Figure | None) -> str:
-    """Return a figure with its interval; a dash if there is none."""
-    if figure is None:
-        return "–"
-    if figure.low is None and figure.value >= 1000 and figure.value.is_integer():
-        return f"{figure.value:,.0f}"
-    between = "" if figure.low is None else f" ({figure.low:.4f} to {figure.high:.4f})"
-    return f"{figure.value:.4f}{between}"
-
-
-def percent(figure: Figure | None) -> str:
-    """Return a share in percent with its interval; a dash if there is none."""
-    if figure is None:
-        return "–"
-    between = "" if figure.low is None else f" ({figure.low:.1%} to {figure.high:.1%})"
-    return f"{figure.value:.1%}{between}".replace("%", " %")
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

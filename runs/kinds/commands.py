@@ -26,6 +26,8 @@ def refusal(state: State, event: Event) -> str | None:
             return None
         case user_events.Exported():
             return None if state.completed else _no_result(state)
+        case user_events.Cancelled() if kinds.of(state.kind).decision(state) is not None:
+            return None  # the user gives it up
         case _ if state.ended:
             return f"it is {state.status}"
         case user_events.Paused() if state.paused:

@@ -242,6 +242,11 @@ def on_forked(state: State, event: events.Forked) -> None:
         state.lineage.append((_SETTINGS.format(event.run), events.Submitted.type, told))
 
 
+def _on_cancelled(state: State, event: user_events.Cancelled) -> None:
+    """End a run; a run that waited for a decision is given up, and no longer failed."""
+    state.cancelled, state.failed = event, None
+
+
 def _forget_failure(state: State) -> None:
     """Remove the run's failure from the state and from the lineage."""
     state.failed = None
@@ -292,7 +297,7 @@ def assign(name: str, value: Any = None) -> Handler:
 #: Handlers of the events that are the same class for every kind of run.
 COMMON: dict[type[Event], Handler] = {
     events.Failed: assign("failed"),
-    user_events.Cancelled: assign("cancelled"),
+    user_events.Cancelled: _on_cancelled,
     user_events.Paused: assign("paused", True),
     user_events.Resumed: assign("paused", False),
     user_events.Retried: _on_retried,

@@ -1,4 +1,6 @@
-"""Views of a kind of run for lists, the API, the terminal, trackers and tables. All of it is pure.
+"""Views of a kind of run for lists, the API, the terminal, trackers and tables.
+
+All of it is pure, but `full_report`, which may read the logs of the runs that a run delegates.
 
 Every method has a default that suits a kind with nothing of its own to show.
 """
@@ -6,12 +8,13 @@ Every method has a default that suits a kind with nothing of its own to show.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
 from events import Envelope, Event
+from runs import kinds
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import Measurement
 from runs.kinds import default_panels, setting_words
@@ -32,6 +35,16 @@ S = TypeVar("S", bound=State)
 
 
 @dataclass(frozen=True)
+class UserDecision:
+    """A decision of a user on which it depends how a stopped run goes on."""
+
+    #: What `POST /runs/RUN/actions/override` is about, such as a phase.
+    about: str
+    #: Why the run has stopped, in a sentence.
+    says: str
+
+
+@dataclass(frozen=True)
 class Outlook:
     """Tasks (or units) done and to do, the share of the work that is done, seconds left at most."""
 
@@ -44,6 +57,20 @@ class Outlook:
     eta_s: float | None
     #: What `done` and `of` count.
     unit: str = "tasks"
+
+
+#: The largest share of a run that has not completed: at its end there is always an event left.
+MOST_SHARE = 0.99
+
+
+def outlook(
+    state: Any, rehearsal: Any = None, under_way: Sequence[tuple[str, float]] = ()
+) -> Outlook:
+    """Return the outlook of a run of any kind; before its end, less than all of it is done."""
+    seen = kinds.of(state.kind).outlook(state, rehearsal, under_way)
+    if state.completed or seen.inside is None:
+        return seen
+    return replace(seen, inside=min(seen.inside, MOST_SHARE))
 
 
 def changed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -86,6 +113,10 @@ class View(Generic[S]):
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
         """Return a task's key in words; empty if there are none."""
         return ""
+
+    def stage_of(self, state: S, key: str) -> str:
+        """Return what a run that is the task `key` is in this run, in words."""
+        return self.task_words(key, self.names(state)) or key
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note an event in the run's row of the run list: `done`, `result`, `score`, `curve`.
@@ -138,6 +169,10 @@ class View(Generic[S]):
         """Return the stages of a run whose tasks are runs, in their order."""
         return ()
 
+    def decision(self, state: S) -> UserDecision | None:
+        """Return what a user has to decide for a run that has stopped; None if there is nothing."""
+        return None
+
     def overview(
         self, state: S, curve: Sequence[float | None] = (), children: Sequence[Child] = ()
     ) -> Panels:
@@ -157,6 +192,23 @@ class View(Generic[S]):
         """Return the report of a run that has completed as Markdown; by default head and panels."""
         return markdown.markdown(self.overview(state))
 
+    def full_report(
+        self,
+        log: Any,
+        state: S,
+        rows: Sequence[Envelope],
+        children: Sequence[Child] = (),
+        curve: Sequence[float | None] = (),
+    ) -> str:
+        """Return the report for people as Markdown, at any time: of what is known so far.
+
+        Of a completed run it is what its kind writes at the end; if that writes nothing, and of every
+        other run, it is head and panels. `log` has the runs that the run delegates.
+        """
+        if state.completed and type(self).markdown is not View.markdown:
+            return self.markdown(state, rows)
+        return markdown.markdown(self.overview(state, curve, children))
+
     def summary(self, state: S, rows: Sequence[Envelope]) -> Sequence[str]:
         """Return what the run has found, as lines of Markdown: a part of a report of several runs.
 
@@ -167,7 +219,7 @@ class View(Generic[S]):
     def message(self, state: S, unit: int | None = None) -> dict[str, Any]:
         """Return the source documents' progress message, at the end of a unit (the newest)."""
         done, of = self.progress(state)
-        share = 1.0 if state.completed else done / of if of else 0.0
+        share = 1.0 if state.completed else min(done / of, MOST_SHARE) if of else 0.0
         return {
             "type": "progress",
             "run": state.run,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Index, Table, delete, desc, insert, select
+from sqlalchemy import BigInteger, Connection, Index, Table, delete, desc, func, insert, select
 from sqlmodel import Field, SQLModel
 
 from events import (
@@ -105,6 +105,16 @@ class RunRow(SQLModel, table=True):
 
 
 RUNS: Table = RunRow.__table__  # pyright: ignore[reportAttributeAccessIssue]
+
+
+_PART = RUNS.alias("part")
+#: Seconds that the tasks of a run, and of the runs that it delegates, took.
+SPENT = (
+    RUNS.c.device_seconds
+    + select(func.coalesce(func.sum(_PART.c.device_seconds), 0.0))
+    .where(_PART.c.part_of == RUNS.c.run)
+    .scalar_subquery()
+)
 
 
 class Runs:

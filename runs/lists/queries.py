@@ -9,8 +9,10 @@ from sqlalchemy import func, literal, or_, select, true
 
 from events import EventStore, projection
 from events.projection import catch_up
-from runs.lists.projections import RUNS, Names, Runs
+from runs.lists.projections import RUNS, SPENT, Names, Runs
 
+#: Columns of a row, with the seconds of the runs that it delegates.
+WHOLE = (RUNS, SPENT.label("spent"))
 #: Columns that only the projection reads.
 _INTERNAL = frozenset({"stem", "number", "named"})
 
@@ -18,9 +20,11 @@ _INTERNAL = frozenset({"stem", "number", "named"})
 def _told(row: Any) -> dict[str, Any]:
     """Return a row of the run list as a dictionary.
 
-    What is done and the result have the names that they have in a merging run.
+    What is done and the result have the names that they have in a merging run. Device seconds are
+    those of the run and of the runs that it delegates.
     """
     values = {name: value for name, value in row._mapping.items() if name not in _INTERNAL}
+    values["device_seconds"] = values.pop("spent")
     values |= {"generation": values.pop("done"), "champion": values.pop("result")}
     return values
 
@@ -41,7 +45,7 @@ SORTS = {
     "owner": RUNS.c.owner,
     "score": RUNS.c.score,
     "done": RUNS.c.done,
-    "device_seconds": RUNS.c.device_seconds,
+    "device_seconds": SPENT,
     "updated_at": RUNS.c.updated_at,
 }
 
@@ -85,11 +89,11 @@ def page(
         wanted &= or_(*(column.contains(text, autoescape=True) for column in columns))
     if sort is None:
         older = wanted if before is None else wanted & (RUNS.c.first < before)
-        query = select(RUNS).where(older).order_by(RUNS.c.first.desc()).limit(limit)
+        query = select(*WHOLE).where(older).order_by(RUNS.c.first.desc()).limit(limit)
     else:
         column = SORTS[sort]
         way = column.desc() if descending else column.asc()
-        query = select(RUNS).where(wanted).order_by(column.is_(None), way, RUNS.c.first.desc())
+        query = select(*WHOLE).where(wanted).order_by(column.is_(None), way, RUNS.c.first.desc())
         query = query.offset(before or 0).limit(limit)
     rows = [_told(row) for row in store.database.rows(query)]
     total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
@@ -100,14 +104,14 @@ def newest(store: EventStore) -> dict[str, dict[str, Any]]:
     """Return kind → row of the newest run of that kind. Raises ProjectionError."""
     catch_up(store, Runs())
     last = select(func.max(RUNS.c.first)).group_by(RUNS.c.kind)
-    rows = store.database.rows(select(RUNS).where(RUNS.c.first.in_(last)))
+    rows = store.database.rows(select(*WHOLE).where(RUNS.c.first.in_(last)))
     return {row.kind: _told(row) for row in rows}
 
 
 def row(store: EventStore, run: str) -> dict[str, Any] | None:
     """Return a run's row of the run list; None if the run is missing."""
     catch_up(store, Runs())
-    rows = store.database.rows(select(RUNS).where(RUNS.c.run == run))
+    rows = store.database.rows(select(*WHOLE).where(RUNS.c.run == run))
     return _told(rows[0]) if rows else None
 
 
@@ -141,6 +145,6 @@ def position(store: EventStore) -> int:
 def queue(store: EventStore, limit: int | None = None) -> list[dict[str, Any]]:
     """Return the runs that have not ended: the highest priority first, then the oldest."""
     catch_up(store, Runs())
-    waiting = select(RUNS).where(RUNS.c.ended.is_(None))
+    waiting = select(*WHOLE).where(RUNS.c.ended.is_(None))
     query = waiting.order_by(RUNS.c.priority.desc(), RUNS.c.first).limit(limit)
     return [_told(row) for row in store.database.rows(query)]

@@ -6,7 +6,7 @@ A kind that delegates notes its stages in its row (`Kind.row`), as the JSON of a
 
     name, what     the stage, and the kind of run that it is
     state          how it stands by the parent's events (`runs.panels.stages.Standing`)
-    gate           the figure of a gate that has stopped it; empty if none has
+    gate, says     the figure of a gate that has stopped it, and why in a sentence; empty if none has
     run            the run that a click opens; None if none is known yet
     seen           what the kind needs to go on noting; not shown
 
@@ -23,19 +23,10 @@ from sqlalchemy import Select, func, literal, or_, select, true
 
 from events import EventStore
 from events.projection import catch_up
-from runs.lists.projections import RUNS, Runs
+from runs.lists.projections import RUNS, SPENT, Runs
 
 #: Status of a stage's run that has not ended → how the stage stands.
 _LIVING = {"submitted": "waiting", "paused": "paused", "running": "running"}
-
-_CHILD = RUNS.alias("child")
-#: Seconds that the tasks of a run and of its runs took.
-_SPENT = (
-    RUNS.c.device_seconds
-    + select(func.coalesce(func.sum(_CHILD.c.device_seconds), 0.0))
-    .where(_CHILD.c.part_of == RUNS.c.run)
-    .scalar_subquery()
-)
 
 #: Names by which the list is sorted → columns.
 SORTS = {
@@ -45,7 +36,7 @@ SORTS = {
     "done": RUNS.c.done,
     "quality": RUNS.c.quality,
     "bytes": RUNS.c.bytes,
-    "spent": _SPENT,
+    "spent": SPENT,
     "updated_at": RUNS.c.updated_at,
 }
 
@@ -80,7 +71,7 @@ def page(
     if chosen.text:
         columns = (RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
         wanted &= or_(*(column.contains(chosen.text, autoescape=True) for column in columns))
-    query = _ordered(select(RUNS, _SPENT.label("spent")).where(wanted), chosen)
+    query = _ordered(select(RUNS, SPENT.label("spent")).where(wanted), chosen)
     rows = store.database.rows(query.offset(before).limit(limit))
     total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
     return standing(store, (dict(row._mapping) for row in rows)), int(total)
@@ -96,10 +87,13 @@ def _ordered(query: Select[Any], chosen: Chosen) -> Select[Any]:
 
 def standing(store: EventStore, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows with their stages as a list, each stage as its runs say that it stands now."""
-    found = [{**row, "stages": json.loads(row["stages"])} for row in rows]
+    found = [
+        {**row, "undecided": stopped(row) is not None, "stages": json.loads(row["stages"])}
+        for row in rows
+    ]
     names = [row["run"] for row in found if row["ended"] is None]
-    living = (RUNS.c.part_of.in_(names)) & RUNS.c.ended.is_(None)
-    query = select(RUNS.c.run, RUNS.c.part_of, RUNS.c.status).where(living).order_by(RUNS.c.first)
+    parts = RUNS.c.part_of.in_(names)
+    query = select(RUNS.c.run, RUNS.c.part_of, RUNS.c.status).where(parts).order_by(RUNS.c.first)
     children = store.database.rows(query) if names else []
     for row in found:
         own = {child.run: child.status for child in children if child.part_of == row["run"]}
@@ -108,13 +102,21 @@ def standing(store: EventStore, rows: Iterable[dict[str, Any]]) -> list[dict[str
 
 
 def _stage(
-    parent: str, number: int, noted: Mapping[str, Any], living: Mapping[str, str]
+    parent: str, number: int, noted: Mapping[str, Any], runs: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a stage as it is shown; `living`: the parent's runs that have not ended, by status."""
+    """Return a stage as it is shown; `runs`: the parent's runs, with the status of each.
+
+    A run that has ended counts as running until the parent records its end.
+    """
     told = {name: noted[name] for name in ("name", "what", "state", "gate", "run")}
-    for run, status in living.items():
-        if run.startswith(f"{parent}.{number}-"):
-            told |= {"state": _LIVING[status], "run": run}
+    for run, status in runs.items():
+        ended = status not in _LIVING
+        if not run.startswith(f"{parent}.{number}-") or (ended and noted["state"] != "waiting"):
+            continue
+        state = _LIVING.get(status, "running")
+        if noted["state"] == "measuring" and state != "paused":  # the run measures it
+            state = "measuring"
+        told |= {"state": state, "run": run}
     return {"number": number, **told}
 
 
@@ -130,10 +132,11 @@ def needing(store: EventStore, owner: str | None, limit: int) -> tuple[list[dict
     query = select(RUNS).where(wanted).order_by(RUNS.c.updated_at.desc(), RUNS.c.first.desc())
     rows = [dict(row._mapping) for row in store.database.rows(query.limit(limit))]
     total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
-    return [{**row, "stopped": _stopped(row)} for row in rows], int(total)
+    return [{**row, "stopped": stopped(row)} for row in rows], int(total)
 
 
-def _stopped(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    stages = json.loads(row["stages"] or "[]")
+def stopped(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the stage of a failed run for whose gate a user has to decide; None if there is none."""
+    stages = json.loads(row["stages"] or "[]") if row["ended"] == "failed" else []
     found = (stage for stage in stages if stage["state"] == _STOPPED)
-    return next(({"name": s["name"], "gate": s["gate"]} for s in found), None)
+    return next(({name: s[name] for name in ("name", "gate", "says")} for s in found), None)

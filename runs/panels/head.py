@@ -37,6 +37,17 @@ class Fact(Shape):
     unit: str = ""
 
 
+class OpenPart(Shape):
+    """The run that is a task of another and that is worked on, or waits for a device."""
+
+    run: str
+    #: What it is in the other run: "phase 8 of 9, mixed".
+    name: str
+    #: Share of its work that is done, 0 to 1, and the seconds that it has left at most.
+    inside: Maybe = None
+    eta_s: Maybe = None
+
+
 class Live(Shape):
     """Current activity of the run, from leases and heartbeats: the log has none of it."""
 
@@ -46,9 +57,13 @@ class Live(Shape):
     at_work: int = 0
     #: What the run waits for, if nothing of it is under way.
     waits_for: str | None = None
+    #: The command that ends the wait, if there is one.
+    helps: str | None = None
     #: Share of the work that is done, 0 to 1, with work inside of tasks; seconds left at most.
     inside: Maybe = None
     eta_s: Maybe = None
+    #: The run of its open task, if its tasks are runs.
+    part: OpenPart | None = None
 
 
 class Head(Shape):
@@ -62,6 +77,8 @@ class Head(Shape):
     #: The number of events that this is seen after.
     place: int
     result: Result | None = None
+    #: What the run has found, in a sentence or two; empty if its kind does not say it so.
+    verdict: str = ""
     #: Units that are done, and all of them if they are known.
     done: int
     of: int | None

@@ -28,6 +28,9 @@ def _head(head: Head) -> Iterator[str]:
     yield f"# Run {_cell(head.run)}"
     yield ""
     yield f"Kind: {head.kind}. Status: {head.status}. Done: {head.done}{of} ({head.unit})."
+    if head.verdict:
+        yield ""
+        yield _plain(head.verdict)
     if head.result is not None:
         yield ""
         yield _result(head.result)
@@ -74,7 +77,11 @@ def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     text = visible(str(value))
-    text = text if len(text) <= CELL else f"{text[:CELL]} …"
+    return _plain(text if len(text) <= CELL else f"{text[:CELL]} …")
+
+
+def _plain(text: str) -> str:
+    """Return a text without meaning in Markdown or HTML."""
     for mark, plain in (("\\", "\\\\"), ("|", "\\|"), ("<", "&lt;"), ("[", "\\["), ("`", "\\`")):
         text = text.replace(mark, plain)
     return text

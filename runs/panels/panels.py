@@ -302,6 +302,8 @@ class Gate(Shape):
     """A measure against its limit. `by` and `reason` are those of an override."""
 
     name: str
+    #: What it belongs to, such as a phase; gates of one group stand together.
+    group: str = ""
     metric: Metric
     value: Maybe
     baseline: Maybe = None

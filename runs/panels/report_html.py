@@ -11,6 +11,7 @@ import re
 from collections.abc import MutableMapping, Sequence
 from html import escape
 from importlib.metadata import version
+from itertools import pairwise
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -21,15 +22,19 @@ from markdown_it.token import Token
 NAME = "report.html"
 #: Line of the Markdown that shows the report's picture.
 PICTURE = "![Fitness by generation](report.svg)"
-#: Program that renders the Markdown; another version of it may write other HTML.
-RENDERER = f"markdown-it-py {version('markdown-it-py')}"
+#: Form of the page, and the program that renders the Markdown; another one may write other HTML.
+RENDERER = f"page 2, markdown-it-py {version('markdown-it-py')}"
+#: Sections from which on a page has a table of contents.
+MANY = 3
 
-_RENDERED = re.compile(r'<meta name="generator" content="(markdown-it-py [0-9a-z.]{1,20})">')
+_RENDERED = re.compile(
+    r'<meta name="generator" content="((?:page \d{1,3}, )?markdown-it-py [0-9a-z.]{1,20})">'
+)
 _SVG = "data:image/svg+xml;base64,"
 _EMBEDDED = re.compile(f'<img src="{re.escape(_SVG)}([A-Za-z0-9+/]+=*)"')
 
 #: What a browser may load for the page: nothing but what stands in it.
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 _STYLE = """\
 :root { color-scheme: light dark; --ink: #14201d; --soft: #5f6c68; --line: #dce1dd; --page: #fff; }
@@ -48,6 +53,9 @@ th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-alig
   white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; }
 code { font-size: 0.9em; }
+nav { margin: 1rem 0; padding: 0.5rem 1rem; border: 1px solid var(--line); border-radius: 6px; }
+nav ol { columns: 15rem; margin: 0; padding: 0; list-style: none; }
+nav a { color: inherit; }
 """
 
 _PAGE = """\
@@ -72,16 +80,20 @@ _PAGE = """\
 def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
     """Return a report's Markdown as an HTML file in UTF-8, with its picture (an SVG file) inside.
 
-    Without `svg` the picture is left out.
+    A report of several sections has a table of contents below its title. Without `svg` the picture is
+    left out.
     """
     before, line, after = markdown.partition(f"\n{PICTURE}\n")
-    body = _rendered(before)
+    sections: list[str] = []
+    body = _rendered(before, sections)
     if line and svg is not None:
         source = _SVG + base64.b64encode(svg).decode("ascii")
         alt = "Fitness and diversity by generation, and the champion's leads"
         body += f'<figure><img src="{source}" alt="{alt}"></figure>\n'
-    body += _rendered(after)
-    head = {"policy": _POLICY, "renderer": RENDERER, "title": escape(title), "style": _STYLE}
+    body += _rendered(after, sections)
+    if len(sections) >= MANY:
+        body = body.replace("</h1>\n", f"</h1>\n{_contents(sections)}", 1)
+    head = {"policy": POLICY, "renderer": RENDERER, "title": escape(title), "style": _STYLE}
     return _PAGE.format(**head, body=body).encode()
 
 
@@ -100,14 +112,33 @@ def renderer(content: bytes) -> str | None:
     return found[1] if found else None
 
 
-def _rendered(markdown: str) -> str:
-    """Return Markdown (CommonMark with tables) as HTML; see the module for what is not rendered."""
+def _rendered(markdown: str, sections: list[str]) -> str:
+    """Return Markdown (CommonMark with tables) as HTML; see the module for what is not rendered.
+
+    Each heading of the second level gets an id by its number, and its text is added to `sections`.
+    """
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table")
     parser.disable("image")
     parser.validateLink = _allowed  # pyright: ignore[reportAttributeAccessIssue]
     parser.add_render_rule("table_open", _table_open)
     parser.add_render_rule("table_close", _table_close)
-    return parser.render(markdown)
+    env: dict[str, Any] = {}
+    tokens = parser.parse(markdown, env)
+    for heading, inside in pairwise(tokens):
+        if heading.type == "heading_open" and heading.tag == "h2":
+            words = (part.content for part in inside.children or ())
+            sections.append("".join(words))
+            heading.attrSet("id", f"section-{len(sections)}")
+    return parser.renderer.render(tokens, parser.options, env)
+
+
+def _contents(sections: Sequence[str]) -> str:
+    """Return the table of contents: a link to each section."""
+    links = (
+        f'<li><a href="#section-{number}">{escape(words)}</a></li>'
+        for number, words in enumerate(sections, start=1)
+    )
+    return f'<nav aria-label="Contents"><ol>{"".join(links)}</ol></nav>\n'
 
 
 def _allowed(url: str) -> bool:

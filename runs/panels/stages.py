@@ -8,10 +8,11 @@ from pydantic import AwareDatetime, Field, model_validator
 
 from runs.panels.shapes import Maybe, Metric, Number, PanelBase, Shape, unique
 
-#: How a stage stands.
+#: How a stage stands. One that measures has ended, and its gates wait for what its result is worth.
 Standing = Literal[
     "waiting",
     "running",
+    "measuring",
     "paused",
     "ended",
     "reused",

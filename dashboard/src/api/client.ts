@@ -91,6 +91,21 @@ export async function send<T>(path: string, method: string, body?: unknown, more
 
 /** Saves what a path answers as a file of this name. */
 export async function download(path: string, name: string): Promise<void> {
+  const link = await linkTo(path);
+  link.download = name;
+  link.click();
+}
+
+/** Opens what a path answers in a tab of its own. */
+export async function openFile(path: string): Promise<void> {
+  const link = await linkTo(path);
+  link.target = "_blank";
+  link.rel = "noopener";
+  link.click();
+}
+
+/** A link to a copy of what a path answers: a link to the path itself would carry no token. */
+async function linkTo(path: string): Promise<HTMLAnchorElement> {
   const bearer = token();
   let response: Response;
   try {
@@ -101,10 +116,9 @@ export async function download(path: string, name: string): Promise<void> {
   if (!response.ok) throw await failure(response);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await response.blob());
-  link.download = name;
-  link.click();
   // The browser has taken the file over by then.
-  window.setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  window.setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  return link;
 }
 
 /** Has the browser save a model's file: it is written to disk as it comes, however large it is. */

@@ -7,6 +7,8 @@ const ENDED: ReadonlySet<string> = new Set(["completed", "failed", "cancelled"])
 
 export function Headline({ head }: { head: Head }) {
   return (
+    <>
+    {head.verdict && <p className="verdict">{head.verdict}</p>}
     <dl className="headline">
       {(head.result || !ENDED.has(head.status)) && (
         <div className="headline-champion">
@@ -21,6 +23,7 @@ export function Headline({ head }: { head: Head }) {
         <Fact key={fact.name} name={fact.name} value={measured(fact.value, fact.unit)} more="" />
       ))}
     </dl>
+    </>
   );
 }
 

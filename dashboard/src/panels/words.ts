@@ -1,6 +1,6 @@
 /** Names, numbers and colours as all panels write them. */
 import type { Lead, Metric } from "../api/types";
-import { duration, NONE, number, signed } from "../lib/format";
+import { bytes, duration, NONE, number, signed } from "../lib/format";
 
 /** "loss (nat/token)". */
 export function named({ name, unit }: Metric): string {
@@ -17,8 +17,15 @@ export function measured(value: number | string | null, unit: string): string {
   if (value === null) return NONE;
   if (typeof value === "string") return unit ? `${value} ${unit}` : value;
   if (unit === "s") return duration(value);
+  if (unit === "B") return bytes(value);
   if (unit === "share") return `${number(100 * value)} %`;
   return unit ? `${number(value)} ${unit}` : number(value);
+}
+
+/** The ends of an interval; a unit that is no part of how a number is written stands once, with the value. */
+export function between(low: number, high: number, unit: string): string {
+  const own = ["s", "B", "share"].includes(unit) ? unit : "";
+  return `${measured(low, own)} … ${measured(high, own)}`;
 }
 
 /** A difference with its sign. */

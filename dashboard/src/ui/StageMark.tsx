@@ -13,6 +13,12 @@ const SHAPES: Record<Stage["state"], ReactNode> = {
       <circle cx="8" cy="8" r="1.6" fill="currentColor" stroke="none" />
     </>
   ),
+  measuring: (
+    <>
+      <path d="M3 8.5l3.4 3.4L13 4.6" opacity="0.4" strokeWidth="2.2" />
+      <path d="M8 2.5A5.5 5.5 0 0 1 13.5 8" strokeWidth="2.4" />
+    </>
+  ),
   paused: <path d="M5.5 3.5v9M10.5 3.5v9" strokeWidth="2.4" />,
   ended: <path d="M3 8.5l3.4 3.4L13 4.6" strokeWidth="2.2" />,
   reused: <path d="M3.4 9.2A4.8 4.8 0 1 0 5 4.4M2.6 3.2l2 1.6 1.7-2" />,

@@ -12,6 +12,7 @@ const SHAPES: Record<string, ReactNode> = {
   paused: <path d="M5.5 3.5v9M10.5 3.5v9" strokeWidth="2.4" />,
   completed: <path d="M3 8.5l3.4 3.4L13 4.6" strokeWidth="2" />,
   failed: <path d="M4 4l8 8M12 4l-8 8" strokeWidth="2" />,
+  "needs a decision": <path d="M8 2.5L14 13H2zM8 6.4v3M8 11.2v.3" />,
   cancelled: (
     <>
       <circle cx="8" cy="8" r="5.5" />
@@ -19,6 +20,9 @@ const SHAPES: Record<string, ReactNode> = {
     </>
   ),
 };
+
+/** The word for a run that has stopped until a user decides. */
+export const UNDECIDED = "needs a decision";
 
 export function StatusMark({ status }: { status: string }) {
   return (

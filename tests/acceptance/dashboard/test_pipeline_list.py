@@ -141,7 +141,7 @@ def test_what_waits_for_the_user_is_told_and_acted_on(
     needs = page.get_by_role("region", name="Needs you")
     needs.get_by_text("cpu-1").wait_for()
     assert needs.get_by_role("listitem").count() == 2
-    assert "Gate stopped" in needs.inner_text()
+    assert "Phase first has ended, and its gate holds the pipeline" in needs.inner_text()
     accept(page, "what waits for the user")
     page.emulate_media(color_scheme="dark")
     accept(page, "what waits for the user, dark", "color-contrast")

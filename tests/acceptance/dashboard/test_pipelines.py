@@ -22,6 +22,8 @@ from tests.acceptance.dashboard.test_pages import accept
 from tests.acceptance.dashboard.test_panels import WIDE
 from worker import append
 from worker.commands import accounts
+from worker.queue.device_table import Roster
+from worker.queue.leases import myself
 
 #: A pipeline that has ended, one whose second phase is under way, one that a gate has stopped; and one
 #: of real models, which only the test that takes the pictures carries out.
@@ -132,7 +134,7 @@ def test_one_slider_moves_the_pipeline_and_its_runs(visit: Callable[..., Any], s
     page.get_by_text(f"as it was at event {moments[step - 1]['place']}", exact=True).wait_for()
     page.get_by_role("button", name="Next step's end").click()
     page.get_by_role("link", name=DONE, exact=True).click()
-    page.get_by_text("running 100 %").wait_for()
+    page.get_by_text("running 99 %").wait_for()  # it has not completed
     page.goto(f"{site.url}/#/runs/{DONE}.2-second?upto={moments[step - 1]['position']}")
     page.get_by_text(f"{DONE}.2-second had not begun").wait_for()
     page.get_by_role("link", name="Show it as it is now").click()
@@ -155,13 +157,64 @@ def test_work_stands_in_rows_and_models_in_lanes(visit: Callable[..., Any]) -> N
 
 
 @pytest.mark.slow
-def test_a_stopped_gate_says_figure_limit_and_what_can_be_done(visit: Callable[..., Any]) -> None:
+def test_a_stopped_gate_is_a_decision_with_its_ways_on(visit: Callable[..., Any]) -> None:
+    """Figure and limit in a sentence, and the buttons beside it; no retry, which would not help."""
     page = visit(f"/runs/{STOPPED}")
-    assert "✗ gate stopped total not met" in cells(page)[0]
+    assert "! gate stopped total not met" in cells(page)[0]
+    page.locator(".run-title").get_by_text("needs a decision").wait_for()
+    decision = page.locator(".decision")
+    decision.get_by_text("and must be at least 1e+12").wait_for()
+    assert decision.get_by_role("button").all_inner_texts() == ["Override", "Fork", "Give up"]
+    assert page.get_by_role("button", name="Retry").count() == 0
+    accept(page, "a decision")
     gates = page.locator("[data-panel=gates]")
     gates.get_by_text("≥ 1,000,000,000,000").wait_for()
-    gates.get_by_text("and must be at least 1e+12").wait_for()
     gates.get_by_role("button", name="Override").wait_for()
+
+
+@pytest.mark.slow
+def test_a_pipeline_says_what_its_phase_does_and_where(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """A device works on the second phase: the pipeline waits for nothing."""
+    with closing(site.home.open_store()) as store:
+        roster, owner = Roster(store.database), myself("cpu0")
+        roster.enter("vm/cpu0", owner, "cpu")
+        roster.say("vm/cpu0", owner, "busy", run=f"{GOING}.2-second", task="count/2/0")
+    now = visit(f"/runs/{GOING}").get_by_role("region", name="Now")
+    now.get_by_text("Phase 2 of 3, second: count slot 0 of step 2").wait_for()
+    now.get_by_text("1 of 3 phases have ended").wait_for()
+    now.get_by_text("vm/cpu0").wait_for()
+    assert "Waiting" not in now.inner_text()
+
+
+@pytest.mark.slow
+def test_the_report_opens_in_a_tab_and_is_saved(visit: Callable[..., Any]) -> None:
+    """With a table of contents that leads to the phases."""
+    page = visit(f"/runs/{DONE}")
+    menu = page.locator("details.report")
+    menu.locator("summary").click()
+    with page.context.expect_page() as opened:
+        menu.get_by_role("button", name="Open").click()
+    report = opened.value
+    report.get_by_role("navigation", name="Contents").get_by_text("2. second").click()
+    assert report.evaluate("location.hash").startswith("#section-")
+    menu.locator("summary").click()
+    with page.expect_download() as saved:
+        menu.get_by_role("button", name="Download as HTML").click()
+    assert saved.value.suggested_filename == f"{DONE}.html"
+
+
+@pytest.mark.slow
+def test_nine_phases_stand_in_one_row_of_a_wide_window(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    names = [f"phase-{number}" for number in range(1, 10)]
+    toy_pipelines.submit(site.home, [toy_pipelines.phase(name) for name in names], "nine")
+    page = visit("/runs/nine", width=1440)
+    cells(page)
+    tops = {box["y"] for one in page.locator(".strip-cell").all() if (box := one.bounding_box())}
+    assert len(tops) == 1
 
 
 @pytest.mark.slow

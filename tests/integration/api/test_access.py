@@ -32,6 +32,8 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/runs/{run}/head"): "viewer",
     ("GET", "/runs/{run}/panels"): "viewer",
     ("GET", "/runs/{run}/panels.md"): "viewer",
+    ("GET", "/runs/{run}/report.md"): "viewer",
+    ("GET", "/runs/{run}/report.html"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.csv"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.json"): "viewer",
     ("GET", "/runs/{run}/panels/{name}.png"): "viewer",

@@ -32,6 +32,11 @@ class Elements(HTMLParser):
         """The attributes of all elements of one kind."""
         return [attributes for name, attributes in self.found if name == tag]
 
+    @property
+    def links(self) -> list[dict[str, str | None]]:
+        """The links that lead out of the page: all but those of its table of contents."""
+        return [link for link in self.of("a") if not str(link.get("href")).startswith("#section-")]
+
 
 @pytest.fixture(scope="module")
 def data() -> dict:
@@ -70,7 +75,8 @@ def test_the_page_needs_nothing_else(data: dict) -> None:
     """No script, no style sheet, no font; and a policy that forbids a browser to load any."""
     page = Elements(report_html.page(report.markdown(data), "Run r", SVG))
     tags = {tag for tag, _ in page.found}
-    assert not tags & {"script", "link", "iframe", "object", "base", "form", "a"}
+    assert not tags & {"script", "link", "iframe", "object", "base", "form"}
+    assert page.links == []
     policy = next(m for m in page.of("meta") if m.get("http-equiv") == "Content-Security-Policy")
     assert str(policy["content"]).startswith("default-src 'none'; img-src data:;")
     assert any(m.get("name") == "viewport" for m in page.of("meta"))
@@ -97,18 +103,30 @@ def test_a_name_of_a_stranger_is_text(data: dict, name: str) -> None:
     """It adds no image, no script and no handler, in the tables as in the sentences."""
     page = rendered(data, name)
     plain = rendered(data, "plain")
-    assert [tag for tag, _ in page.found if tag != "a"] == [tag for tag, _ in plain.found]
+    others = [tag for tag, attributes in page.found if tag != "a" or attributes not in page.links]
+    assert others == [tag for tag, _ in plain.found]
     assert len(page.of("img")) == 1
     assert all(not key.startswith("on") for _, attributes in page.found for key in attributes)
-    assert all(str(link["href"]).startswith("https://") for link in page.of("a"))
+    assert all(str(link["href"]).startswith("https://") for link in page.links)
     if "https" not in name:
-        assert not page.of("a")
+        assert not page.links
 
 
 def test_only_https_is_a_link(data: dict) -> None:
     """A click on it is the reader's own choice; nothing is loaded before."""
-    (link, again) = rendered(data, "[x](https://example.com/y)").of("a")
+    (link, again) = rendered(data, "[x](https://example.com/y)").links
     assert link == again == {"href": "https://example.com/y"}
+
+
+def test_a_table_of_contents_leads_to_every_section(data: dict) -> None:
+    """In the order of the page; a short report needs none."""
+    page = report_html.page(report.markdown(data), "Run r", SVG).decode()
+    targets = [attributes["id"] for tag, attributes in Elements(page.encode()).found if tag == "h2"]
+    links = [str(link["href"]) for link in Elements(page.encode()).of("a")]
+    assert links == [f"#{target}" for target in targets]
+    assert len(set(targets)) == len(targets) > report_html.MANY
+    assert page.index("</h1>") < page.index("<nav") < page.index("<h2")
+    assert b"<nav" not in report_html.page("# Short\n\n## One\n\n## Two\n", "short")
 
 
 def test_the_picture_can_be_taken_out_again(data: dict) -> None:

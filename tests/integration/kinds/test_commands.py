@@ -187,13 +187,14 @@ def test_a_run_is_shown_whatever_it_does(ended: Home) -> None:
     assert told(ended, "show", "half") == {"run": "half", "status": "submitted"}
     toy_runs.carry_until(ended, lambda state: len(state.answers) == 4, "half")
     total = state.steps[0].total
-    assert call(ended, "show", "half").stdout.splitlines()[:7] == [
+    assert call(ended, "show", "half").stdout.splitlines()[:8] == [
         "run       half  running",
         "kind      a toy run",
         "done      1 of 2 (steps)",
         f"result    total {total}  {digest_of(total)[:12]}",
         "facts     arithmetic sum@1",
         "now       waits for a worker (none is connected)",
+        "helps     forge worker",
         f"model     {digest_of(total)[:12]}  total of step 0",
     ]
     assert told(ended, "show", "half")["pending"] == ["count/1/1", "count/1/2"]

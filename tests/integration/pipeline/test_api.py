@@ -118,8 +118,10 @@ def test_a_position_of_the_log_shows_the_pipeline_and_its_runs_as_they_were(
         if moment["run"] == "p" or moment["type"] == "step_completed":
             seen.append(standing(client, upto=moment["position"]))
     wait, end = ("waiting", None), ("ended", None)
-    steps = [[("running", n / 2), wait] for n in (1, 2)]
-    steps += [[end, wait], [end, wait], *([end, ("running", n / 3)] for n in (1, 2, 3))]
+    # Behind its last step a run has not completed yet.
+    steps = [[("running", share), wait] for share in (1 / 2, 0.99)]
+    steps += [[end, wait], [end, wait]]
+    steps += [[end, ("running", share)] for share in (1 / 3, 2 / 3, 0.99)]
     assert seen == [[wait, wait], [wait, wait], *steps, [end, end], [end, end]]
     first = next(m for m in whole["moments"] if m["type"] == "step_completed")
     child = client.get("/runs/p.1-first", params={"upto": first["position"]}).json()

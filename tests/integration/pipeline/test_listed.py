@@ -104,7 +104,9 @@ def test_each_pipeline_stands_as_on_its_page(client: TestClient) -> None:
         assert row["status"] == shown["head"]["status"]
         own = [r for r in every if r["run"] == name or r["run"].startswith(f"{name}.")]
         if name != "p":  # `p.3-third` is no run of it
-            assert row["spent"] == pytest.approx(sum(r["device_seconds"] for r in own))
+            parts = [r["device_seconds"] for r in own if r["run"] != name]
+            (whole,) = (r["device_seconds"] for r in own if r["run"] == name)
+            assert row["spent"] == whole == pytest.approx(sum(parts))
     assert rows["stopped"]["stages"][0]["gate"] == "total"
     foreign = next(r for r in every if r["run"] == "p.3-third")
     assert foreign["kind"] == "toy"
@@ -177,8 +179,16 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     found = needs(client)
     assert [(one["run"], one["stopped"]) for one in found["runs"]] == [
         ("broken", None),
-        ("stopped", {"name": "first", "gate": "total"}),
+        (
+            "stopped",
+            {"name": "first", "gate": "total", "says": found["runs"][1]["stopped"]["says"]},
+        ),
     ]
+    says = client.get("/runs/stopped").json()["decision"]
+    assert says == {"about": "first", "says": found["runs"][1]["stopped"]["says"]}
+    assert says["says"].startswith(
+        "Phase first has ended, and its gate holds the pipeline: total is"
+    )
     assert "phase second" in found["runs"][0]["reason"]
     assert (found["total"], found["workers"]) == (2, [])
     with closing(home.open_store()) as store:
@@ -203,6 +213,24 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     assert [stage["state"] for stage in row["stages"]] == ["overridden", "waiting"]
 
 
+def test_a_stopped_pipeline_needs_a_decision_and_may_be_given_up(client: TestClient) -> None:
+    """No retry is offered, which would change nothing; what is given up needs nobody any more."""
+    shown = client.get("/runs/stopped").json()
+    assert shown["allowed"] == ["cancel", "fork"]
+    assert client.get("/runs/broken").json()["decision"] is None
+    undecided = {row["run"] for row in pipelines(client) if row["undecided"]}
+    listed = client.get("/runs", params={"status": "failed", "limit": 500}).json()["runs"]
+    assert undecided == {row["run"] for row in listed if row["undecided"]} == {"stopped"}
+    assert client.post("/runs/broken/cancel", json={"reason": "no use"}).status_code == 409
+    assert client.post("/runs/stopped/cancel", json={"reason": "no use"}).status_code == 200
+    after = client.get("/runs/stopped").json()
+    assert (after["status"], after["reason"], after["decision"]) == ("cancelled", "no use", None)
+    (row,) = pipelines(client, q="stopped")
+    assert (row["status"], row["undecided"]) == ("cancelled", False)
+    assert [one["run"] for one in needs(client)["runs"]] == ["broken"]
+    assert client.post("/runs/stopped/retry", json={}).status_code == 409
+
+
 @pytest.mark.slow
 def test_on_postgresql_the_list_is_the_same(postgres: Postgres, tmp_path: Path) -> None:
     home = Home(tmp_path / "home", postgres.new_database())
@@ -217,8 +245,10 @@ def test_on_postgresql_the_list_is_the_same(postgres: Postgres, tmp_path: Path) 
         assert states == {"stopped": ["gate stopped", "waiting"], "p": ["ended", "ended"]}
         assert rows[0]["spent"] <= rows[1]["spent"] > 0
         ((needing,), total) = stages.needing(store, None, 5)
-        assert (needing["run"], needing["stopped"], total) == (
+        stopped = needing["stopped"]
+        assert (needing["run"], stopped["name"], stopped["gate"], total) == (
             "stopped",
-            {"name": "first", "gate": "total"},
+            "first",
+            "total",
             1,
         )

@@ -131,7 +131,7 @@ def test_a_file_is_checked_started_and_worked_off(site: Site) -> None:
     assert {(row["owner"], row["status"]) for row in rows} == {("eve", "completed")}
     panels = {one["name"]: one for one in site.client.get(f"/runs/{run}/panels").json()["panels"]}
     gates = [(one["metric"]["name"], one["verdict"]) for one in panels["gates"]["gates"]]
-    assert gates == [("total", "pass"), ("bits_per_byte", "pass")]
+    assert gates == [("total", "pass"), ("bits per byte", "pass")]
 
 
 @pytest.mark.parametrize("path", ["/runs", "/phases/pipeline/start", "/phases/start"])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from events import Envelope
-from pipeline import listing
+from pipeline import ladder, listing
 from pipeline.events import PipelineState
-from pipeline.panels import along, stages
+from pipeline.panels import stages
 from runs.event_types import Figure
 from runs.kinds.state import fold_into
 from testing.toy.toy_kind import KNOWN
@@ -24,9 +24,10 @@ def toy_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORGE_KINDS", KNOWN)
 
 
-def figures(state: PipelineState, number: int) -> dict[str, Figure]:
-    """Return the figures of the newest phase that has ended."""
-    return state.figures(number) if number and number not in state.passed else {}
+def model(state: PipelineState) -> list[Figure | None]:
+    """Return quality and size of the newest measured model that goes on, as the page has them."""
+    found = ladder.newest(state)
+    return [found.bits, found.size] if found else [None, None]
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -43,12 +44,8 @@ def test_after_every_event_the_row_says_what_the_strip_says(path: Path) -> None:
         noted = json.loads(entry["stages"])
         assert [(s["name"], s["what"]) for s in noted] == [(s.name, s.what) for s in strip]
         assert [s["state"] for s in noted] == [s.state for s in strip], (place, row.type)
-        last = max((n for n, _ in enumerate(strip, 1) if state.ended_phase(n)), default=0)
-        if last not in state.passed:
-            found = figures(state, last)
-            bits, size = (found.get(name) for name in (along.BITS, "bytes"))
-            assert entry.get("quality") == (bits and bits.value)
-            assert entry.get("bytes") == (size and size.value)
+        told = [None if figure is None else figure.value for figure in model(state)]
+        assert [entry.get("quality"), entry.get("bytes")] == told
         compared += 1
     assert compared == len(rows) > 3
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from cli.panels import MARKS
 from events import Envelope
 from pipeline import plan
 from pipeline.decide import due
@@ -18,7 +19,7 @@ from runs import kinds
 from runs.event_types import Figure
 from runs.history import repository
 from runs.panels.panels import Graph, Lines
-from runs.panels.stages import Stage
+from runs.panels.stages import Stage, Standing
 from runs.record.journal import Child, Line
 from runs.record.user_events import Cancelled, Paused, Retried
 from testing.toy.toy_kind import KNOWN
@@ -93,7 +94,7 @@ def test_the_recorded_pipeline_stands_at_each_event_as_it_did() -> None:
         4: ["gate stopped", "waiting"],
         7: ["overridden", "running"],
         9: ["overridden", "cancelled"],
-        11: ["overridden", "running"],
+        11: ["overridden", "measuring"],
         18: ["overridden", "passed unchanged"],
     }
 
@@ -157,7 +158,7 @@ def test_a_phase_that_is_measured_is_under_way_and_fails_with_its_measurement() 
     state = standard(PHASES[0], MERGE)
     end(state, 1, base=model("1"), code=model("2"))
     end(state, 2, champion=model("3"))
-    assert told(state) == ["ended", "running"]
+    assert told(state) == told(state, []) == ["ended", "measuring"]
     assert only(state, 2).gate == "3 gates wait"
     [task] = due(state).tasks
     state.take(plan.refused(state, task, "no text"), key=f"p/{task.key}")
@@ -207,7 +208,7 @@ def test_the_head_has_bits_per_byte_of_a_result_that_goes_on() -> None:
     measured(state, 2, **GOOD, **BITS)
     result = KIND.head(state).result
     assert result is not None
-    assert (result.name, result.value, result.n) == ("b:champion", 2.0, 30)
+    assert (result.name, result.value, result.n) == ("b:champion, after phase 2", 2.0, 30)
     passed = KIND.head(repository.fold(golden()))
     assert passed.result is None  # its input went on, which is the result
     assert [fact.value for fact in passed.facts if fact.name == "result"] == [
@@ -236,3 +237,8 @@ def test_models_stand_in_the_lanes_of_their_phases_and_only_the_way_of_the_last_
 def test_a_pipeline_that_has_not_begun_shows_its_phases_and_no_family() -> None:
     state = world(PHASES)
     assert [one.name for one in KIND.panels(state)] == ["strip", "gates", "phases"]
+
+
+def test_a_terminal_has_a_mark_for_every_state_of_a_phase() -> None:
+    """A state without a mark would end `forge show`."""
+    assert set(MARKS) == set(get_args(Standing))

@@ -8,6 +8,7 @@ from typing import Any
 from runs.record.device_setting import CPU
 from worker.queue.device_table import Device
 from worker.queue.requirements import gpu_offers, needs
+from worker.queue.scheduler import Needs
 
 
 def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
@@ -20,8 +21,7 @@ def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
     living = [device for device in devices if device.living]
     if not living:
         return "a worker (none is connected)"
-    wanted = needs(row["device"] or CPU, tuple(row["labels"].split()), None, gpu_offers(living))
-    fitting = [d for d in living if d.offer.meets(wanted)]
+    wanted, fitting = _fitting(row, living)
     if not fitting:
         return _lacking(wanted.labels, living)
     if row["profile"] is not None:
@@ -31,6 +31,55 @@ def reason(row: dict[str, Any], devices: Sequence[Device]) -> str:
     if all(d.refuses(row["run"]) for d in fitting):
         return f"devices that can: {fitting[0].refused[row['run']][1]}"
     return ""
+
+
+def told(
+    rows: Sequence[dict[str, Any]], devices: Sequence[Device], held: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return rows of the queue with `waits_for` and `helps`; empty texts for a run that is worked on.
+
+    `held` has the tasks that devices and processes hold, as RUN/TASK. A run is worked on if a run that
+    it delegates is; a run whose next task is about to be granted waits for nothing.
+    """
+    working = {task.partition("/")[0] for task in held}
+    working |= {device.run for device in devices if device.living and device.run}
+    parents = {row["part_of"] for row in rows}
+    found = []
+    for row in rows:
+        why = reason(row, devices)
+        if not why and row["run"] not in working and row["run"] not in parents:
+            why = busy(row, devices)
+        found.append({**row, "waits_for": why, "helps": advice(row, devices) if why else ""})
+    return found
+
+
+def busy(row: dict[str, Any], devices: Sequence[Device]) -> str:
+    """Return what a run waits for whose devices all work for other runs, or "" if one is free."""
+    living = [device for device in devices if device.living]
+    fitting = _fitting(row, living)[1]
+    working = [d for d in fitting if d.run is not None and d.status == "busy"]
+    if not fitting or len(working) < len(fitting):
+        return ""
+    first = f"{working[0].name} works on {working[0].run}"
+    return f"a free worker: {first}" + (f", {len(working) - 1} more work" if working[1:] else "")
+
+
+def advice(row: dict[str, Any], devices: Sequence[Device]) -> str:
+    """Return the command that gives a waiting run a worker, or "" if no command does."""
+    if row["paused"] or row.get("past"):
+        return f"forge resume {row['run']}"
+    living = [device for device in devices if device.living]
+    wanted, fitting = _fitting(row, living)
+    if fitting:
+        return ""
+    labels = ",".join(sorted(label for label in wanted.labels if ":" not in label))
+    return "forge worker" + (f" --queues {labels}" if labels else "")
+
+
+def _fitting(row: dict[str, Any], living: Sequence[Device]) -> tuple[Needs, list[Device]]:
+    """Return what a run needs of a device, and the living devices that offer it."""
+    wanted = needs(row["device"] or CPU, tuple(row["labels"].split()), None, gpu_offers(living))
+    return wanted, [d for d in living if d.offer.meets(wanted)]
 
 
 def unmet(labels: Iterable[str], devices: Sequence[Device]) -> list[str]:

@@ -4,7 +4,7 @@ import { href } from "../../lib/router";
 import { StageMark } from "../../ui/StageMark";
 
 /** States that are told in words, the most telling first. */
-const TELLING: PipelineStage["state"][] = ["gate stopped", "failed", "running", "paused", "cancelled"];
+const TELLING: PipelineStage["state"][] = ["gate stopped", "failed", "running", "measuring", "paused", "cancelled"];
 
 export function PhaseMarks({ stages }: { stages: PipelineStage[] }) {
   const now = TELLING.map((state) => stages.find((stage) => stage.state === state)).find(Boolean);

@@ -6,7 +6,7 @@ import { useDebounced, useTitle } from "../../lib/hooks";
 import { useMaySubmit } from "../../lib/currentUser";
 import { href, replace, type Route } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
-import { StatusMark } from "../../ui/StatusMark";
+import { StatusMark, UNDECIDED } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 import { SortButton, sorted } from "../runs/RunsTable";
 import { STATUSES } from "../runs/statuses";
@@ -19,8 +19,8 @@ const HEADS: { head: string; by: string | null; num?: boolean; title?: string }[
   { head: "Pipeline", by: "run" },
   { head: "Phases", by: "done", title: "Sorted by the number of phases that have ended" },
   { head: "Owner", by: "owner" },
-  { head: "Bits per byte", by: "quality", num: true, title: "Of the model that the newest ended phase gives, on the test items; less is better" },
-  { head: "Size", by: "bytes", num: true, title: "Bytes of the same model's tensors" },
+  { head: "Bits per byte", by: "quality", num: true, title: "Of the newest measured model that goes on, on the test items; less is better" },
+  { head: "Size", by: "bytes", num: true, title: "Bytes of the same model: of its weights, or of the whole file of a compressed model" },
   { head: "Spent", by: "spent", num: true, title: "Device time of all runs of the pipeline" },
   { head: "Submitted", by: "" },
 ];
@@ -101,7 +101,7 @@ function Row({ row }: { row: PipelineRow }) {
   return (
     <tr>
       <td className="p-status">
-        <StatusMark status={row.status} />
+        <StatusMark status={row.undecided ? UNDECIDED : row.status} />
       </td>
       <th scope="row" className="p-run">
         <a className="mono" href={href(["runs", row.run])}>

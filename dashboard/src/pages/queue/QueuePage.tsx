@@ -67,7 +67,10 @@ function Queue({ rows }: { rows: QueueRow[] }) {
               <td>
                 <StatusMark status={row.status} />
               </td>
-              <td>{row.waits_for || <span className="quiet">–</span>}</td>
+              <td>
+                {row.waits_for || <span className="quiet">–</span>}
+                {row.helps && <code className="helps">{row.helps}</code>}
+              </td>
               <td>{row.owner || "–"}</td>
               <td className="soft">{row.labels.join(", ")}</td>
               <td className="num">{row.priority}</td>

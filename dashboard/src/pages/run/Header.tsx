@@ -1,17 +1,20 @@
 /** The head of a run's page: what it is, how it stands, what may be done with it. */
-import { type Action, type Headline as Score, isMerging, type Run, type RunFacts } from "../../api/types";
+import { useState } from "react";
+import { type Action, type Decision, type Headline as Score, isMerging, type Run, type RunFacts } from "../../api/types";
 import { duration, NONE, number, plural, score, signed } from "../../lib/format";
 import { useMaySubmit, useOwns } from "../../lib/currentUser";
 import { href } from "../../lib/router";
 import { usePlace } from "../../panels/context";
 import { Fact, Headline } from "../../panels/Headline";
+import { OverrideDialog } from "../../panels/kinds/OverrideDialog";
 import { Icon, type IconName } from "../../ui/Icon";
-import { StatusMark } from "../../ui/StatusMark";
+import { StatusMark, UNDECIDED } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 import { Id } from "../../ui/CopyButton";
 import { useRun } from "./context";
 import { Now } from "./Now";
 import { Trust } from "./Trust";
+import { ReportMenu } from "./ReportMenu";
 import { useClock, useHead } from "./useHead";
 
 const ACTIONS: Record<Action, { label: string; icon: IconName }> = {
@@ -44,7 +47,7 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
             <Icon name="pencil" />
           </button>
         )}
-        <StatusMark status={shown.status} />
+        <StatusMark status={shown.decision ? UNDECIDED : shown.status} />
         {at !== null && (
           <span className="tag past">
             {live.delegates && upto !== null ? `as it was at position ${upto.toLocaleString("en-US")} of the log` : `as it was at event ${shown.place.toLocaleString("en-US")}`}
@@ -67,7 +70,8 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
               Again with changes
             </a>
           )}
-          {allowed.map((action) => (
+          <ReportMenu run={live.run} />
+          {allowed.filter((action) => !shown.decision || !DECIDING.includes(action)).map((action) => (
             <button key={action} type="button" className={`button ${action === "cancel" ? "danger" : ""}`} onClick={() => onAction(action)}>
               <Icon name={ACTIONS[action].icon} />
               {ACTIONS[action].label}
@@ -126,7 +130,8 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
         </p>
       )}
       {at === null && <Trust />}
-      {shown.status === "failed" && <p className="note bad">{shown.reason ? `Failed: ${shown.reason}` : "Failed."}</p>}
+      {shown.decision && <Undecided run={live.run} decision={shown.decision} allowed={at === null ? allowed : []} onAction={onAction} />}
+      {shown.status === "failed" && !shown.decision && <p className="note bad">{shown.reason ? `Failed: ${shown.reason}` : "Failed."}</p>}
       {shown.status === "cancelled" && <p className="note">{shown.reason ? `Cancelled: ${shown.reason}` : "Cancelled."}</p>}
       {at !== null && isMerging(shown) && shown.search_ended && shown.status === "running" && (
         <p className="note">The search has ended: {shown.search_ended}. The test comes next.</p>
@@ -156,6 +161,44 @@ function Models({ of }: { of: RunFacts }) {
         </span>
       ))}
     </span>
+  );
+}
+
+/** What a user asks of a run that waits for a decision, beside the sentence and not above it. */
+const DECIDING: readonly Action[] = ["fork", "cancel"];
+
+interface UndecidedProps {
+  run: string;
+  decision: Decision;
+  allowed: readonly Action[];
+  onAction: (action: Action) => void;
+}
+
+/** A gate has stopped the run: why, and the three ways on. */
+function Undecided({ run, decision, allowed, onAction }: UndecidedProps) {
+  const [overriding, setOverriding] = useState(false);
+  return (
+    <div className="note warn decision">
+      <span>{decision.says}</span>
+      <span className="decision-ways">
+        {allowed.includes("cancel") && (
+          <button type="button" className="button" onClick={() => setOverriding(true)}>
+            Override
+          </button>
+        )}
+        {allowed.includes("fork") && (
+          <button type="button" className="button" onClick={() => onAction("fork")}>
+            Fork
+          </button>
+        )}
+        {allowed.includes("cancel") && (
+          <button type="button" className="button danger" onClick={() => onAction("cancel")}>
+            Give up
+          </button>
+        )}
+      </span>
+      {overriding && <OverrideDialog run={run} gate={{ name: `the gate of ${decision.about}`, about: decision.about, reason: decision.says }} onClose={() => setOverriding(false)} />}
+    </div>
   );
 }
 

@@ -1,9 +1,11 @@
 /** What a living run does: the task in words, the share done, the time left. Not of the log, so not in the past, and marked so. */
 import { type Activity, isMerging, type RunFacts } from "../../api/types";
-import { duration } from "../../lib/format";
+import { duration, number } from "../../lib/format";
+import { CopyButton } from "../../ui/CopyButton";
 
 export function Now({ run, head }: { run: RunFacts; head: Activity }) {
-  const share = head.inside === null || head.status === "submitted" ? null : Math.round(100 * head.inside);
+  const inside = head.part ? head.part.inside : head.inside;
+  const share = inside === null || head.status === "submitted" ? null : Math.round(100 * inside);
   return (
     <section className="now" aria-label="Now">
       <p className="now-doing">
@@ -20,7 +22,12 @@ export function Now({ run, head }: { run: RunFacts; head: Activity }) {
           <i style={{ width: `${share}%` }} />
         </div>
       )}
-      <p className="quiet small">{[...parts(head, share), "from the workers, not from the log"].join(" · ")}</p>
+      {head.helps && (
+        <p className="small">
+          This helps: <code>{head.helps}</code> <CopyButton text={head.helps} label="Copy the command" />
+        </p>
+      )}
+      <p className="quiet small">{[...parts(run, head, share), "from the workers, not from the log"].join(" · ")}</p>
       {isMerging(run) && run.search_ended && (
         <p className="small">The search has ended: {run.search_ended}. The champion is now measured on the test slice.</p>
       )}
@@ -34,7 +41,12 @@ function told(run: RunFacts, head: Activity): string {
   return run.status === "paused" ? "Paused" : "Between two tasks";
 }
 
-function parts(head: Activity, share: number | null): string[] {
+function parts(run: RunFacts, head: Activity, share: number | null): string[] {
+  if (run.delegates) {
+    const found = share === null || !head.part ? [] : [`${head.part.name}: ${share} % done`];
+    if (head.part?.eta_s != null) found.push(`${duration(Math.max(1, Math.round(head.part.eta_s)))} left in it at most`);
+    return [...found, `${number(head.done)} of ${number(head.of)} ${head.unit} have ended`];
+  }
   const found = share === null ? [] : [`${share} % done`];
   if (head.of !== null) found.push(`${head.done.toLocaleString("en-US")} of ${head.of.toLocaleString("en-US")} ${head.unit} at most`);
   else if (head.status === "running") found.push(`${head.done.toLocaleString("en-US")} ${head.unit} done`);

@@ -1,5 +1,6 @@
 /** What waits for this user: stopped gates, failed runs, workers that are gone. Facts of the log and of the queue. */
 import { useState } from "react";
+import { explain, send } from "../../api/client";
 import { invalidate } from "../../api/queries";
 import type { GoneWorker, NeedingRun, Needs } from "../../api/types";
 import { duration, plural } from "../../lib/format";
@@ -75,18 +76,28 @@ interface RunProps {
 
 function Run({ run, onHide }: RunProps) {
   const [open, setOpen] = useState(false);
+  const [wrong, setWrong] = useState("");
   const { stopped } = run;
+  const retry = async () => {
+    try {
+      await send(`runs/${encodeURIComponent(run.run)}/retry`, "POST", { reason: null });
+      invalidate((path) => path === "needs");
+    } catch (error) {
+      setWrong(explain(error));
+    }
+  };
   return (
     <li>
-      <span className="needs-what" data-tone="bad">
+      <span className="needs-what" data-tone={stopped ? "warn" : "bad"}>
         <StageMark state={stopped ? "gate stopped" : "failed"} />
-        {stopped ? "Gate stopped" : "Failed"}
+        {stopped ? "Decide" : "Failed"}
       </span>
       <span className="needs-says">
         <a className="mono" href={href(["runs", run.run])}>
           {run.run}
         </a>{" "}
-        <span className="soft">{run.reason || run.kind}</span>
+        <span className="soft">{stopped?.says || run.reason || run.kind}</span>
+        {wrong && <span role="alert" className="lost">{` ${wrong}`}</span>}
       </span>
       <span className="needs-end">
         <span className="small quiet">
@@ -97,12 +108,22 @@ function Run({ run, onHide }: RunProps) {
             Override
           </button>
         )}
+        {!stopped && (
+          <>
+            <button type="button" className="button small" onClick={() => void retry()}>
+              Retry
+            </button>
+            <a className="button small" href={href(["new"], { from: run.run })}>
+              Again with changes
+            </a>
+          </>
+        )}
         <button type="button" className="button plain small" aria-label={`Hide ${run.run}`} onClick={onHide}>
           Hide
         </button>
       </span>
       {open && stopped && (
-        <OverrideDialog run={run.run} gate={{ name: `${stopped.name} ${stopped.gate.replaceAll("_", " ")}`, about: stopped.name, reason: run.reason }} onClose={() => setOpen(false)} />
+        <OverrideDialog run={run.run} gate={{ name: `${stopped.name} ${stopped.gate.replaceAll("_", " ")}`, about: stopped.name, reason: stopped.says }} onClose={() => setOpen(false)} />
       )}
     </li>
   );

@@ -4,7 +4,7 @@ import type { Row } from "../../api/types";
 import { Sparkline } from "../../charts/Sparkline";
 import { duration, score } from "../../lib/format";
 import { href } from "../../lib/router";
-import { StatusMark } from "../../ui/StatusMark";
+import { StatusMark, UNDECIDED } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 
 export interface Column {
@@ -21,7 +21,7 @@ export interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { id: "status", head: "Status", by: "status", width: "104px", cell: (row) => <StatusMark status={row.status} /> },
+  { id: "status", head: "Status", by: "status", width: "132px", cell: (row) => <StatusMark status={row.undecided ? UNDECIDED : row.status} /> },
   { id: "run", head: "Run", by: "run", width: "minmax(150px, 1.6fr)", cell: (row) => <Named row={row} /> },
   { id: "kind", head: "Kind", by: "kind", width: "80px", cut: true, cell: (row) => row.kind },
   { id: "owner", head: "Owner", by: "owner", width: "minmax(72px, 0.6fr)", cut: true, cell: (row) => row.owner || "–" },

@@ -1,17 +1,17 @@
 /** Measures against their limits, and the verdicts on which it depends how a run goes on. */
 import { useState } from "react";
 import type { Gate, Gates } from "../../api/types";
-import { NONE, number } from "../../lib/format";
+import { NONE } from "../../lib/format";
 import { usePlace } from "../context";
-import { directed, named } from "../words";
+import { between, directed, measured } from "../words";
 import { OverrideDialog } from "./OverrideDialog";
 
-const VERDICTS: Record<Gate["verdict"], { mark: string; tone: string }> = {
-  open: { mark: "○", tone: "quiet" },
-  pass: { mark: "✓", tone: "beaten" },
-  "pass unchanged": { mark: "⤳", tone: "soft" },
-  stop: { mark: "✗", tone: "lost" },
-  overridden: { mark: "!", tone: "overridden" },
+const VERDICTS: Record<Gate["verdict"], { mark: string; tone: string; word: string }> = {
+  open: { mark: "○", tone: "quiet", word: "not reached yet" },
+  pass: { mark: "✓", tone: "beaten", word: "passed" },
+  "pass unchanged": { mark: "⤳", tone: "soft", word: "not met: the input goes on unchanged" },
+  stop: { mark: "!", tone: "overridden", word: "not met: needs a decision" },
+  overridden: { mark: "!", tone: "overridden", word: "overridden" },
 };
 
 export function GatesPanel({ panel }: { panel: Gates }) {
@@ -22,7 +22,7 @@ export function GatesPanel({ panel }: { panel: Gates }) {
       <table className="table">
         <thead>
           <tr>
-            <th scope="col">Gate</th>
+            <th scope="col">{panel.gates.some((gate) => gate.group) ? "Phase" : "Gate"}</th>
             <th scope="col">Measure</th>
             <th scope="col" className="num">Value</th>
             <th scope="col" className="num">Baseline</th>
@@ -31,22 +31,22 @@ export function GatesPanel({ panel }: { panel: Gates }) {
           </tr>
         </thead>
         <tbody>
-          {panel.gates.map((gate) => (
+          {panel.gates.map((gate, index) => (
             <tr key={gate.name}>
-              <th scope="row">{gate.name}</th>
-              <td className="soft" title={directed(gate.metric)}>{named(gate.metric)}</td>
+              <th scope="row">{gate.group ? gate.group !== panel.gates[index - 1]?.group && gate.group : gate.name}</th>
+              <td className="soft" title={directed(gate.metric)}>{gate.metric.name}</td>
               <td className="num nowrap">
-                <b>{number(gate.value)}</b>
-                {gate.low !== null && gate.high !== null && <small className="quiet">{` ${number(gate.low)} … ${number(gate.high)}`}</small>}
+                <b>{measured(gate.value, gate.metric.unit)}</b>
+                {gate.low !== null && gate.high !== null && <small className="quiet">{` ${between(gate.low, gate.high, gate.metric.unit)}`}</small>}
               </td>
-              <td className="num">{number(gate.baseline)}</td>
-              <td className="num nowrap">{gate.limit === null ? NONE : `${gate.metric.better ? (gate.metric.better === "up" ? "≥ " : "≤ ") : ""}${number(gate.limit)}`}</td>
+              <td className="num nowrap">{measured(gate.baseline, gate.metric.unit)}</td>
+              <td className="num nowrap">{gate.limit === null ? NONE : `${gate.metric.better ? (gate.metric.better === "up" ? "≥ " : "≤ ") : ""}${measured(gate.limit, gate.metric.unit)}`}</td>
               <td>
                 <span className={VERDICTS[gate.verdict].tone}>
-                  <span aria-hidden="true">{VERDICTS[gate.verdict].mark}</span> {gate.verdict}
+                  <span aria-hidden="true">{VERDICTS[gate.verdict].mark}</span> {VERDICTS[gate.verdict].word}
                 </span>
                 {gate.by && <span className="quiet">{` by ${gate.by}`}</span>}
-                {gate.reason && <span className="quiet">{`: ${gate.reason}`}</span>}
+                {gate.by && gate.reason && <span className="quiet">{`: ${gate.reason}`}</span>}
                 {gate.about && mayAct && (
                   <>
                     {" "}

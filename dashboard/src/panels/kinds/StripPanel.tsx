@@ -1,30 +1,40 @@
 /** Stages in a row: how each stands as a mark, a colour and a word, its gate, its figure. */
 import type { Stage, Strip } from "../../api/types";
-import { duration, number } from "../../lib/format";
+import { duration } from "../../lib/format";
 import { href } from "../../lib/router";
 import { usePlace } from "../context";
+import { between, measured } from "../words";
 
 const MARKS: Record<Stage["state"], string> = {
   waiting: "○",
   running: "◔",
+  measuring: "◔",
   paused: "‖",
   ended: "✓",
   reused: "↺",
   "passed unchanged": "⤳",
-  "gate stopped": "✗",
+  "gate stopped": "!",
   overridden: "!",
   failed: "✗",
   cancelled: "⊘",
 };
 
+/** Stages that have room in one row of a wide window. */
+const MOST = 9;
+
 export function StripPanel({ panel }: { panel: Strip }) {
   return (
-    <ol className="strip" aria-label={panel.title}>
+    <ol className="strip" aria-label={panel.title} style={{ "--stages": inARow(panel.stages.length) } as React.CSSProperties}>
       {panel.stages.map((stage) => (
         <Cell key={stage.number} stage={stage} />
       ))}
     </ol>
   );
+}
+
+/** Stages in a row of a wide window, where rows are as equal as can be. */
+function inARow(stages: number): number {
+  return Math.max(1, Math.ceil(stages / Math.max(1, Math.ceil(stages / MOST))));
 }
 
 function Cell({ stage }: { stage: Stage }) {
@@ -54,9 +64,9 @@ function Cell({ stage }: { stage: Stage }) {
       {stage.gate && <span className="small soft">{stage.gate.replaceAll("_", " ")}</span>}
       {stage.figure && (
         <span className="small strip-figure">
-          {stage.figure.metric.name.replaceAll("_", " ")} <b>{number(stage.figure.value)}</b>
+          {stage.figure.metric.name} <b>{measured(stage.figure.value, stage.figure.metric.unit)}</b>
           {stage.figure.low !== null && stage.figure.high !== null && (
-            <small className="quiet">{` ${number(stage.figure.low)} … ${number(stage.figure.high)}`}</small>
+            <small className="quiet">{` ${between(stage.figure.low, stage.figure.high, stage.figure.metric.unit)}`}</small>
           )}
         </span>
       )}

@@ -26,6 +26,8 @@ function recommended(run: RunFacts): string | null {
   return isMerging(run) && run.verdict?.loses_to_best_baseline ? run.verdict.best_baseline : null;
 }
 
+const GIVE_UP = { title: "Give up", says: "The run ends here for good. Its results stay, and the run can be forked.", does: "Give the run up" };
+
 export function ActionDialog({ action, onClose }: { action: Plain; onClose: () => void }) {
   const { live } = useRun();
   const [reason, setReason] = useState("");
@@ -35,7 +37,7 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
   const better = recommended(live);
   const [model, setModel] = useState(better ?? "");
   const merges = isMerging(live) ? live.rivals.filter((one) => one.kind === "baseline").map((one) => one.name) : [];
-  const texts = TEXTS[action];
+  const texts = action === "cancel" && live.decision ? GIVE_UP : TEXTS[action];
   const needed = action === "cancel";
 
   const act = async () => {
@@ -58,7 +60,7 @@ export function ActionDialog({ action, onClose }: { action: Plain; onClose: () =
     );
   }
   return (
-    <FormDialog title={`${texts.title} ${live.name}`} does={texts.does} cancel={needed ? "Keep running" : "Cancel"} danger={needed} onClose={onClose} act={act}>
+    <FormDialog title={`${texts.title} ${live.name}`} does={texts.does} cancel={needed ? (live.decision ? "Decide later" : "Keep running") : "Cancel"} danger={needed} onClose={onClose} act={act}>
       <p className="soft">{texts.says}</p>
       {action === "export" && merges.length > 0 && (
         <Field label="Model" hint={better === null ? undefined : `On the test slice ${better} is better than the champion, so it is chosen.`}>

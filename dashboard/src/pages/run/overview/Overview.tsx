@@ -71,9 +71,8 @@ function Waiting({ run, at }: { run: Run; at: number | null }) {
     return (
       <Empty title="The run has not started">
         <p>
-          What it waits for stands above, and in <a href="#/queue">the queue</a>. A worker is started with
+          What it waits for, and the command that helps, stand above and in <a href="#/queue">the queue</a>.
         </p>
-        <code>forge worker</code>
       </Empty>
     );
   }

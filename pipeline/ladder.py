@@ -1,0 +1,141 @@
+"""Quality and size of a pipeline's models along its phases, and what they gained. Pure.
+
+The report and the page tell the same rows and the same sentence: both are made here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipeline.events import PipelineState
+from runs.event_types import Figure
+from runs.panels.panels import verdict
+
+#: Figures of a model: its quality, what is left of the beginning's, its size.
+BITS, CUMULATIVE, BYTES = "bits_per_byte", "cumulative", "bytes"
+#: The first row: the model that the rows after it are compared with.
+BEGINNING = "the best at the beginning"
+COLUMNS = ("after phase", "bits per byte", "kept", "bytes", "goes on")
+SAYS = (
+    "Bits per byte on documents that no phase may choose by; fewer are better. Kept is the quality "
+    "that is left of the best model at the beginning: more than 100 % is a gain. Bytes are those "
+    "of the weights, or of the whole file of a compressed model."
+)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A model whose quality was measured, after its phase; the first one stands before all phases."""
+
+    name: str
+    #: The number of the phase; 0 for the best model at the beginning.
+    number: int
+    bits: Figure | None
+    kept: Figure | None
+    size: Figure | None = None
+    #: What goes on after the phase, in words.
+    goes_on: str = ""
+
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Return the row of a table with `COLUMNS`."""
+        size = "" if self.number == 0 else f"{self.size.value:,.0f}" if self.size else "–"
+        return (self.name, value(self.bits), percent(self.kept), size, self.goes_on)
+
+
+def ladder(state: PipelineState) -> list[Rung]:
+    """Return the measured models in the order of their phases; empty if none was measured."""
+    rungs: list[Rung] = []
+    for number in _numbers(state):
+        measured = state.measured_phase(number)
+        if measured is None:
+            continue
+        bits, kept = (measured.figures.get(name) for name in (BITS, CUMULATIVE))
+        if bits and kept and not rungs:
+            first = Figure(value=bits.value * kept.value)
+            rungs.append(Rung(BEGINNING, 0, first, Figure(value=1.0)))
+        size, name = state.figures(number).get(BYTES), _name(state, number)
+        rungs.append(Rung(name, number, bits, kept, size, goes_on(state, number)))
+    return rungs
+
+
+def newest(state: PipelineState) -> Rung | None:
+    """Return the newest measured model that goes on; None if there is none.
+
+    A phase that passes its input on unchanged stands for the phase that made the input.
+    """
+    rungs = {rung.number: rung for rung in ladder(state) if rung.bits}
+    for number in reversed(_numbers(state)):
+        maker = state.maker(number)
+        if maker is None:
+            return None
+        if state.ended_phase(number) and maker in rungs:
+            return rungs[maker]
+    return None
+
+
+def gain(state: PipelineState) -> str:
+    """Return what the newest model that goes on has gained in quality and size; empty if unknown."""
+    rungs = [rung for rung in ladder(state) if rung.number and rung.number not in state.passed]
+    rung = next((rung for rung in reversed(rungs) if rung.kept), None)
+    if rung is None or rung.kept is None:
+        return ""
+    told = _quality(rung.name, rung.kept)
+    first = next(one.size for one in rungs if one.size) if rung.size else None
+    if first is None or rung.size is None or rung.size.value >= first.value:
+        return told
+    times = f"{first.value / rung.size.value:.1f} times fewer than the {first.value:,.0f}"
+    return f"{told} It takes {rung.size.value:,.0f} bytes, {times} of the first measured model."
+
+
+def _quality(name: str, kept: Figure) -> str:
+    """Return how many bits per byte a phase's model needs beside the best at the beginning."""
+    what = f"{_saving(kept.value)} than the best model that the pipeline began with"
+    if kept.low is None or kept.high is None:
+        return f"The model of phase {name} needs {what}."
+    noise = verdict(kept.low - 1, kept.high - 1) == "level"
+    between = f"95 % interval: {_saving(kept.low)} to {_saving(kept.high)}"
+    documents = "1 document" if kept.n == 1 else f"{kept.n:,} documents" if kept.n else ""
+    on = f", on {documents} that no phase may choose by" if documents else ""
+    return f"The model of phase {name} needs {what}{on} ({between})" + (
+        ": that may be noise." if noise else "."
+    )
+
+
+def goes_on(state: PipelineState, number: int) -> str:
+    """Return whether a phase's model goes on, in words."""
+    if number in state.passed:
+        return "no: its input goes on"
+    stopped = any(gate.verdict == "stop" for gate in state.gates.get(number, ()))
+    return "no: a gate stops it" if stopped and number not in state.overridden else "yes"
+
+
+def value(figure: Figure | None) -> str:
+    """Return a figure with its interval; a dash if there is none."""
+    if figure is None:
+        return "–"
+    if figure.low is None and figure.value >= 1000 and figure.value.is_integer():
+        return f"{figure.value:,.0f}"
+    between = "" if figure.low is None else f" ({figure.low:.4f} to {figure.high:.4f})"
+    return f"{figure.value:.4f}{between}"
+
+
+def percent(figure: Figure | None) -> str:
+    """Return a share in percent with its interval; a dash if there is none."""
+    if figure is None:
+        return "–"
+    between = "" if figure.low is None else f" ({figure.low:.1%} to {figure.high:.1%})"
+    return f"{figure.value:.1%}{between}".replace("%", " %")
+
+
+def _saving(ratio: float) -> str:
+    """Return in words how many bits per byte a model needs, by the rival's bits over its own."""
+    share = 1 - 1 / ratio
+    return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} bits per byte".replace("%", " %")
+
+
+def _numbers(state: PipelineState) -> range:
+    return range(1, len(state.submitted.config.phases) + 1 if state.submitted else 1)
+
+
+def _name(state: PipelineState, number: int) -> str:
+    return state.submitted.config.phase(number).name

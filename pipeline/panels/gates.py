@@ -1,0 +1,123 @@
+"""Gates of a pipeline's phases: each figure beside its limit, and in a sentence what matters. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pipeline import decide, plan
+from pipeline.config import GateConfig
+from pipeline.events import GateDecided, PipelineState
+from pipeline.ladder import BITS, BYTES
+from runs import kinds
+from runs.panels.panels import Gate, Gates
+from runs.panels.shapes import Metric
+
+#: Figures of a measurement → words and unit; other figures have those of their kind.
+MEASURED = {
+    "retention": ("quality kept of the best input", "share"),
+    "regression": ("loss in the worst domain", "share"),
+    "cumulative": ("quality kept since the beginning", "share"),
+    "size": ("size beside the largest input", "share"),
+    BITS: ("bits per byte", "bit/B"),
+    BYTES: ("size", "B"),
+}
+
+
+def gates(state: PipelineState) -> Gates | None:
+    """Return the gates of all phases, grouped by phase; None if there are none."""
+    found = [gate for gate, _ in _every(state)]
+    if not found:
+        return None
+    return Gates(name="gates", title="Gates", says=_says(found), gates=tuple(found))
+
+
+def plain(state: PipelineState) -> list[dict[str, Any]]:
+    """Return the gates as the report of a result's folder has them: by the names of their figures."""
+    found = []
+    for gate, config in _every(state):
+        named = Metric(name=config.metric, better=gate.metric.better)
+        told = gate.model_copy(update={"metric": named})
+        found.append(told.model_dump(mode="json", exclude={"group"}))
+    return found
+
+
+def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
+    phases = state.submitted.config.phases if state.submitted else ()
+    for number in range(1, len(phases) + 1):
+        yield from _of_phase(state, number)
+
+
+def metric(state: PipelineState, number: int, figure: str, gate: GateConfig | None) -> Metric:
+    """Return a phase's figure in words, with its unit, and which end of it is better for its gate."""
+    kind = kinds.of(state.submitted.config.phase(number).kind)
+    words = figure.replace("_", " "), kind.figure_units.get(figure, "")
+    name, unit = MEASURED.get(figure, words)
+    better = None if gate is None else "up" if gate.at_least is not None else "down"
+    return Metric(name=name, unit=unit, better=better)
+
+
+def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateConfig]]:
+    """Yield a phase's gates, those not reached yet as open, each with its settings."""
+    phase, decided = state.submitted.config.phase(number), state.gates.get(number, ())
+    override, wanted = state.overridden.get(number), plan.gates(state, number)
+    metrics = [gate.metric for gate in wanted]
+    for place, gate in enumerate(wanted):
+        told = decided[place] if place < len(decided) else None
+        figure = told.figure if told else None
+        verdict = told.verdict if told else "open"
+        stopped = verdict == "stop" and override is not None
+        again = "" if metrics.count(gate.metric) == 1 else f" {place + 1}"
+        yield (
+            Gate(
+                name=f"{phase.name} {gate.metric}{again}",
+                group=f"{number} {phase.name}",
+                metric=metric(state, number, gate.metric, gate),
+                value=figure.value if figure else None,
+                baseline=told.baseline if told else None,
+                low=figure.low if figure else None,
+                high=figure.high if figure else None,
+                limit=gate.at_least if gate.at_least is not None else gate.at_most,
+                verdict="overridden" if stopped else verdict,
+                by=state.asked_by.get(override) if stopped and override else None,
+                reason=override.reason if stopped and override else _why(told),
+                about=phase.name if verdict == "stop" and override is None else None,
+            ),
+            gate,
+        )
+
+
+def _says(found: list[Gate]) -> str:
+    """Return which gates are not met, which one that passed is nearest to its limit, what is ahead."""
+    passed = [gate for gate in found if gate.verdict == "pass"]
+    missed = [gate for gate in found if gate.verdict not in ("pass", "open")]
+    ahead = len(found) - len(passed) - len(missed)
+    told = [f"{len(passed)} of {len(found)} passed"] if passed or missed else []
+    if missed:
+        told.append("not met: " + ", ".join(f"{_place(gate)} ({gate.verdict})" for gate in missed))
+    margins = {_margin(gate): gate for gate in reversed(passed)}
+    known = [margin for margin in margins if margin is not None]
+    if known:
+        nearest = margins[min(known)]
+        told.append(f"nearest to its limit: {_place(nearest)}")
+    if ahead:
+        told.append(f"{ahead} not reached yet")
+    return f"{'; '.join(told)}."
+
+
+def _place(gate: Gate) -> str:
+    """Return a gate by its phase and its figure."""
+    return f"{gate.group.partition(' ')[2]} {gate.metric.name}"
+
+
+def _margin(gate: Gate) -> float | None:
+    """Return how far the worse end of a figure is from its limit, as a share of the limit."""
+    worse = gate.low if gate.metric.better == "up" else gate.high
+    value = gate.value if worse is None else worse
+    if value is None or not gate.limit:
+        return None
+    return abs(value - gate.limit) / abs(gate.limit)
+
+
+def _why(decided: GateDecided | None) -> str | None:
+    return decide.told(decided) if decided and decided.verdict != "pass" else None
