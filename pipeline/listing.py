@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from evaluation.training_runs.training_panels import BITS
 from events import Event
 from pipeline.config import PipelineConfig
 from pipeline.events import (
@@ -23,6 +24,7 @@ from pipeline.events import (
     PhaseMeasured,
     Submitted,
 )
+from runs.panels.head import listed
 
 #: Figures of the newest model, and the columns that they are noted in.
 FIGURES = {"bits_per_byte": "quality", "bytes": "bytes"}
@@ -110,6 +112,8 @@ def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
         if value is not None and not math.isfinite(value):
             value = None
         entry[column] = int(value) if column == "bytes" and value is not None else value
+    measured = [s["seen"]["figures"].get("bits_per_byte") for s in stages if s["seen"]["measured"]]
+    entry |= listed(BITS, next((bits for bits in reversed(measured) if bits), None), "test slice")
 
 
 def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:

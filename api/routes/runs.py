@@ -60,7 +60,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
 
 
 #: Columns that the list can be sorted by: `queries.SORTS`.
-Sort = Literal["run", "kind", "status", "owner", "score", "done", "device_seconds", "updated_at"]
+Sort = Literal["run", "kind", "status", "owner", "value", "done", "device_seconds", "updated_at"]
 
 
 @router.get("/runs", response_model=schemas.Rows)

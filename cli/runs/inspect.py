@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, load_run, number, say, short, table
+from cli.options import emit, json_option, load_run, say, short, table
 from runs.system.plain_text import visible
 
 
@@ -29,6 +29,7 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
       forge runs
     """
     from runs.lists import queries
+    from runs.panels.head import in_words
 
     store = _home().open_store()
     try:
@@ -47,8 +48,8 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
         "owner",
         "submitted (UTC)",
         "done",
+        "model",
         "result",
-        "score",
         "origin",
     ]
     cells = [
@@ -60,7 +61,7 @@ def runs_command(limit: int, everything: bool, as_json: bool) -> None:
             r["submitted_at"][:19],
             "-" if r["generation"] is None else str(r["generation"]),
             short(r["champion"]),
-            number(r["score"]),
+            in_words(r["metric"], r["value"], r["unit"], r["better"]),
             f"fork of {r['parent']}" if r["parent"] else "",
         ]
         for r in rows

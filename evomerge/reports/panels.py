@@ -66,7 +66,7 @@ def result(state: RunState) -> Result | None:
     return Result(
         name=OURS,
         model=state.champion,
-        metric=Metric(name="fitness", unit=told["unit"].partition(", ")[2], better="up"),
+        metric=headline.fitness(state.submitted.config),
         value=told["score"],
         over=told["over"],
         lead=next((lead(r) for r in best if r["lead"] == told["lead"]), None),

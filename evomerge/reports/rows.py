@@ -6,9 +6,11 @@ import json
 from typing import Any
 
 from events import Event
+from evomerge.reports.headline import fitness
 from evomerge.run import events
 from evomerge.run.state import RunState
 from runs.event_types import ModelReference, SourceRecord
+from runs.panels.head import listed
 
 
 def note(entry: dict[str, Any], event: Event) -> None:
@@ -18,8 +20,12 @@ def note(entry: dict[str, Any], event: Event) -> None:
             entry["done"] = event.generation
             best = max((s for s in event.scores if s is not None), default=None)
             entry["curve"] = json.dumps([*json.loads(entry["curve"]), best])
+        case events.Submitted() | events.Forked():
+            entry |= listed(fitness(event.config), entry["value"], "selection slice")
         case events.ChampionChanged():
-            entry |= {"result": event.recipe_id, "score": event.score}
+            entry |= {"result": event.recipe_id, "value": event.score}
+        case events.Completed():
+            entry |= {"value": event.test.scalar, "measured_on": "test slice"}
 
 
 def models(event: Event, state: RunState) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
@@ -14,7 +15,7 @@ from events import Envelope, Event
 from phases.baking import findings, panels, plan, report
 from phases.baking.events import BakingState, Completed, CycleSwitched, IterationEnded
 from runs.kinds import default_panels
-from runs.panels.head import Head
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from weights.making.events import Making
 
@@ -76,8 +77,9 @@ class BakingView(GivenView[BakingState]):
         """Note steps, the last loss and the success in the run's row of the run list."""
         TrainingView.row(self, entry, event)
         if isinstance(event, Completed):
-            score = event.figures["success"].value
-            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+            success = event.figures["success"].value
+            entry |= {"result": event.models[MODEL].recipe_id}
+            entry |= listed(panels.SUCCESS, success, comparison.TEST)
 
     def progress(self, state: BakingState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); those are known once the cycles have ended."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.measures.paired_bits import mean
@@ -18,7 +19,7 @@ from phases.curriculum import findings, panels, plan, report
 from phases.curriculum.events import Completed, CurriculumState, MixChosen
 from runs.kinds import default_panels
 from runs.kinds.view import Outlook
-from runs.panels.head import Head
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from weights.making.events import Advanced, Making
 
@@ -67,8 +68,9 @@ class CurriculumView(GivenView[CurriculumState]):
         """Note steps, the last loss and the accuracy in the run's row of the run list."""
         TrainingView.row(self, entry, event)
         if isinstance(event, Completed):
-            score = event.figures["accuracy"].value
-            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+            accuracy = event.figures["accuracy"].value
+            entry |= {"result": event.models[MODEL].recipe_id}
+            entry |= listed(panels.ACCURACY, accuracy, comparison.TEST)
 
     def progress(self, state: CurriculumState) -> tuple[int, int | None]:
         """Return (steps of all trainings that are done, steps in all)."""

@@ -62,6 +62,8 @@ class View(Generic[S]):
     #: One line for lists of kinds, and the unit that its progress is counted in.
     line: ClassVar[str]
     unit: ClassVar[str] = "step"
+    #: What a value of the run list's curve is.
+    curve_of: ClassVar[str] = "score"
     #: Number of its phase in the source documents, 1 to 8; None: it is of no phase.
     phase: ClassVar[int | None] = None
     #: The word for its result, in the name of the folder of a run that names none.
@@ -88,9 +90,10 @@ class View(Generic[S]):
         return ""
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note an event in the run's row of the run list: `done`, `result`, `score`, `curve`.
+        """Note an event in the run's row of the run list: `done`, `result`, `curve`, and `listed`.
 
-        `done` is the number of the last complete unit, `curve` a list of one value a unit.
+        `done` is the number of the last complete unit, `curve` a list of one value a unit. The value
+        of the result (`runs.panels.head.listed`) is the one that `head` shows.
         """
 
     def models(self, event: Event, state: S) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -27,6 +27,29 @@ class Result(Shape):
     n: int | None = None
     #: The value in a sentence, if name and metric do not make one.
     says: str = ""
+
+
+def listed(metric: Metric, value: float | None, on: str = "") -> dict[str, Any]:
+    """Return a result as a run's row of the run list has it, for `View.row`."""
+    return {
+        "metric": metric.name,
+        "value": value,
+        "unit": metric.unit,
+        "better": metric.better,
+        "measured_on": on,
+    }
+
+
+def in_words(metric: str, value: float | None, unit: str, better: str | None) -> str:
+    """Return the result of a row of the run list in a few words; "-" if there is none.
+
+    A share comes first, as in "98.46 % kept"; an arrow says that lower values are better.
+    """
+    if value is None:
+        return "-"
+    if unit == "share":
+        return f"{100 * value:.4g} % {metric}"
+    return f"{metric} {value:.4g}{' ↓' if better == 'down' else ''}"
 
 
 class Fact(Shape):

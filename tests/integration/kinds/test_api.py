@@ -79,6 +79,9 @@ def test_a_run_is_listed_and_shown_now_and_as_it_was(client: TestClient, ended: 
     assert (row["kind"], row["status"], row["generation"]) == ("toy", "completed", 1)
     assert row["champion"] == digest_of(state.total)
     assert row["curve"] == [one.total for one in state.steps]
+    assert (row["done_unit"], row["curve_of"]) == ("step", "total")
+    told = (row["metric"], row["value"], row["unit"], row["better"], row["measured_on"])
+    assert told == ("total", state.total, "", "up", "")
     told = got(client, "/runs/r")
     assert (told["kind"], told["place"], told["places"]) == ("toy", state.place, state.place)
     assert told["totals"] == [one.total for one in state.steps]
@@ -87,6 +90,12 @@ def test_a_run_is_listed_and_shown_now_and_as_it_was(client: TestClient, ended: 
     assert (past["status"], past["place"], past["totals"]) == ("running", 4, [])
     assert past["pending"] == ["count/0/2"]
     assert past["words"] == {"count/0/2": "count slot 2 of step 0"}
+
+
+def test_results_sort_runs_of_one_kind_only(client: TestClient) -> None:
+    """Results of two kinds are of two metrics: their order would say nothing."""
+    assert len(got(client, "/runs?kind=toy&sort=value")["runs"]) == 1
+    assert "choose one kind" in got(client, "/runs?sort=value", 422)["detail"]
 
 
 def test_events_and_head_are_told_in_words(client: TestClient) -> None:
