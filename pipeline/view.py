@@ -106,6 +106,14 @@ class PipelineView(View[PipelineState]):
         facts = [Fact(name="result", value=name)] if (name := _goes_on(state)) else []
         return default_panels.head(self, state, _result(state), facts)
 
+    def yardstick(self, state: PipelineState) -> dict[str, Any]:
+        """Return the files of the items that results are measured on, or the phase that they are of."""
+        places, config = state.submitted.test, state.submitted.config
+        phases = [config.items_of(place) for place in places] or [1]
+        ended = [state.ended_phase(number) for number in phases if number]
+        lineages = [phase.lineage for phase in ended if phase]
+        return {"their items are not known to be the same": (places, lineages)}
+
     def panels(self, state: PipelineState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels that follow from the pipeline's own log."""
         return self._panels(state, None)

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from api.schemas.candidates import Candidate, Comparison, Layers, Lineage, Population
+from api.schemas.candidates import Candidate, Layers, Lineage, Population
 from api.schemas.events import Events, Moments
 from api.schemas.listings import (
     IssuedToken,
@@ -65,7 +65,6 @@ __all__ = [
     "Asked",
     "Candidate",
     "Checked",
-    "Comparison",
     "CreatedModel",
     "Events",
     "Export",

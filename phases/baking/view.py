@@ -90,6 +90,11 @@ class BakingView(GivenView[BakingState]):
         most = state.submitted.config.iterations * state.submitted.config.steps
         return done, of if ended else most
 
+    def yardstick(self, state: BakingState) -> dict[str, Any]:
+        """Return the texts and the tool tasks that results are measured on."""
+        tools = state.started.tasks if state.started else None
+        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
+
     def groups(self, state: BakingState) -> Sequence[Group]:
         """Return the trainings of the iterations, one after the other."""
         return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]

@@ -15,7 +15,7 @@ from phases.compression.events import Completed, CompressionState, Encoded, Pack
 from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
-from runs.kinds.view import View
+from runs.kinds.view import OTHER_DATA, View
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 
@@ -121,6 +121,10 @@ class CompressionView(View[CompressionState]):
     def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
         """Return a point's recipe, those of its matrices, and the given model."""
         return origins.ancestry(state, name)
+
+    def yardstick(self, state: CompressionState) -> dict[str, Any]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
 
     def progress(self, state: CompressionState) -> tuple[int, int | None]:
         """Return (tasks that are done, all that are known so far)."""

@@ -101,6 +101,11 @@ class CurriculumView(GivenView[CurriculumState]):
         left = spent * (of - done) / done / max(1, len(under_way))
         return Outlook(done, of, done / of, left, unit)
 
+    def yardstick(self, state: CurriculumState) -> dict[str, Any]:
+        """Return the items that results are measured on, and the tasks that use tools."""
+        tools = state.started.tool_items if state.started else None
+        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
+
     def curves(self, state: CurriculumState) -> dict[str, list[dict[str, float]]]:
         """Return arm → points of its training: step, loss, norm of the gradient, rate."""
         if state.started is None:

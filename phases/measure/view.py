@@ -14,7 +14,7 @@ from phases.measure.events import Completed, Forked, MeasureState, Submitted
 from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
-from runs.kinds.view import View
+from runs.kinds.view import OTHER_DATA, View
 from runs.panels.head import Fact, Head, Result, listed
 from runs.panels.panels import Column, Matrix, Metric, Panel, Units
 from weights.recipes import Source
@@ -102,6 +102,10 @@ class MeasureView(View[MeasureState]):
             for one in sources
             if one.recipe_id.startswith(name)
         ]
+
+    def yardstick(self, state: MeasureState) -> dict[str, Any]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
 
     def progress(self, state: MeasureState) -> tuple[int, int | None]:
         """Return (models that are measured, all models)."""

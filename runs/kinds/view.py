@@ -22,6 +22,7 @@ from runs.kinds.tracking import Parts, TrackedName
 from runs.panels import markdown
 from runs.panels.head import Head, Panels
 from runs.panels.panels import Panel
+from runs.panels.side_by_side import Seen
 from runs.panels.stages import Stage
 from runs.record.journal import Child
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from runs.home import Home
 
 S = TypeVar("S", bound=State)
+#: Why results do not compare: see `View.yardstick`.
+OTHER_DATA = "they were measured on other data"
 
 
 @dataclass(frozen=True)
@@ -207,9 +210,19 @@ class View(Generic[S]):
         same = a.lineage_digest() == b.lineage_digest()
         return {"settings": changed(mine, theirs), "same_lineage": same}
 
-    def comparison(self, a: S, b: S) -> dict[str, Any]:
-        """Return how two runs differ, and their results side by side, for `forge compare`."""
-        return self.difference(a, b)
+    def yardstick(self, state: S) -> dict[str, Any]:
+        """Return why results of two runs do not compare → what must be equal in both if they do."""
+        return {}
+
+    def seen_beside(self, state: S, overview: Panels) -> Seen:
+        """Return a run as it is compared with others of any kinds."""
+        return Seen(
+            head=overview.head,
+            panels=overview.panels,
+            settings=self.shown(state.submitted.config) if state.submitted else {},
+            yardstick=self.yardstick(state),
+            lineage=state.lineage_digest(),
+        )
 
     def ancestry(self, state: S, name: str) -> list[Ancestor]:
         """Return a model's recipe and those it is made from, the model's first.

@@ -49,7 +49,9 @@ def in_words(metric: str, value: float | None, unit: str, better: str | None) ->
         return "-"
     if unit == "share":
         return f"{100 * value:.4g} % {metric}"
-    return f"{metric} {value:.4g}{' ↓' if better == 'down' else ''}"
+    large = abs(value) >= 1000 or value == int(value)
+    number = f"{value:,.0f}" if large else f"{value:.4g}"
+    return f"{metric} {number}{' ↓' if better == 'down' else ''}"
 
 
 class Fact(Shape):

@@ -141,8 +141,13 @@ def test_a_run_is_checked_started_asked_and_carried_on(client: TestClient, ended
     post(client, f"/runs/{run}/resume", 200)
     toy_runs.finish(ended, run)
     assert got(client, f"/runs/{run}")["status"] == "completed"
-    told = got(client, f"/runs/{run}/compare/r")
-    assert told["settings"]["steps"] == [1, 2]
+    told = got(client, f"/compare?runs={run},r")
+    assert {"name": "steps", "values": [1, 2]} in told["settings"]
+    assert [judgement["why_not"] for judgement in told["judgements"]] == [None]
+    [totals] = told["lines"]
+    assert [line["name"] for line in totals["series"]] == [run, "r"]
+    assert "2 to 6 runs" in got(client, "/compare?runs=r,r", 422)["detail"]
+    assert got(client, "/compare?runs=r,nosuch", 404)
     wrong = post(client, "/runs", 422, kind="toy", config={"width": 0, "colour": 1})
     assert {e["field"] for e in wrong["errors"]} == {"config.width", "config.colour"}
     assert "takes neither models nor data" in str(

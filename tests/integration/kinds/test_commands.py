@@ -175,7 +175,7 @@ def test_lists_and_events_are_told_in_the_kinds_words(ended: Home) -> None:
     assert names[:3] == ["run", "kind", "status"]
     assert len(names) == len(cells)
     assert cells[:3] == ["r", "toy", "completed"]
-    assert cells[5:8] == ["1", digest_of(state.total)[:12], f"{state.total:.4f}"]
+    assert cells[5:8] == ["1", digest_of(state.total)[:12], f"total {state.total:,}"]
     lines = call(ended, "events", "r").stdout.splitlines()
     assert len(lines) == state.place
     assert lines[2].endswith(f"step 0, slot 0: {state.answers['count/0/0'].value}")
@@ -212,7 +212,10 @@ def test_replay_diff_and_compare_go_by_places(ended: Home) -> None:
     toy_runs.finish(ended, "other")
     expected = ["setting steps: 2 | 1", "lineage: different"]
     assert call(ended, "diff", "r", "other").stdout.splitlines() == expected
-    assert call(ended, "compare", "r", "other").stdout.splitlines() == expected
+    compared = call(ended, "compare", "r", "other").stdout.splitlines()
+    assert compared[0] == "comparable r and other: yes"
+    assert "steps\t2\t1" in compared
+    assert "Totals: 2 runs over each other." in compared
     assert told(ended, "diff", "r", "r")["same_lineage"] is True
 
 
