@@ -184,7 +184,7 @@ def lines(state: RunState, rows: Sequence[dict[str, Any]]) -> list[Lines]:
             f"{sizes['selection']} items.",
             series=(
                 _by_generation(rows, "champion"),
-                Series(name="new champion", role="reference", x=x, y=tuple(changes)),
+                Series(name="new champion", role="reference", x=x, y=tuple(changes), joined=False),
             ),
             **common,
         ),
@@ -269,7 +269,7 @@ def front(state: RunState) -> Front | None:
         name="front",
         title="Pareto front",
         says=f"{len(found['candidates'])} of {len(points)} candidates that were measured on the "
-        f"selection slice are dominated by no other; hypervolume {found['hypervolume']:.6g}.",
+        f"selection slice are dominated by no other; hypervolume {found['hypervolume']:.4g}.",
         axes=tuple(Axis(**axis) for axis in found["axes"]),
         points=tuple(points),
         chosen=champion,

@@ -46,6 +46,7 @@ def result(state: CognateState) -> Result | None:
         value=value,
         on=SLICE,
         n=count,
+        items="windows",
         says=f"on their own domains the specialists need {less} bits per byte than the base "
         f"({SLICE}, {count:,} windows)",
     )

@@ -68,6 +68,7 @@ def result(state: CompressionState) -> Result | None:
         high=kept.high,
         on=findings.TEST,
         n=kept.n,
+        items="documents",
     )
 
 

@@ -127,6 +127,7 @@ class MeasureView(View[MeasureState]):
             high=bits.high,
             on=state.submitted.config.slice,
             n=bits.n,
+            items="documents",
         )
         return default_panels.head(self, state, result, _facts(state))
 

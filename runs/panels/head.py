@@ -22,9 +22,10 @@ class Result(Shape):
     #: The alternative that it is told beside, and its lead over it.
     over: str | None = None
     lead: Lead | None = None
-    #: What it was measured on, and on how many items.
+    #: What it was measured on, and on how many items; `items` is the word for these.
     on: str = ""
     n: int | None = None
+    items: str = "items"
     #: The value in a sentence, if name and metric do not make one.
     says: str = ""
 
@@ -43,15 +44,15 @@ def listed(metric: Metric, value: float | None, on: str = "") -> dict[str, Any]:
 def in_words(metric: str, value: float | None, unit: str, better: str | None) -> str:
     """Return the result of a row of the run list in a few words; "-" if there is none.
 
-    A share comes first, as in "98.46 % kept"; an arrow says that lower values are better.
+    "98.46 % kept", "0.6195 ratio of divergences ↓": an arrow says that lower values are better.
     """
     if value is None:
         return "-"
-    if unit == "share":
-        return f"{100 * value:.4g} % {metric}"
     large = abs(value) >= 1000 or value == int(value)
-    number = f"{value:,.0f}" if large else f"{value:.4g}"
-    return f"{metric} {number}{' ↓' if better == 'down' else ''}"
+    number = f"{value:,.0f}" if large else f"{value:#.4g}"
+    if unit == "share":
+        number = f"{100 * value:.4g} %"
+    return f"{number} {metric}{' ↓' if better == 'down' else ''}"
 
 
 class Fact(Shape):

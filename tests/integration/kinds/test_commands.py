@@ -175,7 +175,7 @@ def test_lists_and_events_are_told_in_the_kinds_words(ended: Home) -> None:
     assert names[:3] == ["run", "kind", "status"]
     assert len(names) == len(cells)
     assert cells[:3] == ["r", "toy", "completed"]
-    assert cells[5:8] == ["1", digest_of(state.total)[:12], f"total {state.total:,}"]
+    assert cells[5:8] == ["1", digest_of(state.total)[:12], f"{state.total:,} total"]
     lines = call(ended, "events", "r").stdout.splitlines()
     assert len(lines) == state.place
     assert lines[2].endswith(f"step 0, slot 0: {state.answers['count/0/0'].value}")

@@ -32,14 +32,19 @@ export function RunsPage({ route }: { route: Route }) {
   const [hidden, turn] = useHidden();
   useTitle("Runs");
 
-  const put = (changes: Partial<Filter>) => replace(href(["runs"], { status, owner, q, label, kind, sort, order, ...changes }));
+  const put = (changes: Partial<Filter>, to = go) => {
+    const next = { status, owner, q, label, kind, sort, order, ...changes };
+    // Results are sorted within one kind only.
+    const sorted = next.sort === "value" && next.kind === "" ? { sort: "", order: "" } : {};
+    to(href(["runs"], { ...next, ...sorted }));
+  };
   const given = query.get("q") ?? "";
   const written = useRef(given);
   // The address follows what is typed; what is typed follows an address that came from elsewhere.
   useEffect(() => {
     if (q === written.current) return;
     written.current = q;
-    put({ q });
+    put({ q }, given === "" ? go : replace);
   }, [q]);
   useEffect(() => {
     if (given === written.current) return;
@@ -112,7 +117,7 @@ export function RunsPage({ route }: { route: Route }) {
           current={href(["runs"], { status, owner, q, label, kind, sort, order })}
           onOpen={(view) => {
             setText(new URLSearchParams(view.split("?")[1] ?? "").get("q") ?? "");
-            replace(view);
+            go(view);
           }}
         />
         {chosen.size > 0 && (
@@ -165,7 +170,7 @@ export function RunsPage({ route }: { route: Route }) {
           )}
         </div>
       ) : (
-        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} hidden={hidden} sort={sort} order={order} onSort={(by, way) => put({ sort: by, order: way })} />
+        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} hidden={hidden} kind={kind} sort={sort} order={order} onSort={(by, way) => put({ sort: by, order: way })} />
       )}
     </>
   );

@@ -3,12 +3,12 @@ import { curveStepAfter, curveStepBefore, line, symbol, symbolCircle, symbolSqua
 import { useId, useState } from "react";
 import type { Axis, Front, Point } from "../../api/types";
 import { ChartTable } from "../../charts/ChartTable";
-import { number, plural, short } from "../../lib/format";
+import { plural, short } from "../../lib/format";
 import { useWidth } from "../../lib/hooks";
 import { labelled, scaleOver, shows } from "../../lib/scale";
 import { usePlace } from "../context";
 import { LogToggle } from "../LogToggle";
-import { directed, look, named } from "../words";
+import { directed, look, named, valued } from "../words";
 
 const LEFT = 58;
 const BOTTOM = 40;
@@ -81,7 +81,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
   const stairs = line<(typeof placed)[number]>((one) => one.left, (one) => one.up).digits(1).curve(xAxis.better === "down" ? curveStepAfter : curveStepBefore);
   const front = placed.filter(({ point }) => point.kept).sort((p, q) => p.left - q.left);
   const describe = (point: Point) =>
-    `${point.kept ? "" : "dominated "}${nameOf(point)}: ${panel.axes.map((axis, n) => `${axis.name} ${number(point.values[n])}`).join(", ")}${point.id === panel.chosen ? ", chosen" : ""}`;
+    `${point.kept ? "" : "dominated "}${nameOf(point)}: ${panel.axes.map((axis, n) => `${axis.name} ${valued(point.values[n], axis.unit)}`).join(", ")}${point.id === panel.chosen ? ", chosen" : ""}`;
   return (
     <figure className="chart" ref={measure}>
       <figcaption className="legend">
@@ -90,7 +90,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
             <span>{nameOf(told)}</span>
             {panel.axes.map((axis, index) => (
               <span key={axis.name}>
-                {axis.name} <b>{number(told.values[index])}</b>
+                {axis.name} <b>{valued(told.values[index], axis.unit)}</b>
               </span>
             ))}
           </span>
@@ -166,7 +166,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
             </button>
           ) : nameOf(point),
           ...(series.length > 1 ? [point.series] : []),
-          ...point.values.map((value) => number(value)),
+          ...point.values.map((value, index) => valued(value, panel.axes[index]?.unit ?? "")),
           point.kept ? "yes" : "no",
           point.id === panel.chosen ? "yes" : "",
         ])}

@@ -1,9 +1,9 @@
 /** Measures against their limits, and the verdicts on which it depends how a run goes on. */
 import { useState } from "react";
 import type { Gate, Gates } from "../../api/types";
-import { NONE, number } from "../../lib/format";
+import { NONE } from "../../lib/format";
 import { usePlace } from "../context";
-import { directed, named } from "../words";
+import { directed, named, valued } from "../words";
 import { OverrideDialog } from "./OverrideDialog";
 
 const VERDICTS: Record<Gate["verdict"], { mark: string; tone: string }> = {
@@ -36,11 +36,11 @@ export function GatesPanel({ panel }: { panel: Gates }) {
               <th scope="row">{gate.name}</th>
               <td className="soft" title={directed(gate.metric)}>{named(gate.metric)}</td>
               <td className="num nowrap">
-                <b>{number(gate.value)}</b>
-                {gate.low !== null && gate.high !== null && <small className="quiet">{` ${number(gate.low)} … ${number(gate.high)}`}</small>}
+                <b>{valued(gate.value, gate.metric.unit)}</b>
+                {gate.low !== null && gate.high !== null && <small className="quiet">{` ${valued(gate.low, gate.metric.unit)} … ${valued(gate.high, gate.metric.unit)}`}</small>}
               </td>
-              <td className="num">{number(gate.baseline)}</td>
-              <td className="num nowrap">{gate.limit === null ? NONE : `${gate.metric.better ? (gate.metric.better === "up" ? "≥ " : "≤ ") : ""}${number(gate.limit)}`}</td>
+              <td className="num">{valued(gate.baseline, gate.metric.unit)}</td>
+              <td className="num nowrap">{gate.limit === null ? NONE : `${gate.metric.better ? (gate.metric.better === "up" ? "≥ " : "≤ ") : ""}${valued(gate.limit, gate.metric.unit)}`}</td>
               <td>
                 <span className={VERDICTS[gate.verdict].tone}>
                   <span aria-hidden="true">{VERDICTS[gate.verdict].mark}</span> {gate.verdict}

@@ -1,8 +1,9 @@
 /** Stages in a row: how each stands as a mark, a colour and a word, its gate, its figure. */
 import type { Stage, Strip } from "../../api/types";
-import { duration, number } from "../../lib/format";
+import { duration } from "../../lib/format";
 import { href } from "../../lib/router";
 import { usePlace } from "../context";
+import { valued } from "../words";
 
 const MARKS: Record<Stage["state"], string> = {
   waiting: "○",
@@ -54,9 +55,9 @@ function Cell({ stage }: { stage: Stage }) {
       {stage.gate && <span className="small soft">{stage.gate.replaceAll("_", " ")}</span>}
       {stage.figure && (
         <span className="small strip-figure">
-          {stage.figure.metric.name.replaceAll("_", " ")} <b>{number(stage.figure.value)}</b>
+          {stage.figure.metric.name.replaceAll("_", " ")} <b>{valued(stage.figure.value, stage.figure.metric.unit)}</b>
           {stage.figure.low !== null && stage.figure.high !== null && (
-            <small className="quiet">{` ${number(stage.figure.low)} … ${number(stage.figure.high)}`}</small>
+            <small className="quiet">{` ${valued(stage.figure.low, stage.figure.metric.unit)} … ${valued(stage.figure.high, stage.figure.metric.unit)}`}</small>
           )}
         </span>
       )}
