@@ -11,14 +11,17 @@ from cli.options import emit, json_option, say, table
 from cli.runs.panels import overview
 from cli.runs.replay import places
 from runs import kinds
+from runs.errors import NotFoundError
 from runs.panels.head import Head, Result, in_words
+from runs.panels.panels import Panel
 from runs.panels.side_by_side import SideBySide, side_by_side
 
 
 @click.command("compare")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN RUN …")
+@click.option("--panel", metavar="NAME", help="Show this panel; without it the first of the lines.")
 @json_option
-def compare_command(runs: tuple[str, ...], as_json: bool) -> None:
+def compare_command(runs: tuple[str, ...], panel: str | None, as_json: bool) -> None:
     """Compare runs of any kinds: results, settings that differ, panels of one name.
 
     It says first if the results can be compared at all, and if not, why. A place of a run, such as
@@ -27,17 +30,46 @@ def compare_command(runs: tuple[str, ...], as_json: bool) -> None:
     \b
     Example:
       forge compare 20261121-3fa9c1 20261122-77aa01
+      forge compare 20261121-3fa9c1 20261122-77aa01 --panel rivals
     """
     seen = [
         kinds.of(state.kind).seen_beside(state, overview(state, rows))
         for state, rows in places(*runs)
     ]
     data = side_by_side(seen)
-    emit(data.model_dump(mode="json")) if as_json else _echo(data)
+    if as_json:
+        emit(data.model_dump(mode="json"))
+    elif panel is not None:
+        _echo_panel(data, panel)
+    else:
+        _echo(data)
+
+
+def _echo_panel(data: SideBySide, name: str) -> None:
+    """Print the panels of one name. Raises NotFoundError, which names those that there are."""
+    known = _panels(data)
+    if name not in known:
+        there = ", ".join(known) or "none"
+        raise NotFoundError(f"these runs have no panel {name!r} in common. They have: {there}.")
+    for run, panel in known[name]:
+        panels.echo(panel, run)
+
+
+def _panels(data: SideBySide) -> dict[str, list[tuple[str, Panel]]]:
+    """Return name → (run, panel) of all that the runs have in common: lines first."""
+    found: dict[str, list[tuple[str, Panel]]] = {}
+    for lines in data.lines:
+        found[lines.name] = [(data.heads[0].run, lines)]
+    for beside in data.beside:
+        found[beside.name] = [
+            (own.run, own.panel.model_copy(update={"title": f"{own.panel.title}, {own.run}"}))
+            for own in beside.panels
+        ]
+    return found
 
 
 def _echo(data: SideBySide) -> None:
-    """Print runs side by side: judgements, results, settings, lines, then the other panels."""
+    """Print judgements, results and settings, the first of the lines, and the panels by name."""
     for judgement in data.judgements:
         answer = f"no: {judgement.why_not}" if judgement.why_not else "yes"
         same = "; their lineages are the same, bit for bit" if judgement.same_lineage else ""
@@ -49,12 +81,11 @@ def _echo(data: SideBySide) -> None:
     if data.settings:
         cells = [[row.name, *map(_setting, row.values)] for row in data.settings]
         table(["setting", *runs], cells, title="settings that differ")
-    for lines in data.lines:
+    for lines in data.lines[:1]:
         panels.echo(lines, runs[0])
-    for beside in data.beside:
-        for own in beside.panels:
-            title = f"{own.panel.title}, {own.run}"
-            panels.echo(own.panel.model_copy(update={"title": title}), own.run)
+    if names := list(_panels(data)):
+        say(f"\npanels in common: {', '.join(names)}")
+        say(f"one of them: forge compare {' '.join(runs)} --panel {names[-1]}")
 
 
 def _results(heads: tuple[Head, ...]) -> list[list[str]]:

@@ -1,10 +1,11 @@
 """Quality and size of a pipeline's models along its phases, as they were measured. Pure.
 
 A phase without a measurement has no point, but for the one before the first measured phase: its
-point is the best model that the measured phase was given, and so the beginning of the way. Bits per byte are those of the measurement of a phase's
-model, on the items that no phase chose by. `retention` is bits per byte of the best input over those of
-the model on the same documents, so both together say the best input's; bytes and `size` likewise say
-the largest input's. Without bytes there are the parameters that the runs record of the models.
+point is the best model that the measured phase was given, and so the beginning of the way. Bits per
+byte are those of the measurement of a phase's model, on the items that no phase chose by.
+`retention` is bits per byte of the best input over those of the model on the same documents, so both
+together say the best input's; bytes and `size` likewise say the largest input's. Without bytes there
+are the parameters that the runs record of the models.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ of one name stand beside each other as they are.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -123,7 +124,7 @@ def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
     charts = {name: own for name, own in series.items() if len({line.name for line in own}) > 1}
     return [
         Lines(
-            name=first.name if len(charts) == 1 else f"{first.name[:50]}-{number}",
+            name=first.name if len(charts) == 1 else _panel_name(first.name, number, name),
             title=first.title if single else f"{first.title}: {name}",
             says=f"{len({line.name for line in own})} runs over each other.",
             x=first.x,
@@ -132,6 +133,12 @@ def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
         )
         for number, (name, own) in enumerate(charts.items(), 1)
     ]
+
+
+def _panel_name(panel: str, number: int, line: str) -> str:
+    """Return the name of the chart of one line: "loss-base"; the number stands for other letters."""
+    word = re.sub(r"[^a-z0-9]+", "-", line.lower()).strip("-")
+    return f"{panel[:20]}-{word if word and len(word) <= 40 else number}"
 
 
 def _axes(panel: Lines) -> tuple[str, ...]:

@@ -367,7 +367,7 @@ def test_a_live_run_says_what_it_does_how_far_it_is_and_its_clock_runs(
     page = visit(f"/runs/{BUSY}")
     page.locator(".now-doing").get_by_text("here/cpu0").wait_for()
     page.get_by_text("left at most").wait_for()
-    bar = page.get_by_role("progressbar", name="Work done")
+    bar = page.get_by_role("progressbar", name="Time that the work takes")
     assert 0 < int(bar.get_attribute("aria-valuenow") or 0) < 100
     clock = page.get_by_text("elapsed")
     before = clock.inner_text()

@@ -216,6 +216,11 @@ def test_replay_diff_and_compare_go_by_places(ended: Home) -> None:
     assert compared[0] == "comparable r and other: yes"
     assert "steps\t2\t1" in compared
     assert "Totals: 2 runs over each other." in compared
+    assert "panels in common: totals, steps, tasks" in compared
+    steps = call(ended, "compare", "r", "other", "--panel", "steps").stdout
+    assert steps.index("Steps, r:") < steps.index("Steps, other:")
+    unknown = call(ended, "compare", "r", "other", "--panel", "x", code=5)
+    assert "They have: totals, steps, tasks." in str(unknown.exception)
     assert told(ended, "diff", "r", "r")["same_lineage"] is True
 
 

@@ -78,7 +78,7 @@ def test_lines_of_one_name_share_a_chart_and_other_panels_stand_beside_each_othe
     found = side_by_side([a, b])
     charts = {panel.title: [line.name for line in panel.series] for panel in found.lines}
     assert charts == {"Training: base": ["a", "b"], "Training: code": ["a", "b"]}
-    assert len({panel.name for panel in found.lines}) == 2
+    assert [panel.name for panel in found.lines] == ["training-base", "training-code"]
     assert [[own.run for own in one.panels] for one in found.beside] == [["a", "b"]]
 
 

@@ -8,7 +8,7 @@ import { useWidth } from "../../lib/hooks";
 import { labelled, scaleOver, shows } from "../../lib/scale";
 import { usePlace } from "../context";
 import { LogToggle } from "../LogToggle";
-import { directed, look, named, valued } from "../words";
+import { directed, look, named, said, valued } from "../words";
 
 const LEFT = 58;
 const BOTTOM = 40;
@@ -112,7 +112,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
       <svg width={width} height={HEIGHT} role="group" aria-labelledby={`${id}-t`} aria-describedby={`${id}-d`}>
         <title id={`${id}-t`}>{panel.title}</title>
         <desc id={`${id}-d`}>{`${directed(xAxis)}, against ${directed(yAxis)}. ${panel.says}`}</desc>
-        {labelled(y, 5).map((tick) => (
+        {labelled(y, 5, false, said(yAxis.unit)).map((tick) => (
           <g key={tick.at} className="grid">
             <line x1={LEFT} x2={width - RIGHT} y1={y(tick.at)} y2={y(tick.at)} />
             <text x={LEFT - 8} y={y(tick.at)} dy="0.32em" textAnchor="end">
@@ -120,7 +120,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
             </text>
           </g>
         ))}
-        {labelled(x, Math.max(2, width / 110)).map((tick) => (
+        {labelled(x, Math.max(2, width / 110), false, said(xAxis.unit)).map((tick) => (
           <text key={tick.at} x={x(tick.at)} y={HEIGHT - BOTTOM + 16} textAnchor="middle">
             {tick.label}
           </text>

@@ -33,7 +33,11 @@ export function Dialog({ title, onClose, onSubmit, wide, foot, children }: Props
   });
   useEffect(() => {
     if (dialogOf(window.history.state) !== id) window.history.pushState({ dialog: id }, "");
-    const back = () => dialogOf(window.history.state) !== id && close.current();
+    const back = () => {
+      if (dialogOf(window.history.state) === id) return;
+      window.removeEventListener("popstate", back); // closing may write the address, which is told as well
+      close.current();
+    };
     window.addEventListener("popstate", back);
     return () => {
       window.removeEventListener("popstate", back);
