@@ -14,7 +14,7 @@ from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.tracking import Parts
 from runs.kinds.view import View
-from runs.panels.head import Fact, Head, Result
+from runs.panels.head import Fact, Head, Result, digits
 from runs.panels.panels import Column, Gate, Gates, Metric, Panel, Units
 from runs.panels.stages import Stage, Strip
 from runs.panels.timeline import timeline
@@ -262,7 +262,9 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
                 "state": word,
                 "run": ended.child if ended else plan.child_name(state, number),
                 "models": ", ".join(f"{role} {m.digest[:12]}" for role, m in models.items()),
-                "figures": ", ".join(f"{name} {f.value:.4g}" for name, f in figures.items()),
+                "figures": ", ".join(
+                    f"{name.replace('_', ' ')} {digits(f.value)}" for name, f in figures.items()
+                ),
             }
         )
     return found

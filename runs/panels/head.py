@@ -48,11 +48,14 @@ def in_words(metric: str, value: float | None, unit: str, better: str | None) ->
     """
     if value is None:
         return "-"
-    large = abs(value) >= 1000 or value == int(value)
-    number = f"{value:,.0f}" if large else f"{value:#.4g}"
-    if unit == "share":
-        number = f"{100 * value:.4g} %"
+    number = f"{100 * value:.4g} %" if unit == "share" else digits(value)
     return f"{number} {metric}{' ↓' if better == 'down' else ''}"
+
+
+def digits(value: float) -> str:
+    """Return a number as people read it: 28,960 or four significant digits."""
+    whole = abs(value) >= 1000 or value == int(value)
+    return f"{value:,.0f}" if whole else f"{value:#.4g}"
 
 
 class Fact(Shape):

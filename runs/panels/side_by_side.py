@@ -109,7 +109,7 @@ def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
     """Return a chart for each name of lines that two runs or more have, with a line for each run.
 
     Lines along other axes are not laid over each other. If every run has one line only, these are
-    laid over each other, whatever their names are.
+    laid over each other, also under different names.
     """
     known = [(one.run, one.panel) for one in panels if isinstance(one.panel, Lines)]
     first = known[0][1]
