@@ -59,7 +59,7 @@ COLUMNS = (
 def result(state: RunState) -> Result | None:
     """Return the champion's score: on the test slice, before it on selection; None without one."""
     told = headline.headline(state)
-    if told is None or told["score"] is None:
+    if told is None or told["score"] is None or state.submitted is None:
         return None
     rivals = report.rivals(state) if told["over"] else []
     best = [r for r in rivals if r["kind"] != "baseline" and r["name"] == told["over"]]

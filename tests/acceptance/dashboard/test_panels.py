@@ -278,7 +278,7 @@ def test_an_ended_run_of_any_kind_is_forked_before_its_end(
     page.get_by_role("button", name="Fork", exact=True).click()
     dialog = page.get_by_role("dialog")
     assert dialog.get_by_label("Event", exact=True).input_value() == str(place)
-    dialog.get_by_label("Setting", exact=True).fill("steps")
+    dialog.get_by_label("Setting", exact=True).select_option("steps")
     dialog.get_by_label("Value of steps").fill("3")
     dialog.get_by_role("button", name="Fork", exact=True).click()
     page.locator(".run-line").get_by_text("forked from").wait_for()

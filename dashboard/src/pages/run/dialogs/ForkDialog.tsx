@@ -34,7 +34,7 @@ interface ValueProps {
 
 /** The new value of a setting: a choice if the schema names all values, else a text. */
 function Value({ name, schema, root, now, value, wrong, onChange }: ValueProps) {
-  const bind = { "aria-label": `Value of ${words(name) || "the setting"}`, "aria-invalid": wrong ? true : undefined, disabled: name === "", value };
+  const bind = { "aria-label": `Value of ${name || "the setting"}`, "aria-invalid": wrong ? true : undefined, disabled: name === "", value };
   const standing = now === undefined ? "value" : `now ${setting(now)}`;
   const choices = schema.enum ?? (schema.type === "boolean" ? [true, false] : null);
   if (choices) {
