@@ -89,7 +89,7 @@ class View:
         """Return the picture of a frame."""
         return live.draw(shown, width, height, live.utc(), plain)
 
-    # ---- `forge replay`, `diff`, `compare` ---------------------------------------------------
+    # ---- `forge replay`, `diff` ---------------------------------------------------
 
     def snapshot(self, data: dict[str, Any]) -> None:
         """Print a run at a place of its history."""
@@ -106,10 +106,6 @@ class View:
         for name, (mine, theirs) in data["settings"].items():
             say(f"setting {name}: {mine} | {theirs}")
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
-
-    def comparison(self, data: dict[str, Any]) -> None:
-        """Print two runs side by side."""
-        self.differences(data)
 
 
 def of(kind: str) -> View:

@@ -45,7 +45,7 @@ COMMANDS = {
     "lineage": ("cli.runs.lineage", "Show what a model was made from, across runs."),
     "replay": ("cli.runs.replay", "Show a run as it was at any event or generation."),
     "diff": ("cli.runs.replay", "Show the differences between two places in runs."),
-    "compare": ("cli.runs.replay", "Compare two runs side by side."),
+    "compare": ("cli.runs.compare", "Compare two runs side by side."),
     "verify": (
         "cli.verify.verify",
         "Check a run, an archive or a champion's folder; rebuild its weights.",

@@ -38,6 +38,7 @@ class EvoMerge(RunView, Kind[RunState]):
     title = "a merging run"
     line = "search for the best way to merge fine-tuned models"
     unit = "generation"
+    curve_of = "best score"
     result_name = "champion"
     config = EvoMergeConfig
     submitted = events.Submitted

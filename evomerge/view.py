@@ -16,7 +16,7 @@ from runs.event_types import Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.tracking import Parts, TrackedName
-from runs.kinds.view import Outlook, View
+from runs.kinds.view import OTHER_DATA, Outlook, View
 from runs.panels.head import Head
 from runs.panels.panels import Panel
 
@@ -164,11 +164,20 @@ class RunView(View[RunState]):
 
         return snapshot.difference(a, b)
 
-    def comparison(self, a: RunState, b: RunState) -> dict[str, Any]:
-        """Return how two runs differ, with their generations side by side and their results."""
-        from evomerge.reports import snapshot
-
-        return snapshot.comparison(a, b)
+    def yardstick(self, state: RunState) -> dict[str, Any]:
+        """Return data, sources, composition of fitness and length of windows of a started run."""
+        if state.started is None or state.submitted is None:
+            return {}
+        config, sources = state.submitted.config, state.started.sources
+        return {
+            OTHER_DATA: state.started.data_digest,
+            "they have other sources, which scores are relative to": [s.digest for s in sources],
+            "their fitness is put together in another way": (
+                config.fitness_weights,
+                config.normalise,
+            ),
+            "their windows have other lengths": state.started.context,
+        }
 
     def layers(
         self, home: Home, state: RunState, recipe_id: str

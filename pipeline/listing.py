@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from evaluation.training_runs.training_panels import BITS as QUALITY
 from events import Event
 from pipeline import decide, plan
 from pipeline.config import PipelineConfig
@@ -25,6 +26,7 @@ from pipeline.events import (
     Submitted,
 )
 from pipeline.ladder import BITS, BYTES
+from runs.panels.head import listed
 
 #: Figures of the newest model that goes on, and the columns that they are noted in.
 FIGURES = {BITS: "quality", BYTES: "bytes"}
@@ -130,6 +132,10 @@ def _note_figures(entry: dict[str, Any], stages: list[dict[str, Any]]) -> None:
         if value is not None and not math.isfinite(value):
             value = None
         entry[column] = int(value) if column == "bytes" and value is not None else value
+    measured = [s["seen"]["figures"].get("bits_per_byte") for s in stages if s["seen"]["measured"]]
+    entry |= listed(
+        QUALITY, next((bits for bits in reversed(measured) if bits), None), "test slice"
+    )
 
 
 def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:

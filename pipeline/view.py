@@ -15,7 +15,7 @@ from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.tracking import Parts
 from runs.kinds.view import Outlook, UserDecision, View
-from runs.panels.head import Fact, Head, Result
+from runs.panels.head import Fact, Head, Result, digits
 from runs.panels.panels import Column, Metric, Panel, Units
 from runs.panels.stages import Stage, Strip
 from runs.panels.timeline import timeline
@@ -132,6 +132,14 @@ class PipelineView(View[PipelineState]):
         facts = [Fact(name="result", value=name)] if (name := _goes_on(state)) else []
         seen = default_panels.head(self, state, _result(state), facts)
         return seen.model_copy(update={"verdict": ladder.gain(state)})
+
+    def yardstick(self, state: PipelineState) -> dict[str, Any]:
+        """Return the files of the items that results are measured on, or the phase that they are of."""
+        places, config = state.submitted.test, state.submitted.config
+        phases = [config.items_of(place) for place in places] or [1]
+        ended = [state.ended_phase(number) for number in phases if number]
+        lineages = [phase.lineage for phase in ended if phase]
+        return {"their items are not known to be the same": (places, lineages)}
 
     def panels(self, state: PipelineState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the panels that follow from the pipeline's own log."""
@@ -300,7 +308,9 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
                 "state": word,
                 "run": ended.child if ended else plan.child_name(state, number),
                 "models": ", ".join(f"{role} {m.digest[:12]}" for role, m in models.items()),
-                "figures": ", ".join(f"{name} {f.value:.4g}" for name, f in figures.items()),
+                "figures": ", ".join(
+                    f"{name.replace('_', ' ')} {digits(f.value)}" for name, f in figures.items()
+                ),
             }
         )
     return found

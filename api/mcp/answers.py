@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from api.schemas.listings import OneRun
 from api.schemas.runs import Answer, Status
 from runs.panels.head import Head
+from runs.panels.side_by_side import Judgement, SettingBeside
 
 
 class RunRow(Answer):
-    """A run of a list; `score` is that of its result, or of the best so far."""
+    """A run of a list; `value` is that of its result, or of the best so far, in `metric`."""
 
     run: str
     kind: str
@@ -23,7 +24,11 @@ class RunRow(Answer):
     submitted_at: str
     updated_at: str
     parent: str | None
-    score: float | None
+    value: float | None
+    metric: str
+    unit: str
+    better: Literal["up", "down"] | None
+    measured_on: str
 
 
 class Runs(Answer):
@@ -77,9 +82,11 @@ class Events(Answer):
 
 
 class Compared(Answer):
-    """Two runs side by side; the fields are those of their kind."""
+    """Two runs side by side."""
 
-    comparison: dict[str, Any]
+    heads: tuple[Head, ...]
+    judgements: tuple[Judgement, ...]
+    settings: tuple[SettingBeside, ...]
 
 
 class Explained(Answer):

@@ -97,7 +97,7 @@ class History(Input):
 
 
 class Pair(Input):
-    """Two runs of one kind."""
+    """Two runs."""
 
     run: RunName
     other: RunName

@@ -136,8 +136,9 @@ def _event(row: dict[str, Any], with_data: bool) -> answers.Event:
 
 
 def compare_runs(call: Call, asked: inputs.Pair) -> answers.Compared:
-    """Compare two runs of one kind: settings that differ, and their results side by side."""
-    return answers.Compared(comparison=runs.compared(call.desk, asked.run, asked.other))
+    """Compare two runs of any kinds: if their results compare, both heads, settings that differ."""
+    whole = panels.compared(call.desk, [asked.run, asked.other])
+    return answers.Compared(heads=whole.heads, judgements=whole.judgements, settings=whole.settings)
 
 
 def list_models(call: Call, asked: inputs.Models) -> schemas.ModelList:

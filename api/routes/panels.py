@@ -13,9 +13,11 @@ from api.routes.runs import AT, UPTO, desk_of, tagged
 from api.state import children
 from api.state import head as heads
 from api.state.run_cache import Desk
+from runs import kinds
 from runs.panels import markdown, report_html, tables, thinning
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
+from runs.panels.side_by_side import SideBySide, side_by_side
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
@@ -85,6 +87,27 @@ def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> P
     whole, newest = children.overview(desk, name, at, upto)
     now = heads.live(desk, name) if newest else None
     return Panels(head=whole.head.model_copy(update={"now": now}), panels=whole.panels)
+
+
+@router.get("/compare", response_model=SideBySide)
+def compare(
+    request: Request,
+    runs: str = Query(max_length=2000, description="Two runs or more, with commas between them."),
+) -> Response:
+    """Return runs of any kinds side by side: if their results compare, what differs, their panels."""
+    names = [name for name in runs.split(",") if name]
+    return tagged(request, compared(desk_of(request), names).model_dump(mode="json"))
+
+
+def compared(desk: Desk, runs: list[str]) -> SideBySide:
+    """Return runs side by side, their panels thinned. Raises NotFoundError, ConfigError."""
+    seen = []
+    for name in dict.fromkeys(map(desk.name, runs)):
+        whole, _ = children.overview(desk, name, None, None)
+        thin = Panels(head=whole.head, panels=tuple(map(thinning.thin, whole.panels)))
+        with desk.state(name) as state:
+            seen.append(kinds.of(state.kind).seen_beside(state, thin))
+    return side_by_side(seen)
 
 
 @router.get("/runs/{run}/panels/{name}.json", response_model=Panel)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from contextlib import ExitStack
 from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -18,8 +17,6 @@ from api.state import children, views
 from api.state import head as heads
 from api.state.run_cache import Desk
 from runs import kinds
-from runs.errors import ConfigError
-from runs.history import repository
 from runs.kinds import wording
 from runs.lists import queries, stages
 
@@ -62,7 +59,7 @@ def told(row: dict[str, Any]) -> dict[str, Any]:
 
 
 #: Columns that the list can be sorted by: `queries.SORTS`.
-Sort = Literal["run", "kind", "status", "owner", "score", "done", "device_seconds", "updated_at"]
+Sort = Literal["run", "kind", "status", "owner", "value", "done", "device_seconds", "updated_at"]
 
 
 @router.get("/runs", response_model=schemas.Rows)
@@ -275,21 +272,3 @@ async def layers(
     if failed is not None:
         raise Problem(503, "Service Unavailable", f"The layers cannot be worked out: {failed}")
     return JSONResponse({"status": "working", "candidate": found}, 202)
-
-
-@router.get("/runs/{run}/compare/{other}", response_model=schemas.Comparison)
-def compare(request: Request, run: str, other: str) -> Response:
-    """Compare two runs of one kind side by side."""
-    return JSONResponse(compared(desk_of(request), run, other))
-
-
-def compared(desk: Desk, run: str, other: str) -> dict[str, Any]:
-    """Return two runs side by side. Raises NotFoundError, ConfigError for runs of two kinds."""
-    names = desk.name(run), desk.name(other)
-    kind = {kinds.kind_of(repository.named_stream(desk.store, name)) for name in names}
-    if len(kind) > 1:
-        raise ConfigError("runs of two kinds cannot be compared.")
-    # In one order, so that no two requests wait for each other; a run and its child are of two kinds.
-    with ExitStack() as held:
-        states = {name: held.enter_context(desk.state(name)) for name in sorted(set(names))}
-        return kinds.of(states[names[0]].kind).comparison(*(states[name] for name in names))

@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from api.schemas.candidates import Candidate, Comparison, Layers, Lineage, Population
+from api.schemas.candidates import Candidate, Layers, Lineage, Population
 from api.schemas.checks import Checks
 from api.schemas.events import Events, Moments
 from api.schemas.listings import (
@@ -68,7 +68,6 @@ __all__ = [
     "Candidate",
     "Checked",
     "Checks",
-    "Comparison",
     "CreatedModel",
     "Events",
     "Export",

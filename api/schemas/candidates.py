@@ -1,12 +1,12 @@
-"""Schemas of the answers about candidates, lineage, layers and comparisons; see runs.py."""
+"""Schemas of the answers about candidates, lineage and layers; see runs.py."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from api.schemas.runs import Answer, Components, Json, Status
+from api.schemas.runs import Answer, Components, Json
 
 
 class PopulationRow(Answer):
@@ -114,64 +114,3 @@ class Layers(Answer):
     candidate: str
     sources: list[str] | None = None
     rows: list[LayerRow] | None = None
-
-
-class Side(Answer):
-    """One of two runs that are compared."""
-
-    run: str
-    place: int
-    status: Status
-    generation: int | None
-
-
-class ComparedGeneration(Answer):
-    """A generation of both runs."""
-
-    generation: int
-    a: float | None
-    b: float | None
-    diversity_a: float | None
-    diversity_b: float | None
-
-
-class ComparedChampion(Answer):
-    """The champion of one of two runs, with its score on the selection slice."""
-
-    recipe_id: str
-    score: float | None
-    since: int
-    what: str
-
-
-class ComparedCandidates(Answer):
-    """Ids of the models that one run has built and the other has not, and the number of the rest."""
-
-    only_a: list[str]
-    only_b: list[str]
-    both: int
-
-
-class ComparedEvaluations(Answer):
-    """Numbers of evaluations of one run alone, and the evaluations with other outcomes."""
-
-    only_a: int
-    only_b: int
-    different: list[str]
-
-
-class Comparison(Answer):
-    """Two runs side by side; `weights` has the ids of models whose weights differ."""
-
-    a: Side
-    b: Side
-    settings: dict[str, tuple[Any, Any]]
-    sources: list[list[str]]
-    champion: list[ComparedChampion | None]
-    candidates: ComparedCandidates
-    weights: list[str]
-    evaluations: ComparedEvaluations
-    generations: list[ComparedGeneration]
-    test: list[float | None]
-    comparable: str | None
-    same_lineage: bool

@@ -45,10 +45,19 @@ class Row(Answer):
     parent: str | None
     generation: int | None
     champion: str | None
-    score: float | None
+    #: The result as the run's head has it: value, metric, unit, which end is better, the slice.
+    value: float | None
+    metric: str
+    unit: str
+    better: Literal["up", "down"] | None
+    measured_on: str
+    #: The unit of `generation`, such as "step".
+    done_unit: str
     version: int
     device_seconds: float
+    #: One value a unit, and what it is, such as "loss".
     curve: list[float | None]
+    curve_of: str
 
 
 class Again(Answer):

@@ -179,24 +179,6 @@ class EvoMergeView(View):
             click.echo(f"champion {which}: {told}")
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
 
-    def comparison(self, data: dict[str, Any]) -> None:
-        """Print two runs side by side, generation by generation."""
-        self.differences(data)
-        cells = [
-            [
-                str(g["generation"]),
-                number(g["a"]),
-                number(g["b"]),
-                number(g["diversity_a"], ".2f"),
-                number(g["diversity_b"], ".2f"),
-            ]
-            for g in data["generations"]
-        ]
-        table(["generation", "champion a", "champion b", "diversity a", "diversity b"], cells)
-        click.echo(f"test score  a {number(data['test'][0])}  b {number(data['test'][1])}")
-        if data["comparable"]:
-            click.echo(f"NOT comparable: {data['comparable']}.")
-
 
 def _skills(data: dict[str, Any]) -> None:
     """Print what each model does in each domain, if anything was measured."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, load_run, named, number, say, short, table
+from cli.options import emit, json_option, load_run, named, say, short, table
 from runs.system.durations import rough
 from runs.system.plain_text import visible
 
@@ -99,7 +99,9 @@ def runs_command(
 
 def _runs_table(rows: list[dict[str, Any]]) -> None:
     """Print rows of the run list; a narrow terminal gets the columns that the next command needs."""
-    columns = ["name", "kind", "status", "age", "done", "score", "result", "tags", "owner"]
+    from runs.panels.head import in_words
+
+    columns = ["name", "kind", "status", "age", "done", "result", "model", "tags", "owner"]
     columns += ["origin", "id", "submitted (UTC)"]
     cells = [
         [
@@ -108,7 +110,7 @@ def _runs_table(rows: list[dict[str, Any]]) -> None:
             row["status"],
             _age(row),
             "-" if row["generation"] is None else str(row["generation"]),
-            number(row["score"]),
+            in_words(row["metric"], row["value"], row["unit"], row["better"]),
             short(row["champion"]),
             row["tags"],
             row["owner"],
@@ -118,7 +120,7 @@ def _runs_table(rows: list[dict[str, Any]]) -> None:
         ]
         for row in rows
     ]
-    droppable = ["submitted (UTC)", "result", "id", "origin", "owner", "tags", "done", "score"]
+    droppable = ["submitted (UTC)", "model", "id", "origin", "owner", "tags", "done", "result"]
     table(columns, cells, droppable=[*droppable, "kind"])
 
 

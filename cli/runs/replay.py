@@ -1,4 +1,4 @@
-"""`forge replay`, `diff`, `compare`: a run as it was, and two beside each other. No torch."""
+"""`forge replay`, `diff`: a run as it was, and two places beside each other. No torch."""
 
 from __future__ import annotations
 
@@ -135,44 +135,26 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
     Example:
       forge diff 20261121-3fa9c1@g2 20261121-3fa9c1@g5
     """
-    _beside(a, b, "difference", "differences", as_json)
-
-
-@click.command("compare")
-@click.argument("run1")
-@click.argument("run2")
-@json_option
-def compare_command(run1: str, run2: str, as_json: bool) -> None:
-    """Compare two runs side by side: settings, champion by generation, test score.
-
-    \b
-    Example:
-      forge compare 20261121-3fa9c1 20261122-77aa01
-    """
-    _beside(run1, run2, "comparison", "comparison", as_json)
-
-
-def _beside(a: str, b: str, what: str, text: str, as_json: bool) -> None:
-    """Print two runs of one kind beside each other, by the kind's `what` and the view's `text`.
-
-    Raises ConfigError for two kinds.
-    """
     from cli import kind_views
     from runs import kinds
     from runs.errors import ConfigError
 
-    one, other = _both(a, b)
+    (one, _), (other, _) = places(a, b)
     if one.kind != other.kind:
-        raise ConfigError("runs of two kinds cannot be compared.")
-    data = getattr(kinds.of(one.kind), what)(one, other)
-    emit(data) if as_json else getattr(kind_views.of(one.kind), text)(data)
+        raise ConfigError(
+            f"{one.run} is {kinds.of(one.kind).title}, {other.run} {kinds.of(other.kind).title}: "
+            f"`forge compare {one.run} {other.run}` shows what such runs have in common."
+        )
+    data = kinds.of(one.kind).difference(one, other)
+    emit(data) if as_json else kind_views.of(one.kind).differences(data)
 
 
-def _both(a: str, b: str) -> tuple[Any, Any]:
+def places(*texts: str) -> list[tuple[Any, list[Any]]]:
+    """Return state and rows of each place: RUN, RUN@57 or RUN@g3."""
     from runs.home import Home
 
     store = Home.default().open_store()
     try:
-        return _cut(store, a)[0], _cut(store, b)[0]
+        return [_cut(store, text) for text in texts]
     finally:
         store.close()

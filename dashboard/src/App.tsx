@@ -9,7 +9,7 @@ import { SignIn } from "./pages/SignIn";
 import { MeContext } from "./lib/currentUser";
 import { Bar } from "./ui/frame/Bar";
 import { Arriving, Boundary } from "./ui/Boundary";
-import { Empty, Failure } from "./ui/Messages";
+import { Failure, NotFound } from "./ui/Messages";
 import { Newer } from "./ui/frame/Newer";
 import { OtherToken } from "./ui/frame/OtherToken";
 
@@ -74,22 +74,18 @@ function pageOf(route: Route): ReactNode {
     case "runs":
       return id ? <RunPage key={id} run={id} route={route} /> : <RunsPage route={route} />;
     case "compare":
-      return <ComparePage route={route} />;
+      return id ? <NotFound route={route} /> : <ComparePage route={route} />;
     case "queue":
-      return <QueuePage />;
+      return id ? <NotFound route={route} /> : <QueuePage />;
     case "models":
       return id ? <ModelPage key={id} id={id} /> : <ModelsPage route={route} />;
     case "pipelines":
-      return <PipelinesPage route={route} />;
+      return id ? <RunPage key={id} run={id} route={route} /> : <PipelinesPage route={route} />;
     case "new":
-      return <NewRunPage key={route.query.toString()} route={route} />;
+      return id ? <NotFound route={route} /> : <NewRunPage key={route.query.toString()} route={route} />;
     case "users":
-      return <UsersPage />;
+      return id ? <NotFound route={route} /> : <UsersPage />;
     default:
-      return (
-        <Empty title="There is no such page">
-          <a href="#/runs">All runs</a>
-        </Empty>
-      );
+      return <NotFound route={route} />;
   }
 }

@@ -38,6 +38,7 @@ class GivenKind(TrainingKind[S]):
 
     main_role = "model"
     unit = "step"
+    curve_of = "loss"
     result_name = "models"
     listed: ClassVar[frozenset[str]] = LISTED
     #: Roles of its models that are of the given model's architecture and sizes.

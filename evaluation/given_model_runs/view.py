@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from evaluation.given_model_runs.comparison import TEST
 from evaluation.given_model_runs.events import MODEL, GivenCompleted
 from evaluation.observing import Observed
+from evaluation.training_runs.training_panels import BITS
 from evaluation.training_runs.training_view import TrainingView
 from events import Event
 from runs.kinds.tasks import Start
+from runs.panels.head import listed
 from weights.making.making import MakingState
 from weights.recipes import Train
 
@@ -56,12 +59,12 @@ class GivenView(TrainingView[S]):
         raise NotImplementedError
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the retention in the run's row of the run list."""
+        """Note steps, the last loss and the result's bits per byte in the run's row of the run list."""
         super().row(entry, event)
         if isinstance(event, GivenCompleted):
             done: Any = event  # every kind has figures, each at its own place in the schema
-            score = done.figures["retention"].value
-            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+            bits = done.figures["bits_per_byte"].value
+            entry |= {"result": event.models[MODEL].recipe_id, **listed(BITS, bits, TEST)}
 
     def view(self, state: S) -> dict[str, Any]:
         """Return the curves, and what was measured of each arm."""

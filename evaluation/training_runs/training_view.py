@@ -11,7 +11,7 @@ from evaluation.training_runs import training_pace, training_rows
 from evaluation.training_runs.training_rows import Group
 from events import Envelope, Event
 from runs.kinds.tracking import Parts
-from runs.kinds.view import Outlook, View
+from runs.kinds.view import OTHER_DATA, Outlook, View
 from runs.lists.tables import Kind, Table
 from weights.making.events import Advanced, Making
 from weights.making.making import MakingState
@@ -65,6 +65,10 @@ class TrainingView(View[S]):
             curve = [*json.loads(entry["curve"]), event.curve[-1].loss]
             done = (entry["done"] or 0) + event.step - event.begin
             entry |= {"done": done, "curve": json.dumps(curve)}
+
+    def yardstick(self, state: S) -> dict[str, Any]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.items if state.started else None}
 
     def made(self, state: S, digest: str) -> str | None:
         """Return the recipe id of the model with these weights, or None."""

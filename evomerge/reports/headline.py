@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from evaluation.data.slices import Slice
+from evomerge.config import EvoMergeConfig
 from evomerge.reports import report
 from evomerge.run.state import RunState
+from runs.panels.shapes import Metric
 
 SLICES: tuple[Slice, ...] = ("search", "selection", "test")
 
@@ -22,6 +24,12 @@ def items(state: RunState) -> dict[str, int] | None:
     }
 
 
+def fitness(config: EvoMergeConfig) -> Metric:
+    """Return the metric of a run's scores: relative to the best source, or plain."""
+    relative = config.normalise != "none"
+    return Metric(name="fitness", unit="1 = the best source" if relative else "", better="up")
+
+
 def headline(state: RunState) -> dict[str, Any] | None:
     """Return the champion's score to show first: on the test slice, before it on selection.
 
@@ -31,8 +39,8 @@ def headline(state: RunState) -> dict[str, Any] | None:
     if state.champion is None or state.submitted is None:
         return None
     counts = items(state) or {}
-    relative = state.submitted.config.normalise != "none"
-    unit = "fitness, 1 = the best source" if relative else "fitness"
+    metric = fitness(state.submitted.config)
+    unit = ", ".join(filter(None, (metric.name, metric.unit)))
     if state.completed is None:
         told = {"slice": "selection", "score": state.champions[-1].score, "over": None}
         return {

@@ -59,14 +59,14 @@ COLUMNS = (
 def result(state: RunState) -> Result | None:
     """Return the champion's score: on the test slice, before it on selection; None without one."""
     told = headline.headline(state)
-    if told is None or told["score"] is None:
+    if told is None or told["score"] is None or state.submitted is None:
         return None
     rivals = report.rivals(state) if told["over"] else []
     best = [r for r in rivals if r["kind"] != "baseline" and r["name"] == told["over"]]
     return Result(
         name=OURS,
         model=state.champion,
-        metric=Metric(name="fitness", unit=told["unit"].partition(", ")[2], better="up"),
+        metric=headline.fitness(state.submitted.config),
         value=told["score"],
         over=told["over"],
         lead=next((lead(r) for r in best if r["lead"] == told["lead"]), None),
@@ -184,7 +184,7 @@ def lines(state: RunState, rows: Sequence[dict[str, Any]]) -> list[Lines]:
             f"{sizes['selection']} items.",
             series=(
                 _by_generation(rows, "champion"),
-                Series(name="new champion", role="reference", x=x, y=tuple(changes)),
+                Series(name="new champion", role="reference", x=x, y=tuple(changes), joined=False),
             ),
             **common,
         ),
@@ -269,7 +269,7 @@ def front(state: RunState) -> Front | None:
         name="front",
         title="Pareto front",
         says=f"{len(found['candidates'])} of {len(points)} candidates that were measured on the "
-        f"selection slice are dominated by no other; hypervolume {found['hypervolume']:.6g}.",
+        f"selection slice are dominated by no other; hypervolume {found['hypervolume']:.4g}.",
         axes=tuple(Axis(**axis) for axis in found["axes"]),
         points=tuple(points),
         chosen=champion,

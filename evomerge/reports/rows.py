@@ -6,10 +6,12 @@ import json
 from typing import Any
 
 from events import Event
+from evomerge.reports.headline import fitness
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.run.views import wording
 from runs.event_types import ModelReference, SourceRecord
+from runs.panels.head import listed
 from runs.record.user_events import Exported
 
 
@@ -20,8 +22,12 @@ def note(entry: dict[str, Any], event: Event) -> None:
             entry["done"] = event.generation
             best = max((s for s in event.scores if s is not None), default=None)
             entry["curve"] = json.dumps([*json.loads(entry["curve"]), best])
+        case events.Submitted() | events.Forked():
+            entry |= listed(fitness(event.config), entry["value"], "selection slice")
         case events.ChampionChanged():
-            entry |= {"result": event.recipe_id, "score": event.score}
+            entry |= {"result": event.recipe_id, "value": event.score}
+        case events.Completed():
+            entry |= {"value": event.test.scalar, "measured_on": "test slice"}
 
 
 def models(event: Event, state: RunState) -> list[dict[str, Any]]:

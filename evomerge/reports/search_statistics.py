@@ -258,7 +258,7 @@ def lines(data: dict[str, Any]) -> list[str]:
         for row in found["candidates"]:
             cells = " | ".join(f"{value:.4f}" for value in row["objectives"])
             out.append(f"| `{row['candidate'][:12]}` | {cells} |")
-        out += ["", f"Hypervolume above the sources' worst: {found['hypervolume']:.6g}."]
+        out += ["", f"Hypervolume above the sources' worst: {found['hypervolume']:.4g}."]
     return out
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evomerge.reports import candidate_rows, generation_rows
+from evomerge.reports import candidate_rows
 from evomerge.run.state import RunState
 from evomerge.run.views.candidates import describe
 from runs.kinds.decide import pending
@@ -93,43 +93,3 @@ def _other_sources(a: RunState, b: RunState) -> list[list[str]]:
         records = (state.started.base, *state.started.sources) if state.started else ()
         names.append([f"{r.name} {r.digest[:12]}" for r in records])
     return [] if names[0] == names[1] else names
-
-
-def comparison(a: RunState, b: RunState) -> dict[str, Any]:
-    """Return how two runs differ, with their generations side by side and their results.
-
-    A generation's row has each champion's selection score and each run's diversity.
-    """
-    rows = [_beside(a, b, number) for number in sorted({*a.generations, *b.generations})]
-    return {
-        **difference(a, b),
-        "generations": rows,
-        "test": [s.completed.test.scalar if s.completed else None for s in (a, b)],
-        "comparable": _comparable(a, b),
-    }
-
-
-def _beside(a: RunState, b: RunState, number: int) -> dict[str, Any]:
-    """Return a generation of two runs: the champion's score and the diversity of each."""
-    row: dict[str, Any] = {"generation": number}
-    for which, state in (("a", a), ("b", b)):
-        closed = number in state.generations
-        told = generation_rows.row(state, number, ("champion", "diversity")) if closed else {}
-        row[which], row[f"diversity_{which}"] = told.get("champion"), told.get("diversity")
-    return row
-
-
-def _comparable(a: RunState, b: RunState) -> str | None:
-    """Return why the scores of two runs cannot be compared; None if they can."""
-    if a.started is None or b.started is None or a.submitted is None or b.submitted is None:
-        return "one of them has not started"
-    if a.started.data_digest != b.started.data_digest:
-        return "they were measured on other data"
-    if [s.digest for s in a.started.sources] != [s.digest for s in b.started.sources]:
-        return "they have other sources, which scores are relative to"
-    mine, theirs = a.submitted.config, b.submitted.config
-    if (mine.fitness_weights, mine.normalise) != (theirs.fitness_weights, theirs.normalise):
-        return "their fitness is put together in another way"
-    if a.started.context != b.started.context:
-        return "their windows have other lengths"
-    return None

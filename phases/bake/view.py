@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
@@ -13,7 +14,7 @@ from events import Envelope, Event
 from phases.bake import behaviour, findings, panels, plan, report, stages
 from phases.bake.events import BakeState, Completed
 from runs.kinds import default_panels
-from runs.panels.head import Head
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from weights.making.events import Making
 from weights.recipes import Train
@@ -69,9 +70,9 @@ class BakeView(GivenView[BakeState]):
         """Note steps, the last loss and the ratio of divergences in the run's row of the run list."""
         super(GivenView, self).row(entry, event)
         if isinstance(event, Completed):
-            ratio = event.figures.get("ratio")
-            score = None if ratio is None else ratio.value
-            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+            entry["result"] = event.models[MODEL].recipe_id
+            if "ratio" in event.figures:
+                entry |= listed(panels.RATIO, event.figures["ratio"].value, comparison.TEST)
 
     def progress(self, state: BakeState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); of prompts that change nothing, none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
@@ -14,7 +15,7 @@ from events import Envelope, Event
 from phases.baking import findings, panels, plan, report
 from phases.baking.events import BakingState, Completed, CycleSwitched, IterationEnded
 from runs.kinds import default_panels
-from runs.panels.head import Head
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from weights.making.events import Making
 
@@ -76,8 +77,9 @@ class BakingView(GivenView[BakingState]):
         """Note steps, the last loss and the success in the run's row of the run list."""
         TrainingView.row(self, entry, event)
         if isinstance(event, Completed):
-            score = event.figures["success"].value
-            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+            success = event.figures["success"].value
+            entry |= {"result": event.models[MODEL].recipe_id}
+            entry |= listed(panels.SUCCESS, success, comparison.TEST)
 
     def progress(self, state: BakingState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); those are known once the cycles have ended."""
@@ -87,6 +89,11 @@ class BakingView(GivenView[BakingState]):
         ended = bool(state.switches) and state.switches[-1].next is None
         most = state.submitted.config.iterations * state.submitted.config.steps
         return done, of if ended else most
+
+    def yardstick(self, state: BakingState) -> dict[str, Any]:
+        """Return the texts and the tool tasks that results are measured on."""
+        tools = state.started.tasks if state.started else None
+        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
 
     def groups(self, state: BakingState) -> Sequence[Group]:
         """Return the trainings of the iterations, one after the other."""

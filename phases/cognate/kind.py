@@ -35,6 +35,7 @@ class Cognate(CognateView, TrainingKind[CognateState]):
     title = "a cognate run"
     line = "train a small base and specialists of it, to merge"
     unit = "step"
+    curve_of = "loss"
     result_name = "models"
     config = CognateConfig
     submitted = Submitted

@@ -24,6 +24,9 @@ from runs.panels.panels import (
     Series,
 )
 
+FEWER = Metric(name="fewer bits per byte", unit="share", better="up")
+SLICE = f"{findings.SLICE} slice"
+
 
 def result(state: CognateState) -> Result | None:
     """Return how much better specialists are on their own domains than the base, on average.
@@ -34,19 +37,26 @@ def result(state: CognateState) -> Result | None:
     domains = state.submitted.config.domains if state.submitted else ()
     if not all(role in quality for role in (plan.BASE, *domains)):
         return None
-    gains = [1 - quality[d][d] / quality[plan.BASE][d] for d in domains]
     windows = findings.found(state, findings.QUALITY)
-    gain, count = sum(gains) / len(gains), sum(len(windows[d].sizes[d]) for d in domains)
-    less = f"{abs(gain):.1%} {'fewer' if gain >= 0 else 'more'}".replace("%", " %")
+    value, count = gain(quality), sum(len(windows[d].sizes[d]) for d in domains)
+    less = f"{abs(value):.1%} {'fewer' if value >= 0 else 'more'}".replace("%", " %")
     return Result(
         name="specialists on their own domains, against the base",
-        metric=Metric(name="fewer bits per byte", unit="share", better="up"),
-        value=gain,
-        on=f"{findings.SLICE} slice",
+        metric=FEWER,
+        value=value,
+        on=SLICE,
         n=count,
+        items="windows",
         says=f"on their own domains the specialists need {less} bits per byte than the base "
-        f"({findings.SLICE} slice, {count:,} windows)",
+        f"({SLICE}, {count:,} windows)",
     )
+
+
+def gain(quality: Mapping[str, Mapping[str, float]]) -> float:
+    """Return how many bits per byte fewer specialists need on their own domains: the mean share."""
+    base = quality[plan.BASE]
+    shares = [1 - quality[role][role] / base[role] for role in sorted(quality) if role != plan.BASE]
+    return sum(shares) / len(shares)
 
 
 def facts(state: CognateState) -> tuple[Fact, ...]:

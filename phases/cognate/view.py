@@ -14,7 +14,7 @@ from phases.cognate.events import CognateState, Completed
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.tasks import Start
-from runs.panels.head import Head
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from weights.making.events import Making, Trained
 from weights.recipes import Train
@@ -71,10 +71,13 @@ class CognateView(TrainingView[CognateState]):
         return "prepare text and tokenizer" if key == Start.key else ""
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps and the last loss in the run's row of the run list."""
+        """Note steps, the last loss and the specialists' gain in the run's row of the run list."""
         super().row(entry, event)
         if isinstance(event, Trained):
             entry |= {"result": event.recipe_id}
+        if isinstance(event, Completed):
+            quality = {role: made.bits_per_byte for role, made in event.models.items()}
+            entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
 
     def models(self, event: Event, state: CognateState) -> list[dict[str, Any]]:
         """Return base and specialists for the model registry, once they are measured."""

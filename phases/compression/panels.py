@@ -19,6 +19,7 @@ from runs.panels.panels import (
 from runs.panels.panels import Point as Dot
 from runs.panels.shapes import Limit
 
+KEPT = Metric(name="kept", unit="share", better="up")
 POINTS = (
     Column(name="point", type="text"),
     Column(name="model", type="text"),
@@ -61,12 +62,13 @@ def result(state: CompressionState) -> Result | None:
     kept = state.completed.figures["retention"]
     return Result(
         name=state.completed.chosen.point,
-        metric=Metric(name="retention", unit="share", better="up"),
+        metric=KEPT,
         value=kept.value,
         low=kept.low,
         high=kept.high,
         on=findings.TEST,
         n=kept.n,
+        items="documents",
     )
 
 

@@ -15,8 +15,8 @@ from phases.compression.events import Completed, CompressionState, Encoded, Pack
 from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
-from runs.kinds.view import View
-from runs.panels.head import Head
+from runs.kinds.view import OTHER_DATA, View
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 
 
@@ -72,9 +72,11 @@ class CompressionView(View[CompressionState]):
         return "read model, items and inputs of layers" if key == "start" else ""
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note the number of tasks that are done in the run's row of the run list."""
+        """Note tasks that are done, and what the result keeps, in the run's row of the run list."""
         if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
             entry["done"] = (entry["done"] or 0) + 1
+        if isinstance(event, Completed):
+            entry |= listed(own_panels.KEPT, event.figures["retention"].value, findings.TEST)
 
     def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
         """Return the chosen model for the model registry, once it is measured."""
@@ -119,6 +121,10 @@ class CompressionView(View[CompressionState]):
     def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
         """Return a point's recipe, those of its matrices, and the given model."""
         return origins.ancestry(state, name)
+
+    def yardstick(self, state: CompressionState) -> dict[str, Any]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
 
     def progress(self, state: CompressionState) -> tuple[int, int | None]:
         """Return (tasks that are done, all that are known so far)."""

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.measures.paired_bits import mean
@@ -18,7 +19,7 @@ from phases.curriculum import findings, panels, plan, report
 from phases.curriculum.events import Completed, CurriculumState, MixChosen
 from runs.kinds import default_panels
 from runs.kinds.view import Outlook
-from runs.panels.head import Head
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from weights.making.events import Advanced, Making
 
@@ -67,8 +68,9 @@ class CurriculumView(GivenView[CurriculumState]):
         """Note steps, the last loss and the accuracy in the run's row of the run list."""
         TrainingView.row(self, entry, event)
         if isinstance(event, Completed):
-            score = event.figures["accuracy"].value
-            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+            accuracy = event.figures["accuracy"].value
+            entry |= {"result": event.models[MODEL].recipe_id}
+            entry |= listed(panels.ACCURACY, accuracy, comparison.TEST)
 
     def progress(self, state: CurriculumState) -> tuple[int, int | None]:
         """Return (steps of all trainings that are done, steps in all)."""
@@ -98,6 +100,11 @@ class CurriculumView(GivenView[CurriculumState]):
         spent = math.fsum(event.seconds for event in (*segments, *measured))
         left = spent * (of - done) / done / max(1, len(under_way))
         return Outlook(done, of, done / of, left, unit)
+
+    def yardstick(self, state: CurriculumState) -> dict[str, Any]:
+        """Return the items that results are measured on, and the tasks that use tools."""
+        tools = state.started.tool_items if state.started else None
+        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
 
     def curves(self, state: CurriculumState) -> dict[str, list[dict[str, float]]]:
         """Return arm → points of its training: step, loss, norm of the gradient, rate."""

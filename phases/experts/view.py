@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.view import GivenView
 from evaluation.observing import Observe, Observed
+from evaluation.training_runs.training_panels import BITS
 from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.experts import findings, panels, plan, report, stages
@@ -18,7 +20,7 @@ from phases.experts.search.generations import spaces
 from phases.experts.solving import SOLVED
 from runs.kinds import default_panels
 from runs.kinds.view import Outlook
-from runs.panels.head import Head
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from weights.making.events import Making
 
@@ -99,11 +101,13 @@ class ExpertsView(GivenView[ExpertsState]):
         return replace(told, inside=done / (done + eta * hands), eta_s=eta)
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the gain in the run's row of the run list."""
+        """Note steps, the last loss and the result's bits per byte in the run's row of the run list."""
         TrainingView.row(self, entry, event)
         if isinstance(event, Completed):
-            gain = event.figures["gain"].value
-            entry |= {"result": event.models[MODEL].recipe_id, "score": gain}
+            result = event.models[MODEL].recipe_id
+            arm = event.arms[stages.arm_of(event.chosen) or event.chosen]
+            bits = math.fsum(arm.bits_per_byte.values()) / len(arm.bits_per_byte)
+            entry |= {"result": result, **listed(BITS, bits, comparison.TEST)}
 
     def head(self, state: ExpertsState) -> Head:
         """Return the head: bits per byte of the result beside those of the given model."""

@@ -10,12 +10,12 @@ from evaluation.measures import paired_bits
 from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.measure import findings
-from phases.measure.events import MeasureState
+from phases.measure.events import Completed, Forked, MeasureState, Submitted
 from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
-from runs.kinds.view import View
-from runs.panels.head import Fact, Head, Result
+from runs.kinds.view import OTHER_DATA, View
+from runs.panels.head import Fact, Head, Result, listed
 from runs.panels.panels import Column, Matrix, Metric, Panel, Units
 from weights.recipes import Source
 
@@ -67,9 +67,15 @@ class MeasureView(View[MeasureState]):
         return "read models and items" if key == "start" else ""
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note the number of measured models in the run's row of the run list."""
-        if isinstance(event, Observed):
-            entry["done"] = (entry["done"] or 0) + 1
+        """Note measured models and the bits per byte in the run's row of the run list."""
+        match event:
+            case Submitted() | Forked():
+                entry["measured_on"] = event.config.slice
+            case Observed():
+                entry["done"] = (entry["done"] or 0) + 1
+            case Completed():
+                bits = event.figures["bits_per_byte"].value
+                entry |= listed(BITS, bits, entry["measured_on"])
 
     def measurements(self, state: MeasureState, digest: str) -> list[Measurement]:
         """Return the bits per byte and the bytes of a model that is measured."""
@@ -97,6 +103,10 @@ class MeasureView(View[MeasureState]):
             if one.recipe_id.startswith(name)
         ]
 
+    def yardstick(self, state: MeasureState) -> dict[str, Any]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
+
     def progress(self, state: MeasureState) -> tuple[int, int | None]:
         """Return (models that are measured, all models)."""
         if state.started is None:
@@ -117,6 +127,7 @@ class MeasureView(View[MeasureState]):
             high=bits.high,
             on=state.submitted.config.slice,
             n=bits.n,
+            items="documents",
         )
         return default_panels.head(self, state, result, _facts(state))
 

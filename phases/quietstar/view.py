@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from events import Envelope, Event
 from phases.quietstar import findings, panels, plan, report
 from phases.quietstar.events import Completed, QuietstarState
 from runs.kinds import default_panels
-from runs.panels.head import Head
+from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from weights.making.events import Making
 
@@ -55,11 +56,12 @@ class QuietstarView(GivenView[QuietstarState]):
         return super().task_words(key, names)
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the retention in the run's row of the run list."""
+        """Note steps, the last loss and the loss of hard tokens in the run's row of the run list."""
         super().row(entry, event)
         if isinstance(event, Completed):
-            score = event.figures["retention"].value
-            entry |= {"result": event.models[MODEL].recipe_id, "score": score}
+            hard = event.arms[plan.THOUGHTS].hard.values()
+            entry |= {"result": event.models[MODEL].recipe_id}
+            entry |= listed(panels.HARD, math.fsum(hard) / len(hard), panels.TEST)
 
     def head(self, state: QuietstarState) -> Head:
         """Return the head: the loss of hard tokens with thoughts beside the better rival's."""

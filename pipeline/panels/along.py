@@ -1,9 +1,11 @@
 """Quality and size of a pipeline's models along its phases, as they were measured. Pure.
 
-A phase without a measurement has no point. Bits per byte are those of the measurement of a phase's
-model, on the items that no phase chose by. `retention` is bits per byte of the best input over those of
-the model on the same documents, so both together say the best input's; bytes and `size` likewise say
-the largest input's. Without bytes there are the parameters that the runs record of the models.
+A phase without a measurement has no point, but for the one before the first measured phase: its
+point is the best model that the measured phase was given, and so the beginning of the way. Bits per
+byte are those of the measurement of a phase's model, on the items that no phase chose by.
+`retention` is bits per byte of the best input over those of the model on the same documents, so both
+together say the best input's; bytes and `size` likewise say the largest input's. Without bytes there
+are the parameters that the runs record of the models.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from runs.panels.shapes import Axis
 from runs.record.journal import Child
 
 RETENTION, SIZE = "retention", "size"
-PHASE = Axis(name="phase", whole=True)
+BEGINNING = "beginning"
 #: Bytes stand on a logarithmic axis if the largest are at least this many times the smallest.
 FAR = 10
 
@@ -34,6 +36,12 @@ def _numbers(state: PipelineState) -> range:
     return range(1, len(state.submitted.config.phases) + 1 if state.submitted else 1)
 
 
+def _axis(state: PipelineState) -> Axis:
+    """Return the axis of the phases, by their names; before the first is the beginning."""
+    phases = state.submitted.config.phases if state.submitted else ()
+    return Axis(name="phase", whole=True, names=(BEGINNING, *(phase.name for phase in phases)))
+
+
 def _quality(state: PipelineState) -> Lines | None:
     return _pair(
         state,
@@ -42,7 +50,7 @@ def _quality(state: PipelineState) -> Lines | None:
             title="Quality along the way",
             says="Bits per byte of the measured models, on items that no phase chose by; bands are "
             "95 % intervals.",
-            x=PHASE,
+            x=_axis(state),
             y=Axis(name="bits per byte", unit="bit/B", better="down"),
             series=(),
         ),
@@ -59,7 +67,7 @@ def _bytes(state: PipelineState) -> Lines | None:
             name="bytes",
             title="Bytes along the way",
             says="Bytes of the measured models' weights, or of the whole file of a compressed model.",
-            x=PHASE,
+            x=_axis(state),
             y=Axis(name="bytes", unit="B", better="down", whole=True),
             series=(),
         ),
@@ -91,17 +99,22 @@ def _pair(
         for one, found in zip(own, figures, strict=True)
     )
     banded = any(one.low is not None for one in own if one)
+    first = next(number for number, one in zip(phases, own, strict=True) if one)
+    begun = {first - 1: inputs[first - 1]} if inputs[first - 1] else {}
+    places = tuple(sorted({*begun, *phases}))
+    known = {number: one for number, one in zip(phases, own, strict=True) if one}
+    values = {**begun, **{number: one.value for number, one in known.items()}}
     result = Series(
         name="result of the phase",
-        x=phases,
-        y=tuple(one and one.value for one in own),
-        low=tuple(one and one.low for one in own) if banded else None,
-        high=tuple(one and one.high for one in own) if banded else None,
+        x=places,
+        y=tuple(values.get(place) for place in places),
+        low=tuple(known[p].low if p in known else None for p in places) if banded else None,
+        high=tuple(known[p].high if p in known else None for p in places) if banded else None,
     )
     before = Series(name=ratio[1], role="reference", x=phases, y=inputs)
     series = (result, before) if any(value is not None for value in inputs) else (result,)
-    values = [value for one in series for value in one.y if value]
-    far = panel.y.name == BYTES and max(values) >= FAR * min(values)
+    sizes = [value for one in series for value in one.y if value]
+    far = panel.y.name == BYTES and max(sizes) >= FAR * min(sizes)
     axis = panel.y.model_copy(update={"log": far})
     return panel.model_copy(update={"series": series, "y": axis})
 
@@ -127,7 +140,7 @@ def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None
         name="parameters",
         title="Parameters along the way",
         says="Parameters of the models, as the runs of the phases record them.",
-        x=PHASE,
+        x=_axis(state),
         y=Axis(name="parameters", whole=True),
         series=tuple(found),
     )

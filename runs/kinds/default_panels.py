@@ -80,13 +80,13 @@ def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel
 
 def scores(kind: Any, curve: Sequence[float | None]) -> Lines:
     """Return the run list's curve as a panel."""
-    series = Series(name="score", x=tuple(range(len(curve))), y=tuple(curve))
+    series = Series(name=kind.curve_of, x=tuple(range(len(curve))), y=tuple(curve))
     return Lines(
         name="scores",
         title="Score",
-        says=f"The score of each {kind.unit}, as the list of runs has it.",
+        says=f"The {kind.curve_of} of each {kind.unit}, as the list of runs has it.",
         x=Axis(name=kind.unit, whole=True),
-        y=Axis(name="score"),
+        y=Axis(name=kind.curve_of),
         series=(series,),
     )
 

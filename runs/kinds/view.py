@@ -25,6 +25,7 @@ from runs.kinds.tracking import Parts, TrackedName
 from runs.panels import markdown
 from runs.panels.head import Head, Panels
 from runs.panels.panels import Panel
+from runs.panels.side_by_side import Seen
 from runs.panels.stages import Stage
 from runs.record.journal import Child
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from runs.home import Home
 
 S = TypeVar("S", bound=State)
+#: Why results do not compare: see `View.yardstick`.
+OTHER_DATA = "they were measured on other data"
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ class View(Generic[S]):
     #: One line for lists of kinds, and the unit that its progress is counted in.
     line: ClassVar[str]
     unit: ClassVar[str] = "step"
+    #: What a value of the run list's curve is.
+    curve_of: ClassVar[str] = "score"
     #: Number of its phase in the source documents, 1 to 8; None: it is of no phase.
     phase: ClassVar[int | None] = None
     #: The word for its result, in the name of the folder of a run that names none.
@@ -119,9 +124,10 @@ class View(Generic[S]):
         return self.task_words(key, self.names(state)) or key
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note an event in the run's row of the run list: `done`, `result`, `score`, `curve`.
+        """Note an event in the run's row of the run list: `done`, `result`, `curve`, and `listed`.
 
-        `done` is the number of the last complete unit, `curve` a list of one value a unit.
+        `done` is the number of the last complete unit, `curve` a list of one value a unit. The value
+        of the result (`runs.panels.head.listed`) is the one that `head` shows.
         """
 
     def models(self, event: Event, state: S) -> list[dict[str, Any]]:
@@ -256,9 +262,19 @@ class View(Generic[S]):
         same = a.lineage_digest() == b.lineage_digest()
         return {"settings": changed(mine, theirs), "same_lineage": same}
 
-    def comparison(self, a: S, b: S) -> dict[str, Any]:
-        """Return how two runs differ, and their results side by side, for `forge compare`."""
-        return self.difference(a, b)
+    def yardstick(self, state: S) -> dict[str, Any]:
+        """Return why results of two runs do not compare → what must be equal in both if they do."""
+        return {}
+
+    def seen_beside(self, state: S, overview: Panels) -> Seen:
+        """Return a run as it is compared with others of any kinds."""
+        return Seen(
+            head=overview.head,
+            panels=overview.panels,
+            settings=self.shown(state.submitted.config) if state.submitted else {},
+            yardstick=self.yardstick(state),
+            lineage=state.lineage_digest(),
+        )
 
     def ancestry(self, state: S, name: str) -> list[Ancestor]:
         """Return a model's recipe and those it is made from, the model's first.

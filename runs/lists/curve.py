@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from events import Envelope, Registry
+
+#: What a kind notes of a run in its row of the run list (`View.row`), before the first event.
+BLANK: Mapping[str, Any] = {
+    "done": None,
+    "result": None,
+    "metric": "",
+    "value": None,
+    "unit": "",
+    "better": None,
+    "measured_on": "",
+    "curve": "[]",
+    "stages": None,
+    "quality": None,
+    "bytes": None,
+}
 
 
 class Curve:
@@ -14,7 +29,7 @@ class Curve:
 
     def __init__(self, kind: Any, registry: Registry) -> None:
         self._kind, self._registry = kind, registry
-        self._entry: dict[str, Any] = {"done": None, "result": None, "score": None, "curve": "[]"}
+        self._entry: dict[str, Any] = dict(BLANK)
 
     def take(self, rows: Iterable[Envelope]) -> None:
         """Note more rows, all of types that the registry knows."""

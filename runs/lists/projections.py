@@ -27,6 +27,7 @@ from runs.errors import ForgeError
 from runs.history.repository import history
 from runs.kinds.kind import Kind
 from runs.lists import run_names
+from runs.lists.curve import BLANK
 from runs.record import budget, events, user_events
 from runs.record.device_setting import AUTO
 from runs.streams import run_of
@@ -84,9 +85,13 @@ class RunRow(SQLModel, table=True):
     parent: str | None
     #: The number of the last complete unit (of a merging run: generation).
     done: int | None
-    #: The id of the result so far, and its score.
+    #: The id of the result so far; its value, metric and slice as the head has them.
     result: str | None
-    score: float | None
+    metric: str
+    value: float | None
+    unit: str
+    better: str | None
+    measured_on: str
     #: Seconds that its tasks took.
     device_seconds: float
     #: JSON: one value a unit (of a merging run: a generation's best score, on its own draw).
@@ -345,17 +350,11 @@ def _blank(kind: str, run: str, first: Envelope) -> dict[str, Any]:
         "version": 0,
         "head": "",
         "parent": None,
-        "done": None,
-        "result": None,
-        "score": None,
         "device_seconds": 0.0,
-        "curve": "[]",
         "first_id": first.event_id,
         "part_of": None,
         "reason": None,
-        "stages": None,
-        "quality": None,
-        "bytes": None,
+        **BLANK,
     }
 
 

@@ -9,6 +9,8 @@ from sqlalchemy import func, literal, or_, select, true
 
 from events import EventStore, projection
 from events.projection import catch_up
+from runs import kinds
+from runs.errors import ConfigError
 from runs.lists.projections import RUNS, SPENT, Names, Runs
 
 #: Columns of a row, with the seconds of the runs that it delegates.
@@ -18,7 +20,7 @@ _INTERNAL = frozenset({"stem", "number", "named"})
 
 
 def _told(row: Any) -> dict[str, Any]:
-    """Return a row of the run list as a dictionary.
+    """Return a row of the run list as a dictionary, with what its kind says of units and curve.
 
     What is done and the result have the names that they have in a merging run. Device seconds are
     those of the run and of the runs that it delegates.
@@ -26,7 +28,8 @@ def _told(row: Any) -> dict[str, Any]:
     values = {name: value for name, value in row._mapping.items() if name not in _INTERNAL}
     values["device_seconds"] = values.pop("spent")
     values |= {"generation": values.pop("done"), "champion": values.pop("result")}
-    return values
+    kind = kinds.of(values["kind"])
+    return {**values, "done_unit": kind.unit, "curve_of": kind.curve_of}
 
 
 def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
@@ -43,7 +46,7 @@ SORTS = {
     "kind": RUNS.c.kind,
     "status": RUNS.c.status,
     "owner": RUNS.c.owner,
-    "score": RUNS.c.score,
+    "value": RUNS.c.value,
     "done": RUNS.c.done,
     "device_seconds": SPENT,
     "updated_at": RUNS.c.updated_at,
@@ -68,8 +71,14 @@ def page(
 
     `first` of the last row is the cursor of the next page. Sorted by one of `SORTS`, a page begins
     after as many rows as `before` says; runs without a value come last. Without `parts`, runs that
-    another run has asked for are left out. Raises ProjectionError.
+    another run has asked for are left out. Raises ProjectionError, and ConfigError if runs of all
+    kinds are to be sorted by the values of their results.
     """
+    if sort == "value" and kind is None:
+        raise ConfigError(
+            "results of different kinds of runs have different metrics: choose one kind to sort by "
+            "`value`, as `kind=evomerge`."
+        )
     catch_up(store, Runs())
     wanted = true()
     if not parts:
@@ -93,7 +102,10 @@ def page(
     else:
         column = SORTS[sort]
         way = column.desc() if descending else column.asc()
-        query = select(*WHOLE).where(wanted).order_by(column.is_(None), way, RUNS.c.first.desc())
+        # Values of one metric on one slice stand together: those of the test slice first.
+        alike = (RUNS.c.measured_on.desc(), RUNS.c.unit) if sort == "value" else ()
+        order = (column.is_(None), *alike, way, RUNS.c.first.desc())
+        query = select(*WHOLE).where(wanted).order_by(*order)
         query = query.offset(before or 0).limit(limit)
     rows = [_told(row) for row in store.database.rows(query)]
     total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]

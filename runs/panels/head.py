@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -22,11 +22,40 @@ class Result(Shape):
     #: The alternative that it is told beside, and its lead over it.
     over: str | None = None
     lead: Lead | None = None
-    #: What it was measured on, and on how many items.
+    #: What it was measured on, and on how many items; `items` is the word for these.
     on: str = ""
     n: int | None = None
+    items: str = "items"
     #: The value in a sentence, if name and metric do not make one.
     says: str = ""
+
+
+def listed(metric: Metric, value: float | None, on: str = "") -> dict[str, Any]:
+    """Return a result as a run's row of the run list has it, for `View.row`."""
+    return {
+        "metric": metric.name,
+        "value": value,
+        "unit": metric.unit,
+        "better": metric.better,
+        "measured_on": on,
+    }
+
+
+def in_words(metric: str, value: float | None, unit: str, better: str | None) -> str:
+    """Return the result of a row of the run list in a few words; "-" if there is none.
+
+    "98.46 % kept", "0.6195 ratio of divergences ↓": an arrow says that lower values are better.
+    """
+    if value is None:
+        return "-"
+    number = f"{100 * value:.4g} %" if unit == "share" else digits(value)
+    return f"{number} {metric}{' ↓' if better == 'down' else ''}"
+
+
+def digits(value: float) -> str:
+    """Return a number as people read it: 28,960 or four significant digits."""
+    whole = abs(value) >= 1000 or value == int(value)
+    return f"{value:,.0f}" if whole else f"{value:#.4g}"
 
 
 class Fact(Shape):

@@ -52,6 +52,8 @@ class Series(Shape):
     y: tuple[Maybe, ...]
     low: tuple[Maybe, ...] | None = None
     high: tuple[Maybe, ...] | None = None
+    #: False for things that happened at some places: their points are not joined.
+    joined: bool = True
 
     @model_validator(mode="after")
     def _of_one_length(self) -> Self:

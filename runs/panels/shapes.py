@@ -39,6 +39,8 @@ class Axis(Metric):
     log: bool = False
     #: Only whole numbers occur: steps, generations.
     whole: bool = False
+    #: Names of the whole numbers from 0 on, such as phases; empty: they have none.
+    names: tuple[str, ...] = ()
 
 
 class Limit(Shape):

@@ -27,7 +27,7 @@ from runs.kinds.origin import Ancestor
 from runs.kinds.tasks import Decision, Start, Task
 from runs.kinds.tracking import TrackedName
 from runs.lists.tables import Table
-from runs.panels.head import Fact, Head, Result
+from runs.panels.head import Fact, Head, Result, listed
 from runs.panels.panels import Axis, Column, Lines, Metric, Panel, Series, Units
 from testing.toy.toy_state import (
     Counted,
@@ -53,6 +53,8 @@ KNOWN = "toy=testing.toy.toy_kind:Toy"
 #: The version of the arithmetic, which `started` pins; the variable stands for another program.
 ARITHMETIC = "sum@1"
 OTHER_ARITHMETIC = "FORGE_TOY_ARITHMETIC"
+
+TOTAL = Metric(name="total", better="up")
 
 
 class ToyContext:
@@ -106,6 +108,7 @@ class Toy(Kind[ToyState]):
 
     name = "toy"
     title = "a toy run"
+    curve_of = "total"
     line = "count, to test what every kind of run shares"
     config = ToyConfig
     submitted = Submitted
@@ -193,7 +196,7 @@ class Toy(Kind[ToyState]):
         if isinstance(event, StepCompleted):
             curve = [*json.loads(entry["curve"]), event.total]
             result = digest_of(event.total)
-            entry |= {"done": event.step, "score": float(event.total), "result": result}
+            entry |= {"done": event.step, "result": result, **listed(TOTAL, float(event.total))}
             entry["curve"] = json.dumps(curve)
 
     def progress(self, state: ToyState) -> tuple[int, int | None]:
@@ -212,8 +215,8 @@ class Toy(Kind[ToyState]):
         """Return the head, with the newest total as the result."""
         result = None
         if state.steps:
-            total, metric = state.total, Metric(name="total", better="up")
-            result = Result(name="total", model=digest_of(total), metric=metric, value=total)
+            total = state.total
+            result = Result(name="total", model=digest_of(total), metric=TOTAL, value=total)
         arithmetic = state.started.arithmetic if state.started else "not pinned yet"
         facts = (Fact(name="arithmetic", value=arithmetic),)
         return default_panels.head(self, state, result, facts)

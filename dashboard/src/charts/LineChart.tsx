@@ -2,9 +2,10 @@
 import { type KeyboardEvent, useId, useMemo, useState } from "react";
 import type { Axis, Limit } from "../api/types";
 import { useWidth } from "../lib/hooks";
-import { type Extent, extent, labelled, scaleBetween, scaleOver, shows } from "../lib/scale";
+import { type Extent, extent, labelled, type Scale, scaleBetween, scaleOver, shows } from "../lib/scale";
+import { named, said } from "../panels/words";
 import { ChartTable } from "./ChartTable";
-import { LineLegend } from "./LineLegend";
+import { LineLegend, placeOf } from "./LineLegend";
 import { bandOf, indexAt, type Line, lone, nearest, pathOf, reduced } from "./lines";
 import { useBrush } from "./useBrush";
 
@@ -27,7 +28,7 @@ interface Props {
 const LEFT = 56;
 const RIGHT = 14;
 const TOP = 10;
-const BOTTOM = 26;
+const BOTTOM = 40;
 /** Pixels beyond the axes that marks may reach into. */
 const EDGE = 5;
 const NONE: Line[] = [];
@@ -80,16 +81,15 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
     else return;
     event.preventDefault();
   };
-  const said = lines.filter((line) => !line.thin).slice(0, 8).map((line) => `${line.label} ${format(line.y[indexAt(line, here)])}`);
+  const spoken = lines.filter((line) => !line.thin).slice(0, 8).map((line) => `${line.label} ${format(line.y[indexAt(line, here)])}`);
   const seenWidth = Math.max(1, width - LEFT - RIGHT + 2 * EDGE);
-  const named = xAxis.unit ? `${xAxis.name} (${xAxis.unit})` : xAxis.name;
-  const yTicks = labelled(y, Math.max(2, Math.round(height / 56)));
-  const xTicks = labelled(x, Math.max(2, width / 90), xAxis.whole);
+  const yTicks = labelled(y, Math.max(2, Math.round(height / 56)), false, said(yAxis.unit));
+  const xTicks = ticksOf(x, xAxis, width);
   return (
     <figure className="chart" ref={measure}>
       <LineLegend axis={xAxis} at={cursor === null ? null : here} lines={lines} format={format} onReset={zoom ? () => setZoom(null) : null} />
       <div role="slider" tabIndex={0} aria-label={`${title}, cursor`} aria-valuemin={xs[0]} aria-valuemax={xs[last]} aria-valuenow={here}
-        aria-valuetext={`${xAxis.name} ${here}: ${said.join(", ")}`} aria-describedby={`${id}-d`} onKeyDown={keys} className="chart-focus">
+        aria-valuetext={`${xAxis.name} ${placeOf(here, xAxis)}: ${spoken.join(", ")}`} aria-describedby={`${id}-d`} onKeyDown={keys} className="chart-focus">
         <svg width={width} height={height} role="img" aria-labelledby={`${id}-t ${id}-d`} onDoubleClick={() => setZoom(null)} {...brush.handlers}>
           <title id={`${id}-t`}>{title}</title>
           <desc id={`${id}-d`}>{`${description} Drag to zoom; the keys + and − zoom too, 0 shows all.`}</desc>
@@ -102,10 +102,13 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
             </g>
           ))}
           {xTicks.map((tick) => (
-            <text key={tick.at} className="tick" x={x(tick.at)} y={height - 8} textAnchor="middle">
+            <text key={tick.at} className="tick" x={x(tick.at)} y={height - BOTTOM + 16} textAnchor={xAxis.names.length === 0 ? "middle" : x(tick.at) < LEFT + 20 ? "start" : x(tick.at) > width - RIGHT - 20 ? "end" : "middle"}>
               {tick.label}
             </text>
           ))}
+          <text className="axis-name" x={width - RIGHT} y={height - 6} textAnchor="end">
+            {named(xAxis)}
+          </text>
           <svg x={LEFT - EDGE} y={0} width={seenWidth} height={height - BOTTOM + EDGE} viewBox={`${LEFT - EDGE} 0 ${seenWidth} ${height - BOTTOM + EDGE}`}>
             {drawn.map(({ line, band }) => band && <path key={line.key} className="line-band" fill={line.color} d={band} />)}
             {drawn.map(({ line, path }) => (
@@ -143,9 +146,19 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
           })}
         </svg>
       </div>
-      <ChartTable caption={title} heads={[named, ...lines.map((line) => line.name ?? line.label)]} rows={() => tableOf(lines, format)} />
+      <ChartTable caption={title} heads={[named(xAxis), ...lines.map((line) => line.name ?? line.label)]} rows={() => tableOf(lines, xAxis, format)} />
     </figure>
   );
+}
+
+/** The ticks of the axis along which lines go: its places by their names, as far as there is room for these. */
+function ticksOf(x: Scale, axis: Axis, width: number): { at: number; label: string }[] {
+  if (axis.names.length === 0) return labelled(x, Math.max(2, width / 90), axis.whole);
+  const [low = 0, high = 0] = x.domain();
+  const places = axis.names.map((label, at) => ({ at, label })).filter(({ at }) => at >= low && at <= high);
+  const longest = Math.max(...places.map(({ label }) => label.length));
+  const every = Math.max(1, Math.ceil((longest * 7 + 12) / Math.max(1, x(low + 1) - x(low))));
+  return places.filter((_, index) => index % every === 0);
 }
 
 /** From the least to the greatest place of the lines and of the limits along x; at least as wide as 1 where all are equal. */
@@ -180,8 +193,8 @@ function around(pixel: number, [low, high]: Extent, factor: number, invert: (pix
   return [invert(pixel + (low - pixel) * factor), invert(pixel + (high - pixel) * factor)];
 }
 
-function tableOf(lines: Line[], format: Props["format"]): (string | number)[][] {
+function tableOf(lines: Line[], axis: Axis, format: Props["format"]): (string | number)[][] {
   const values = lines.map((line) => new Map(line.x.map((place, index) => [place, line.y[index]])));
   const all = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
-  return all.map((place) => [place, ...values.map((known) => format(known.get(place)))]);
+  return all.map((place) => [placeOf(place, axis), ...values.map((known) => format(known.get(place)))]);
 }

@@ -2,7 +2,8 @@
 import type { Axis } from "../api/types";
 import { number } from "../lib/format";
 import { extent } from "../lib/scale";
-import { indexAt, type Line } from "./lines";
+import { named } from "../panels/words";
+import { indexAt, type Line, onlyPoints } from "./lines";
 
 interface Props {
   axis: Axis;
@@ -19,13 +20,17 @@ export function LineLegend({ axis, at, lines, format, onReset }: Props) {
   return (
     <figcaption className="legend">
       <span className="legend-at">
-        {at === null ? "last values" : <>{axis.unit ? `${axis.name} (${axis.unit})` : axis.name} <b>{number(at)}</b></>}
+        {at === null ? "last values" : <>{named(axis)} <b>{placeOf(at, axis)}</b></>}
       </span>
       {[...groups].map(([label, [first, ...rest]]) =>
         first ? (
           <span key={label}>
             <svg width="16" height="8" aria-hidden="true">
-              <path d="M0 4h16" stroke={first.color} strokeWidth="2.5" strokeDasharray={first.dash} />
+              {[first, ...rest].every(onlyPoints) ? (
+                <circle className="lone" cx="8" cy="4" r="3" stroke={first.color} />
+              ) : (
+                <path d="M0 4h16" stroke={first.color} strokeWidth="2.5" strokeDasharray={first.dash} />
+              )}
             </svg>
             {label} {first.seeds ? <span className="quiet">(median of {first.seeds} seeds)</span> : rest.length > 0 && <span className="quiet">({rest.length + 1} lines)</span>}
             <b>{told([first, ...rest], at, format)}</b>
@@ -39,6 +44,11 @@ export function LineLegend({ axis, at, lines, format, onReset }: Props) {
       )}
     </figcaption>
   );
+}
+
+/** A place of the axis: by its name, if it has one. */
+export function placeOf(at: number, axis: Axis): string {
+  return axis.names[at] ?? number(at);
 }
 
 /** The value at a place, or the least and the greatest of several lines; with the band's ends, if a line has a band. */

@@ -127,7 +127,7 @@ export function Parallel({ axes, ids, champion, limits, onLimits, onPick }: Prop
             if (!scale) return null;
             return (
               <g key={axis.key} className="axis" transform={`translate(${x(n)} 0)`}>
-                <text className="name" y={n % 2 ? 10 : 24} textAnchor="middle">
+                <text className="name" y={n % 2 ? 10 : 24} dx={n === 0 ? -EDGE + 4 : n === axes.length - 1 ? EDGE - 4 : 0} textAnchor={n === 0 ? "start" : n === axes.length - 1 ? "end" : "middle"}>
                   {axis.label}
                 </text>
                 <line y1={TOP} y2={HEIGHT - BOTTOM} />

@@ -15,6 +15,8 @@ export interface Line extends Points {
   /** The number of repetitions that the line is the median of. */
   seeds?: number;
   step?: boolean;
+  /** False for points that are not joined. */
+  joined?: boolean;
 }
 
 /** The line with as many points as the pixels between both ends of the domain can show, and no value that the y axis has no room for. */
@@ -35,7 +37,8 @@ export function reduced(line: Line, x: Scale, [low, high]: Extent, log: boolean)
 const isThere = (value: number | null | undefined): value is number => value !== null && value !== undefined;
 
 /** A line with gaps where values are missing; a step stays until the next value. */
-export function pathOf({ x: places, y: values, step }: Line, x: Scale, y: Scale): string | undefined {
+export function pathOf({ x: places, y: values, step, joined }: Line, x: Scale, y: Scale): string | undefined {
+  if (joined === false) return undefined;
   const path = lineOf<number | null>(
     (_, index) => x(places[index] ?? 0),
     (value) => y(value ?? 0),
@@ -53,9 +56,15 @@ export function bandOf({ x: places, low, high }: Line, x: Scale, y: Scale): stri
   return path.defined((value, index) => isThere(value) && isThere(low[index])).digits(1)(high) ?? undefined;
 }
 
-/** Indexes of points without a neighbour: a path does not show them. */
-export function lone({ y }: Line): number[] {
+/** Indexes of points without a neighbour, and of those that are not joined: a path does not show them. */
+export function lone({ y, joined }: Line): number[] {
+  if (joined === false) return [...y.keys()].filter((index) => isThere(y[index]));
   return [...y.keys()].filter((index) => isThere(y[index]) && !isThere(y[index - 1]) && !isThere(y[index + 1]));
+}
+
+/** Return whether no two points of a line are joined. */
+export function onlyPoints(line: Line): boolean {
+  return lone(line).length === line.y.filter(isThere).length;
 }
 
 /** The index of the point at a place, or of the nearest one; -1 before the line's first and after its last point. */

@@ -3,24 +3,25 @@ import { plain, writeJson } from "./bigJson";
 
 export const NONE = "–";
 
-/** A score: four decimals. */
-export function score(value: number | null | undefined): string {
-  return value === null || value === undefined ? NONE : value.toFixed(4);
-}
-
-/** A difference of scores, with its sign. */
-export function signed(value: number | null | undefined): string {
-  if (value === null || value === undefined) return NONE;
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(4)}`;
-}
-
-/** Any number: four significant digits where it is small, groups of three where it is large. */
+/** Any number: four significant digits where it is no count, groups of three where it is large. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;
   const size = Math.abs(value);
   const sign = value < 0 ? "−" : "";
-  if (Number.isInteger(value)) return sign + size.toLocaleString("en-US");
-  return sign + (size >= 1000 && size < 1e5 ? size.toFixed(1) : size.toPrecision(4));
+  if (Number.isInteger(value) || size >= 1000) return sign + Math.round(size).toLocaleString("en-US");
+  return sign + size.toPrecision(4);
+}
+
+/** A measured number: four digits, whole by chance or not. */
+export function score(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isInteger(value) || Math.abs(value) >= 1000) return number(value);
+  return value.toPrecision(4).replace("-", "−");
+}
+
+/** A difference of scores, with its sign: four decimals, so that both ends of an interval can be told apart. */
+export function signed(value: number | null | undefined): string {
+  if (value === null || value === undefined) return NONE;
+  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(4)}`;
 }
 
 /** Seconds as 42 s, 12 min 05 s, 3 h 20 min, 2 d 4 h. */
@@ -53,6 +54,8 @@ export function short(id: string | null | undefined): string {
 }
 
 const sameDay = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const seconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const daySeconds = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const sameYear = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const full = new Intl.DateTimeFormat(undefined, { year: "numeric", month: "short", day: "numeric" });
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
@@ -62,8 +65,15 @@ export function time(text: string | null | undefined, now = new Date()): string 
   if (!text) return NONE;
   const when = new Date(text);
   if (Number.isNaN(when.getTime())) return text;
-  if (when.toDateString() === now.toDateString()) return `today ${sameDay.format(when)}`;
+  if (when.toDateString() === now.toDateString()) return `today, ${sameDay.format(when)}`;
   return when.getFullYear() === now.getFullYear() ? sameYear.format(when) : full.format(when);
+}
+
+/** A time to the second, with its day if that is not today. */
+export function clock(text: string, now = new Date()): string {
+  const when = new Date(text);
+  if (Number.isNaN(when.getTime())) return text;
+  return (when.toDateString() === now.toDateString() ? seconds : daySeconds).format(when);
 }
 
 export function exactTime(text: string | null | undefined): string {

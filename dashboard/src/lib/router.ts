@@ -8,6 +8,8 @@ export interface Route {
   text: string;
 }
 
+// A dialog does not outlive a reload.
+if (dialogOf(window.history.state)) window.history.replaceState(null, "");
 let known: Route = read();
 
 function read(): Route {
@@ -51,14 +53,29 @@ export function href(parts: (string | number)[], query: Query = {}): string {
   return `#/${parts.map((part) => encodeURIComponent(String(part))).join("/")}${text ? `?${text}` : ""}`;
 }
 
+/** Another page, or another part of this one: Back leads here again. From a dialog it leads to the page below. */
 export function go(to: string): void {
-  window.location.hash = to;
+  if (to === window.location.hash) return;
+  if (dialogOf(window.history.state)) window.history.replaceState(null, "", to);
+  else window.history.pushState(null, "", to);
+  window.dispatchEvent(new PopStateEvent("popstate"));
 }
 
 /** Another address in place of this one: no new entry in the browser's history. */
 export function replace(to: string): void {
-  window.history.replaceState(null, "", to);
+  window.history.replaceState(window.history.state, "", to);
   window.dispatchEvent(new PopStateEvent("popstate"));
+}
+
+/** The name of the dialog that an entry of the history stands for; "" for a page. */
+export function dialogOf(state: unknown): string {
+  return typeof state === "object" && state !== null && "dialog" in state ? String(state.dialog) : "";
+}
+
+/** A part of the query that a filter writes, as the page's own state: each choice is an entry of the history. */
+export function useQuery(name: string): [string, (value: string) => void] {
+  const route = useRoute();
+  return [route.query.get(name) ?? "", (value) => go(withParts(currentRoute(), { [name]: value }))];
 }
 
 /** This page with parts of its query changed. */

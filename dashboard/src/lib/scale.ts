@@ -61,8 +61,9 @@ export function tickFormat(scale: Scale, wished: number): (value: number) => str
 }
 
 /** Ticks that have a label: a logarithmic scale has more lines than labels. A `whole` axis has whole numbers only. */
-export function labelled(scale: Scale, wished: number, whole = false): { at: number; label: string }[] {
-  const tell = tickFormat(scale, wished);
+export function labelled(scale: Scale, wished: number, whole = false, form?: (value: number) => string): { at: number; label: string }[] {
+  const plain = tickFormat(scale, wished);
+  const tell = form ? (value: number) => plain(value) && form(value) : plain;
   const ticks = scale.ticks(wished).map((at) => ({ at, label: tell(at) })).filter((tick) => tick.label !== "");
   return whole ? ticks.filter((tick) => Number.isInteger(tick.at)).map(({ at, label }) => ({ at, label: label.replace(/\.0+$/, "") })) : ticks;
 }

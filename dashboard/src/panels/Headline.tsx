@@ -1,6 +1,6 @@
 /** The head of a run of any kind: its result with interval and items, how far it is, further facts. */
 import type { Head, Result } from "../api/types";
-import { number, plural, short } from "../lib/format";
+import { number, plural, score, short } from "../lib/format";
 import { lead, measured, VERDICTS } from "./words";
 
 const ENDED: ReadonlySet<string> = new Set(["completed", "failed", "cancelled"]);
@@ -33,13 +33,13 @@ function titleOf({ name, metric }: Result): string {
 
 function Told({ result }: { result: Result }) {
   const { metric, value, low, high, on, n, over, model } = result;
-  const unit = metric.unit === "share" || metric.unit === "s" ? "" : metric.unit;
+  const unit = measured(value, metric.unit).endsWith(` ${metric.unit}`) ? metric.unit : "";
   const range = low !== null && high !== null ? `95 % interval ${measured(low, metric.unit)} … ${measured(high, metric.unit)}` : "";
   const stands = [unit, range, metric.better ? `${metric.better === "up" ? "higher" : "lower"} is better` : ""].filter(Boolean).join("; ");
-  const where = [on && `on the ${on}`.replace("the the", "the"), n !== null ? `n = ${number(n)}` : ""].filter(Boolean).join(", ");
+  const where = [on && `on the ${on}`.replace("the the", "the"), n !== null ? `${number(n)} ${result.items}` : ""].filter(Boolean).join(", ");
   return (
     <>
-      <b>{unit ? number(value) : measured(value, metric.unit)}</b>
+      <b>{unit ? score(value) : measured(value, metric.unit)}</b>
       <span className="headline-why quiet">
         {stands && <span>{stands}</span>}
         {where && <span>{where}</span>}

@@ -59,7 +59,7 @@ export function Framed({ panel, frame, span }: { panel: Panel; frame?: Panel; sp
   );
 }
 
-function drawn(panel: Panel, frame?: Panel) {
+export function drawn(panel: Panel, frame?: Panel) {
   switch (panel.kind) {
     case "lines":
       return <LinesPanel panel={panel} frame={frame?.kind === "lines" ? frame : undefined} />;

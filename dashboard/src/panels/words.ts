@@ -1,10 +1,55 @@
 /** Names, numbers and colours as all panels write them. */
 import type { Lead, Metric } from "../api/types";
-import { bytes, duration, NONE, number, signed } from "../lib/format";
+import { bytes, duration, NONE, number, score, signed } from "../lib/format";
 
-/** "loss (nat/token)". */
+/** Units that a value is said in itself: 12 min 05 s, 113.1 KiB, 98.46 %. */
+const SAID: Record<string, (value: number) => string> = {
+  s: duration,
+  B: bytes,
+  bytes,
+  share: (value) => `${number(Number((100 * value).toPrecision(12)))} %`,
+};
+
+/** How a unit says its values; undefined for a unit that stands behind them. */
+export function said(unit: string): ((value: number) => string) | undefined {
+  return SAID[unit];
+}
+
+/** "loss (nat/token)"; a unit that values are said in is not said twice. */
 export function named({ name, unit }: Metric): string {
-  return unit ? `${name} (${unit})` : name;
+  return unit && !(unit in SAID) ? `${name} (${unit})` : name;
+}
+
+/** A value beneath a head that names its unit. */
+export function valued(value: number | null | undefined, unit: string): string {
+  if (value === null || value === undefined) return NONE;
+  return SAID[unit]?.(value) ?? number(value);
+}
+
+/** The values of one column or one axis in one form: all with the same decimals, which give the largest four digits. */
+export function inOneForm(values: Iterable<number | null | undefined>, unit: string): (value: number | null | undefined) => string {
+  const sizes = [...values].flatMap((value) => (value === null || value === undefined ? [] : [Math.abs(value)]));
+  const largest = Math.max(0, ...sizes);
+  const least = Math.min(...sizes.filter((size) => size > 0));
+  const plain = unit in SAID || sizes.every(Number.isInteger) || largest >= 1000 || largest > 1e4 * least;
+  if (plain) return (value) => valued(value, unit);
+  const places = (size: number) => Math.max(0, 3 - Math.floor(Math.log10(size)));
+  // Values on both sides of 1, of 10 and so on have a decimal more: 1.0195 beside 0.9990.
+  const decimals = Math.min(places(least), places(largest) + 1);
+  return (value) => (value === null || value === undefined ? NONE : `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(decimals)}`);
+}
+
+interface Listed {
+  metric: string;
+  value: number | null;
+  unit: string;
+  better: string | null;
+}
+
+/** The result of a run in a few words: "98.46 % kept", "2.310 loss ↓". */
+export function resultInWords({ metric, value, unit, better }: Listed): string {
+  if (value === null) return NONE;
+  return `${unit in SAID ? valued(value, unit) : score(value)} ${metric}${better === "down" ? " ↓" : ""}`;
 }
 
 /** "loss (nat/token), lower is better". */
@@ -16,15 +61,12 @@ export function directed(metric: Metric): string {
 export function measured(value: number | string | null, unit: string): string {
   if (value === null) return NONE;
   if (typeof value === "string") return unit ? `${value} ${unit}` : value;
-  if (unit === "s") return duration(value);
-  if (unit === "B") return bytes(value);
-  if (unit === "share") return `${number(100 * value)} %`;
-  return unit ? `${number(value)} ${unit}` : number(value);
+  return unit && !(unit in SAID) ? `${number(value)} ${unit}` : valued(value, unit);
 }
 
 /** The ends of an interval; a unit that is no part of how a number is written stands once, with the value. */
 export function between(low: number, high: number, unit: string): string {
-  const own = ["s", "B", "share"].includes(unit) ? unit : "";
+  const own = unit in SAID ? unit : "";
   return `${measured(low, own)} … ${measured(high, own)}`;
 }
 

@@ -1,7 +1,8 @@
 /** What is said where there is nothing to show, or something went wrong. */
 import type { ReactNode } from "react";
 import { ApiError, explain } from "../api/client";
-import type { Resource } from "../lib/hooks";
+import { type Resource, useTitle } from "../lib/hooks";
+import type { Route } from "../lib/router";
 
 interface FailureProps {
   error: unknown;
@@ -42,6 +43,19 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
       <h2>{title}</h2>
       {children}
     </div>
+  );
+}
+
+/** An address that leads nowhere. */
+export function NotFound({ route, what = "page" }: { route: Route; what?: string }) {
+  useTitle("Not found");
+  return (
+    <Empty title={`There is no such ${what}`}>
+      <p>
+        Nothing is at <code>#{route.text}</code>.
+      </p>
+      <a href="#/runs">All runs</a>
+    </Empty>
   );
 }
 

@@ -1,10 +1,17 @@
 /** A time in this browser's zone; the title has it in UTC. */
 import { exactTime, time, utc } from "../lib/format";
 
-export function Time({ at, exact = false }: { at: string | null | undefined; exact?: boolean }) {
+interface Props {
+  at: string | null | undefined;
+  exact?: boolean;
+  /** Another form than the shortest that is clear. */
+  form?: (text: string) => string;
+}
+
+export function Time({ at, exact = false, form }: Props) {
   return (
     <time dateTime={at ?? undefined} title={utc(at)} className="nowrap">
-      {exact ? exactTime(at) : time(at)}
+      {exact ? exactTime(at) : form && at ? form(at) : time(at)}
     </time>
   );
 }

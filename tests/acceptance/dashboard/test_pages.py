@@ -329,7 +329,7 @@ def test_the_page_of_a_model_has_every_measurement_with_its_interval(
     name = f"{REAL}:champion"
     (run,) = site.get(f"models/{name}/measurements")["runs"]
     (test,) = [m for m in run["measurements"] if (m["name"], m["slice"]) == ("score", "test")]
-    ends = " – ".join(f"{test['figure'][end]:.4f}" for end in ("low", "high"))
+    ends = " – ".join(f"{test['figure'][end]:#.4g}" for end in ("low", "high"))
     page = visit(f"/models/{name}")
     row = page.get_by_role("row", name="score all test").first
     row.get_by_text(ends).wait_for()

@@ -76,8 +76,8 @@ def test_a_kind_that_the_page_does_not_know_is_shown_whole_by_its_panels(
     """Head, every panel with its title and its sentence, every telling part of each."""
     page = visit(f"/runs/{SHOWN}")
     told = {
-        "lines": ("median of 2 seeds", "1.1250 (1.0000 … 1.2500)", "good enough", "As a table"),
-        "front": ("2 points on the front, 1 dominated", "size (bytes), lower is better"),
+        "lines": ("median of 2 seeds", "1.125 (1.000 … 1.250)", "good enough", "As a table"),
+        "front": ("2 points on the front, 1 dominated", "size, lower is better"),
         "matrix": ("0.7500", "0.7000 … 0.8000", "50.0 % better than other", "▾"),
         "arms": ("✓ better", "≈ level", "+0.2500", "limit 0.1250", "baseline, to beat"),
         "shares": ("easy 25.0 %", "hard 75.0 %"),
@@ -278,7 +278,7 @@ def test_an_ended_run_of_any_kind_is_forked_before_its_end(
     page.get_by_role("button", name="Fork", exact=True).click()
     dialog = page.get_by_role("dialog")
     assert dialog.get_by_label("Event", exact=True).input_value() == str(place)
-    dialog.get_by_label("Setting", exact=True).fill("steps")
+    dialog.get_by_label("Setting", exact=True).select_option("steps")
     dialog.get_by_label("Value of steps").fill("3")
     dialog.get_by_role("button", name="Fork", exact=True).click()
     page.locator(".run-line").get_by_text("forked from").wait_for()

@@ -131,7 +131,7 @@ def test_from_the_form_to_a_fork_beside_its_parent(browser: Any, up: Up, toys: T
     page.get_by_text("as it was at event").wait_for()
     page.get_by_role("button", name="Fork from here").click()
     dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Setting", exact=True).fill("mutation_rate")
+    dialog.get_by_label("Setting", exact=True).select_option("mutation_rate")
     dialog.get_by_label("Value of mutation_rate").fill("0.05")
     dialog.get_by_label("Reason (optional)").fill("larger steps")
     dialog.get_by_role("button", name="Fork", exact=True).click()

@@ -131,11 +131,11 @@ def test_chosen_runs_are_compared(visit: Callable[..., Any]) -> None:
     for run in (DONE, FRONT):
         page.get_by_label(f"Choose {run}").check()
     page.get_by_role("button", name="Compare").click()
-    page.get_by_role("heading", name="Can their scores be compared?").wait_for()
-    page.locator(".note.good").get_by_text("yes").wait_for()
+    page.get_by_role("heading", name="Can their results be compared?").wait_for()
+    page.locator(".note.warn").get_by_text("one result is of the test slice").wait_for()
     assert "strategy" in page.get_by_role("region", name="Table of settings").inner_text()
-    page.get_by_label("Run to add").fill(FAILED)
-    page.get_by_role("button", name="Add").click()
+    page.get_by_role("combobox", name="Run to add").fill(FAILED[-6:])
+    page.get_by_role("option", name=FAILED).click()
     page.get_by_role("link", name=FAILED).first.wait_for()
 
 

@@ -44,7 +44,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/runs/{run}/candidates/{candidate}"): "viewer",
     ("GET", "/runs/{run}/lineage"): "viewer",
     ("GET", "/runs/{run}/layers"): "viewer",
-    ("GET", "/runs/{run}/compare/{other}"): "viewer",
+    ("GET", "/compare"): "viewer",
     ("GET", "/runs/{run}/export"): "submitter",
     ("GET", "/runs/{run}/checks"): "viewer",
     ("POST", "/runs/{run}/checks"): "submitter",

@@ -14,6 +14,7 @@ from evomerge.run import events as run_events
 from evomerge.run.state import RunState
 from evomerge.run.views import outlook, wording
 from runs.kinds import wording as common
+from runs.panels.side_by_side import SideBySide
 from runs.record import user_events
 from runs.streams import stream
 from testing.waiting import wait_until
@@ -250,7 +251,7 @@ def test_answers_are_what_the_document_says(served: Served) -> None:
                 served.get(f"/runs/{run}/candidates/champion").json()
             )
             api_schemas.Lineage.model_validate(served.get(f"/runs/{run}/lineage").json())
-    api_schemas.Comparison.model_validate(served.get(f"/runs/{RUN}/compare/half").json())
+    SideBySide.model_validate(served.get("/compare", params={"runs": f"{RUN},half"}).json())
     api_schemas.Queue.model_validate(served.get("/queue").json())
     api_schemas.Settings.model_validate(served.get("/settings").json())
     api_schemas.Users.model_validate(served.get("/users").json())

@@ -16,9 +16,11 @@ from events.databases.sqlite import open_store
 from events.projection import PROJECTIONS, catch_up, gaps, position, rebuild
 from evomerge.reports import generation_rows
 from evomerge.run.state import RunState
+from runs import kinds
 from runs.history import repository
 from runs.lists import queries
 from runs.lists.projections import RUNS, Runs
+from runs.panels.head import listed
 from runs.streams import stream
 from testing.worlds import fake_runs
 from testing.worlds.fake_world import RUN
@@ -73,7 +75,10 @@ def assert_like_the_fold(store: EventStore, run: str, state: RunState) -> None:
     assert (entry["version"], entry["head"]) == (state.version, state.head)
     assert entry["done"] == max(state.generations, default=None)
     assert entry["result"] == state.champion
-    assert entry["score"] == (state.champions[-1].score if state.champions else None)
+    result = kinds.of("evomerge").head(state).result
+    assert entry["value"] == (result.value if result else None)
+    if result:
+        assert listed(result.metric, result.value, result.on).items() <= entry.items()
     assert entry["device_seconds"] == pytest.approx(state.spent.device)
     assert json.loads(entry["curve"]) == [row["best"] for row in generation_rows.rows(state)]
     assert entry["parent"] == (state.forked.parent if state.forked else None)

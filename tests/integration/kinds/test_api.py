@@ -79,6 +79,9 @@ def test_a_run_is_listed_and_shown_now_and_as_it_was(client: TestClient, ended: 
     assert (row["kind"], row["status"], row["generation"]) == ("toy", "completed", 1)
     assert row["champion"] == digest_of(state.total)
     assert row["curve"] == [one.total for one in state.steps]
+    assert (row["done_unit"], row["curve_of"]) == ("step", "total")
+    told = (row["metric"], row["value"], row["unit"], row["better"], row["measured_on"])
+    assert told == ("total", state.total, "", "up", "")
     told = got(client, "/runs/r")
     assert (told["kind"], told["place"], told["places"]) == ("toy", state.place, state.place)
     assert told["totals"] == [one.total for one in state.steps]
@@ -87,6 +90,12 @@ def test_a_run_is_listed_and_shown_now_and_as_it_was(client: TestClient, ended: 
     assert (past["status"], past["place"], past["totals"]) == ("running", 4, [])
     assert past["pending"] == ["count/0/2"]
     assert past["words"] == {"count/0/2": "count slot 2 of step 0"}
+
+
+def test_results_sort_runs_of_one_kind_only(client: TestClient) -> None:
+    """Results of two kinds are of two metrics: their order would say nothing."""
+    assert len(got(client, "/runs?kind=toy&sort=value")["runs"]) == 1
+    assert "choose one kind" in got(client, "/runs?sort=value", 422)["detail"]
 
 
 def test_events_and_head_are_told_in_words(client: TestClient) -> None:
@@ -132,8 +141,13 @@ def test_a_run_is_checked_started_asked_and_carried_on(client: TestClient, ended
     post(client, f"/runs/{run}/resume", 200)
     toy_runs.finish(ended, run)
     assert got(client, f"/runs/{run}")["status"] == "completed"
-    told = got(client, f"/runs/{run}/compare/r")
-    assert told["settings"]["steps"] == [1, 2]
+    told = got(client, f"/compare?runs={run},r")
+    assert {"name": "steps", "values": [1, 2]} in told["settings"]
+    assert [judgement["why_not"] for judgement in told["judgements"]] == [None]
+    [totals] = told["lines"]
+    assert [line["name"] for line in totals["series"]] == [run, "r"]
+    assert "2 to 6 runs" in got(client, "/compare?runs=r,r", 422)["detail"]
+    assert got(client, "/compare?runs=r,nosuch", 404)
     wrong = post(client, "/runs", 422, kind="toy", config={"width": 0, "colour": 1})
     assert {e["field"] for e in wrong["errors"]} == {"config.width", "config.colour"}
     assert "takes neither models nor data" in str(

@@ -175,7 +175,7 @@ def test_lists_and_events_are_told_in_the_kinds_words(ended: Home) -> None:
     assert names[:3] == ["name", "kind", "status"]
     assert len(names) == len(cells)
     assert cells[:3] == ["r", "toy", "completed"]
-    assert cells[4:7] == ["1", f"{state.total:.4f}", digest_of(state.total)[:12]]
+    assert cells[4:7] == ["1", f"{state.total:,} total", digest_of(state.total)[:12]]
     lines = call(ended, "events", "r").stdout.splitlines()
     assert len(lines) == state.place
     assert lines[2].endswith(f"step 0, slot 0: {state.answers['count/0/0'].value}")
@@ -213,7 +213,15 @@ def test_replay_diff_and_compare_go_by_places(ended: Home) -> None:
     toy_runs.finish(ended, "other")
     expected = ["setting steps: 2 | 1", "lineage: different"]
     assert call(ended, "diff", "r", "other").stdout.splitlines() == expected
-    assert call(ended, "compare", "r", "other").stdout.splitlines() == expected
+    compared = call(ended, "compare", "r", "other").stdout.splitlines()
+    assert compared[0] == "comparable r and other: yes"
+    assert "steps\t2\t1" in compared
+    assert "Totals: 2 runs over each other." in compared
+    assert "panels in common: totals, steps, tasks" in compared
+    steps = call(ended, "compare", "r", "other", "--panel", "steps").stdout
+    assert steps.index("Steps, r:") < steps.index("Steps, other:")
+    unknown = call(ended, "compare", "r", "other", "--panel", "x", code=5)
+    assert "They have: totals, steps, tasks." in str(unknown.exception)
     assert told(ended, "diff", "r", "r")["same_lineage"] is True
 
 

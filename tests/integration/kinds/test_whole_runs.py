@@ -292,7 +292,7 @@ def test_priority_and_totals_are_in_the_run_list(ended: Home) -> None:
     assert [(row["run"], row["priority"]) for row in queue] == [("waiting", 7)]
     done = rows[1]
     state = toy_runs.state(ended)
-    assert (done["generation"], done["score"]) == (1, float(state.total))
+    assert (done["generation"], done["value"]) == (1, float(state.total))
     assert done["champion"] == digest_of(state.total)
     assert done["curve"] == str([one.total for one in state.steps])
 

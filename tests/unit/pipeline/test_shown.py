@@ -194,10 +194,12 @@ def test_only_what_was_measured_has_a_point() -> None:
     quality, sizes = panel(state, "quality"), panel(state, "bytes")
     assert isinstance(quality, Lines)
     own, best = quality.series
-    assert (own.x, own.y, own.low, own.high) == ((1, 2), (None, 2.0), (None, 1.9), (None, 2.1))
-    assert best.y == (None, pytest.approx(2.0 * 1.02))
+    begun = pytest.approx(2.0 * 1.02)
+    assert (own.x, own.y, own.low, own.high) == ((1, 2), (begun, 2.0), (None, 1.9), (None, 2.1))
+    assert best.y == (None, begun)
+    assert quality.x.names == ("beginning", "a", "b")
     own, largest = sizes.series
-    assert (own.y, own.low, largest.y) == ((None, 800), None, (None, 1600))
+    assert (own.y, own.low, largest.y) == ((1600, 800), None, (None, 1600))
 
 
 def test_the_head_has_bits_per_byte_of_a_result_that_goes_on() -> None:

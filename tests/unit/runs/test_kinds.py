@@ -250,7 +250,7 @@ def test_progress_outlook_message_and_snapshot_need_nothing_of_the_kind(finished
     told = kind.snapshot(half.state)
     assert (told["done"], told["of"]) == (1, 2)
     assert told["pending"] == ["count/1/0", "count/1/1", "count/1/2"]
-    found = kind.comparison(half.state, finished.state)
+    found = kind.difference(half.state, finished.state)
     assert found == {"settings": {}, "same_lineage": False}
 
 

@@ -1,150 +1,93 @@
-/** What several runs have, in columns, and their curves over each other. */
-import { useState } from "react";
-import type { Comparison, Run } from "../../api/types";
-import { LineChart } from "../../charts/LineChart";
-import { duration, number, score, setting } from "../../lib/format";
-import { useResource } from "../../lib/hooks";
+/** If the results of runs compare, the results, the settings that differ, and panels of one name. */
+import type { SideBySide } from "../../api/types";
+import { NONE, number, setting } from "../../lib/format";
 import { href } from "../../lib/router";
-import { Id } from "../../ui/CopyButton";
-import { Loaded } from "../../ui/Messages";
+import { PanelPlaceProvider } from "../../panels/context";
+import { drawn, Framed } from "../../panels/PanelGrid";
+import { look, measured, resultInWords } from "../../panels/words";
 import { Panel } from "../../ui/Panel";
 import { StatusMark } from "../../ui/StatusMark";
-import { runPath } from "../run/context";
 
-const HUES = ["var(--c-1)", "var(--c-2)", "var(--c-3)", "var(--c-4)", "var(--c-5)", "var(--c-6)"];
-const DASHES = [undefined, "9 4", "3 3", "12 3 3 3", "6 2", "1 4"];
-
-type Curve = "champion" | "best" | "mean" | "diversity";
-const CURVES: [Curve, string][] = [
-  ["champion", "champion, on the selection slice"],
-  ["best", "best, on each generation's draw"],
-  ["mean", "mean, on each generation's draw"],
-  ["diversity", "diversity"],
-];
-
-export function RunComparison({ runs }: { runs: Run[] }) {
-  const first = runs[0];
-  if (!first) return null;
+export function RunComparison({ data }: { data: SideBySide }) {
+  const { heads, judgements, settings, lines, beside } = data;
+  const half = Math.max(4, Math.floor(12 / heads.length));
   return (
     <div className="panels">
-      <Panel title="Can their scores be compared?" span={12}>
+      <Panel title="Can their results be compared?" span={12}>
         <ul className="verdicts">
-          {runs.slice(1).map((other) => (
-            <li key={other.run}>
-              <Verdict a={first.run} b={other.run} />
+          {judgements.map(({ run, other, why_not, same_lineage }) => (
+            <li key={other} className={`note ${why_not === null ? "good" : "warn"}`}>
+              <span>
+                <span className="mono">{run}</span> and <span className="mono">{other}</span>: <strong>{why_not === null ? "yes" : "no"}</strong>
+                {why_not !== null && `, ${why_not}`}
+                {same_lineage && "; their lineages are the same, bit for bit"}
+              </span>
             </li>
           ))}
         </ul>
       </Panel>
-      <Panel title="Curves" span={12}>
-        <Curves runs={runs} />
+      <Panel title="Results" span={12}>
+        <Results heads={heads} />
       </Panel>
-      <Panel title="Champions" span={12}>
-        <Champions runs={runs} />
-      </Panel>
+      {lines.map((panel, index) => (
+        <Panel key={panel.name} title={panel.title} note={panel.says} span={index === lines.length - 1 && index % 2 === 0 ? 12 : 6}>
+          {drawn(panel)}
+        </Panel>
+      ))}
       <Panel title="Settings that differ" span={12}>
-        <Differences runs={runs} />
+        <Differences settings={settings} runs={heads.map((head) => head.run)} />
       </Panel>
+      {beside.flatMap(({ name, panels }) =>
+        panels.map(({ run, panel }) => (
+          <PanelPlaceProvider key={`${name} ${run}`} value={{ run, at: null, upto: null, pick: null, mayAct: false }}>
+            <Framed panel={{ ...panel, title: `${panel.title}, ${run}` }} span={half} />
+          </PanelPlaceProvider>
+        )),
+      )}
     </div>
   );
 }
 
-function Verdict({ a, b }: { a: string; b: string }) {
-  const answer = useResource<Comparison>(runPath(a, `/compare/${encodeURIComponent(b)}`));
+function Results({ heads }: { heads: SideBySide["heads"] }) {
+  const facts = [...new Set(heads.flatMap((head) => head.facts.map((fact) => fact.name)))];
+  const rows: [string, (head: SideBySide["heads"][number]) => React.ReactNode][] = [
+    ["kind", (head) => head.kind],
+    ["status", (head) => <StatusMark status={head.status} />],
+    ["result", ({ result }) => (result ? <b>{resultInWords({ ...result.metric, metric: result.metric.name, value: result.value })}</b> : NONE)],
+    ["95 % interval", ({ result }) => (result && result.low !== null && result.high !== null ? `${measured(result.low, result.metric.unit)} … ${measured(result.high, result.metric.unit)}` : NONE)],
+    ["measured on", ({ result }) => (result?.on ? `${result.on}${result.n === null ? "" : `, ${number(result.n)} ${result.items}`}` : NONE)],
+    ["done", (head) => `${number(head.done)}${head.of === null ? "" : ` of ${number(head.of)}`} ${head.unit}s`],
+    ...facts.map((name): [string, (head: SideBySide["heads"][number]) => React.ReactNode] => [
+      name,
+      (head) => {
+        const fact = head.facts.find((one) => one.name === name);
+        return fact ? measured(fact.value, fact.unit) : NONE;
+      },
+    ]),
+  ];
   return (
-    <Loaded of={answer}>
-      {(found) => (
-        <div className={`note ${found.comparable === null ? "good" : "warn"}`}>
-          <span>
-            <span className="mono">{a}</span> and <span className="mono">{b}</span>:{" "}
-            <strong>{found.comparable === null ? "yes" : "no"}</strong>
-            {found.comparable !== null && `, ${found.comparable}`}
-            {found.same_lineage === true && "; their lineages are the same, bit for bit"}
-            {found.candidates && found.candidates.both > 0 && `; ${found.candidates.both} candidates are in both`}
-          </span>
-          {found.sources.length > 0 && (
-            <span>
-              Sources: {found.sources.map((side) => side.join(", ")).join(" against ")}
-            </span>
-          )}
-        </div>
-      )}
-    </Loaded>
-  );
-}
-
-function Curves({ runs }: { runs: Run[] }) {
-  const [curve, setCurve] = useState<Curve>("champion");
-  return (
-    <>
-      <div className="filters">
-        <select className="select" aria-label="Which curve" value={curve} onChange={(event) => setCurve(event.target.value as Curve)}>
-          {CURVES.map(([key, label]) => (
-            <option key={key} value={key}>
-              {label}
-            </option>
-          ))}
-        </select>
-      </div>
-      <LineChart
-        title={`${curve} by generation`}
-        description={`${runs.length} runs over each other.`}
-        x={{ name: "generation", unit: "", better: null, log: false, whole: true }}
-        y={{ name: curve, unit: "", better: null, log: false, whole: false }}
-        lines={runs.map((run, index) => ({
-          key: run.run,
-          label: run.run,
-          color: HUES[index] ?? "var(--c-7)",
-          dash: DASHES[index],
-          step: curve === "champion",
-          x: run.generations.map((row) => row.generation),
-          y: run.generations.map((row) => row[curve]),
-        }))}
-        format={score}
-        height={300}
-      />
-    </>
-  );
-}
-
-function Champions({ runs }: { runs: Run[] }) {
-  return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of champions">
+    <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of results">
       <table className="table">
         <thead>
           <tr>
-            {["Run", "Status", "Strategy", "Champion", "Made by"].map((head) => (
-              <th key={head} scope="col">
-                {head}
-              </th>
-            ))}
-            {["Selection", "Test", "Generation", "Evaluations", "Device time"].map((head) => (
-              <th key={head} scope="col" className="num">
-                {head}
+            <th scope="col">Run</th>
+            {heads.map((head, index) => (
+              <th key={head.run} scope="col">
+                <i className="swatch" style={{ background: look(index).color }} aria-hidden="true" />{" "}
+                <a className="mono" href={href(["runs", head.run])}>
+                  {head.run}
+                </a>
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
-          {runs.map((run, index) => (
-            <tr key={run.run}>
-              <th scope="row" className="nowrap">
-                <i className="swatch" style={{ background: HUES[index] }} aria-hidden="true" />{" "}
-                <a className="mono" href={href(["runs", run.run])}>
-                  {run.run}
-                </a>
-              </th>
-              <td>
-                <StatusMark status={run.status} />
-              </td>
-              <td className="mono nowrap">{run.strategy ?? "–"}</td>
-              <td>{run.champion ? <Id id={run.champion.recipe_id} what="recipe id" /> : "–"}</td>
-              <td className="soft">{run.champion?.what ?? "–"}</td>
-              <td className="num">{score(run.champion?.score)}</td>
-              <td className="num">{score(run.test?.score)}</td>
-              <td className="num">{run.generation ?? "–"}</td>
-              <td className="num">{number(run.spent.evaluations)}</td>
-              <td className="num nowrap">{duration(run.spent.device_seconds)}</td>
+          {rows.map(([name, cell]) => (
+            <tr key={name}>
+              <th scope="row">{name}</th>
+              {heads.map((head) => (
+                <td key={head.run}>{cell(head)}</td>
+              ))}
             </tr>
           ))}
         </tbody>
@@ -153,11 +96,8 @@ function Champions({ runs }: { runs: Run[] }) {
   );
 }
 
-function Differences({ runs }: { runs: Run[] }) {
-  const names = [...new Set(runs.flatMap((run) => Object.keys(run.config)))].filter(
-    (name) => new Set(runs.map((run) => JSON.stringify(run.config[name]))).size > 1,
-  );
-  if (names.length === 0) return <p className="soft small">None: they have the same settings.</p>;
+function Differences({ settings, runs }: { settings: SideBySide["settings"]; runs: string[] }) {
+  if (settings.length === 0) return <p className="soft small">None: they have the same settings.</p>;
   return (
     <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of settings">
       <table className="table">
@@ -165,20 +105,20 @@ function Differences({ runs }: { runs: Run[] }) {
           <tr>
             <th scope="col">Setting</th>
             {runs.map((run) => (
-              <th key={run.run} scope="col" className="mono">
-                {run.run}
+              <th key={run} scope="col" className="mono">
+                {run}
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
-          {names.map((name) => (
+          {settings.map(({ name, values }) => (
             <tr key={name}>
               <th scope="row" className="mono">
                 {name}
               </th>
-              {runs.map((run) => (
-                <td key={run.run}>{setting(run.config[name])}</td>
+              {values.map((value, index) => (
+                <td key={runs[index]}>{setting(value)}</td>
               ))}
             </tr>
           ))}

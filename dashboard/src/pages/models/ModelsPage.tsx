@@ -5,7 +5,7 @@ import type { Model, ModelKind, ModelList, ModelOfRun } from "../../api/types";
 import { bytes, number, plural, score } from "../../lib/format";
 import { useDebounced, useResource, useTitle } from "../../lib/hooks";
 import { useMaySubmit, useMe } from "../../lib/currentUser";
-import { href, replace, type Route } from "../../lib/router";
+import { go, href, type Route } from "../../lib/router";
 import { Id } from "../../ui/CopyButton";
 import { Empty, Loaded } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
@@ -42,7 +42,7 @@ export default function ModelsPage({ route }: { route: Route }) {
       </header>
       <div className="filters">
         <input className="input" type="search" aria-label="Search models" placeholder="Search" value={text} onChange={(event) => setText(event.target.value)} />
-        <select className="select" aria-label="Kind" value={kind} onChange={(event) => replace(href(["models"], { kind: event.target.value }))}>
+        <select className="select" aria-label="Kind" value={kind} onChange={(event) => go(href(["models"], { kind: event.target.value }))}>
           <option value="">Every kind</option>
           {KINDS.map((one) => (
             <option key={one}>{one}</option>

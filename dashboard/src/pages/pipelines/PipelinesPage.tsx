@@ -4,7 +4,7 @@ import type { PipelineRow } from "../../api/types";
 import { bytes, duration, NONE, number, plural } from "../../lib/format";
 import { useDebounced, useTitle } from "../../lib/hooks";
 import { useMaySubmit } from "../../lib/currentUser";
-import { href, replace, type Route } from "../../lib/router";
+import { go, href, type Route } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
 import { StatusMark, UNDECIDED } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
@@ -32,7 +32,7 @@ export default function PipelinesPage({ route }: { route: Route }) {
   const q = useDebounced(text.trim(), 250);
   const view = usePipelineList(useMemo(() => ({ status, owner, q, sort, order }), [status, owner, q, sort, order]));
   const maySubmit = useMaySubmit();
-  const put = (changes: Partial<PipelineFilter>) => replace(href(["pipelines"], { status, owner, q, sort, order, ...changes }));
+  const put = (changes: Partial<PipelineFilter>) => go(href(["pipelines"], { status, owner, q, sort, order, ...changes }));
   useTitle("Pipelines");
   const filtered = Boolean(status || owner || q);
   const owners = [...new Set([...view.rows.map((row) => row.owner), ...(owner ? [owner] : [])])].sort();

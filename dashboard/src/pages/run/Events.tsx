@@ -1,9 +1,9 @@
 /** The run's events up to the place that is shown. */
 import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
-import { plural } from "../../lib/format";
+import { clock, duration, plural } from "../../lib/format";
 import { useStored } from "../../lib/hooks";
 import { useNarrow } from "../../lib/media";
-import { currentRoute, replace } from "../../lib/router";
+import { currentRoute, go, useQuery } from "../../lib/router";
 import { Empty, Failure } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
 import { VirtualRows } from "../../ui/VirtualRows";
@@ -19,7 +19,7 @@ export default function Events() {
   const { live, shown, at } = useRun();
   const index = useMemo(() => eventIndex(live.run, live.delegates), [live.run, live.delegates]);
   const { rows, total, loading, error } = useSyncExternalStore(index.subscribe, index.snapshot);
-  const [type, setType] = useState("");
+  const [type, setType] = useQuery("type");
   const [text, setText] = useState("");
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
   const [oldest, setOldest] = useStored("events.oldest", false);
@@ -84,8 +84,8 @@ export default function Events() {
           render={(position) => {
             const row = found[position];
             return row ? (
-              <EventRow row={row} of={live.run} here={row.place === past} open={opened.has(row.place)} onToggle={toggle}
-                onShow={() => replace(addressOf(currentRoute(), row.place, rows, live))} />
+              <EventRow row={row} before={rows[row.place - 2]} of={live.run} here={row.place === past} open={opened.has(row.place)} onToggle={toggle}
+                onShow={() => go(addressOf(currentRoute(), row.place, rows, live))} />
             ) : null;
           }}
         />
@@ -96,6 +96,8 @@ export default function Events() {
 
 interface RowProps {
   row: LightEvent;
+  /** The event before it, if it is known: the time since then is told. */
+  before: LightEvent | undefined;
   /** The run whose page it is; events of its children say theirs. */
   of: string;
   here: boolean;
@@ -104,7 +106,13 @@ interface RowProps {
   onShow: () => void;
 }
 
-function EventRow({ row, of, here, open, onToggle, onShow }: RowProps) {
+/** The time since the event before; nothing for the first one, or if clocks went back. */
+function Elapsed({ since, at }: { since: string | undefined; at: string }) {
+  const seconds = since === undefined ? NaN : (Date.parse(at) - Date.parse(since)) / 1000;
+  return seconds >= 0 ? <span className="event-elapsed" title="Since the event before">{`+${duration(seconds)}`}</span> : null;
+}
+
+function EventRow({ row, before, of, here, open, onToggle, onShow }: RowProps) {
   return (
     <div role="listitem" className="event" data-here={here}>
       <div className="event-line">
@@ -130,7 +138,8 @@ function EventRow({ row, of, here, open, onToggle, onShow }: RowProps) {
         </button>
         <span className="event-actor cut quiet">{row.actor}</span>
         <span className="event-time quiet">
-          <Time at={row.recorded_at} />
+          <Elapsed since={before?.recorded_at} at={row.recorded_at} />
+          <Time at={row.recorded_at} form={clock} />
         </span>
       </div>
       {open && <EventData run={row.run} place={row.own} />}

@@ -35,7 +35,7 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
   const head = useHead(live, at);
   const clock = useClock(head);
   const allowed = (Object.keys(ACTIONS) as Action[]).filter(
-    (action) => shown.allowed.includes(action) && (own || (maySubmit && action === "fork")),
+    (action) => shown.allowed.includes(action) && !(action === "fork" && shown.status === "submitted") && (own || (maySubmit && action === "fork")),
   );
   const past = live.forked_from;
   return (
@@ -230,9 +230,9 @@ function MergingHeadline({ run, elapsed, onOpen }: { run: Run; elapsed: number |
           {headline && <Explained headline={headline} />}
         </dd>
       </div>
-      <Fact name="Generation" value={run.generation === null ? NONE : String(run.generation)}
+      <Fact name="Generation" value={run.generation === null || run.status === "submitted" ? NONE : String(run.generation)}
         more={run.generations_wanted === null ? "" : `of ${number(run.generations_wanted)}`} />
-      <Fact name="Diversity" value={run.diversity === null ? NONE : run.diversity.toFixed(2)} more={run.level ?? ""} />
+      <Fact name="Diversity" value={number(run.diversity)} more={run.level ?? ""} />
       <Fact name="Evaluations" value={number(run.spent.evaluations)} more={`${number(run.spent.items)} items`} />
       <Fact name="Device time" value={duration(run.spent.device_seconds)} more={`${duration(elapsed ?? run.spent.wall_seconds)} elapsed`} />
     </dl>

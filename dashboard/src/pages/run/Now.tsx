@@ -1,6 +1,6 @@
 /** What a living run does: the task in words, the share done, the time left. Not of the log, so not in the past, and marked so. */
 import { type Activity, isMerging, type RunFacts } from "../../api/types";
-import { duration, number } from "../../lib/format";
+import { duration, number, plural } from "../../lib/format";
 import { CopyButton } from "../../ui/CopyButton";
 
 export function Now({ run, head }: { run: RunFacts; head: Activity }) {
@@ -18,7 +18,7 @@ export function Now({ run, head }: { run: RunFacts; head: Activity }) {
         ))}
       </p>
       {share !== null && (
-        <div className="now-bar" role="progressbar" aria-label="Work done" aria-valuemin={0} aria-valuemax={100} aria-valuenow={share}>
+        <div className="now-bar" role="progressbar" aria-label="Time that the work takes" aria-valuemin={0} aria-valuemax={100} aria-valuenow={share}>
           <i style={{ width: `${share}%` }} />
         </div>
       )}
@@ -43,12 +43,12 @@ function told(run: RunFacts, head: Activity): string {
 
 function parts(run: RunFacts, head: Activity, share: number | null): string[] {
   if (run.delegates) {
-    const found = share === null || !head.part ? [] : [`${head.part.name}: ${share} % done`];
+    const found = share === null || !head.part ? [] : [`${head.part.name}: ${share} % of its time`];
     if (head.part?.eta_s != null) found.push(`${duration(Math.max(1, Math.round(head.part.eta_s)))} left in it at most`);
     return [...found, `${number(head.done)} of ${number(head.of)} ${head.unit} have ended`];
   }
-  const found = share === null ? [] : [`${share} % done`];
-  if (head.of !== null) found.push(`${head.done.toLocaleString("en-US")} of ${head.of.toLocaleString("en-US")} ${head.unit} at most`);
+  const found = share === null ? [] : [`${share} % of the time`];
+  if (head.of !== null) found.push(`${head.done.toLocaleString("en-US")} of at most ${plural(head.of, head.unit.replace(/s$/, ""))} (${Math.floor((100 * head.done) / Math.max(1, head.of))} %)`);
   else if (head.status === "running") found.push(`${head.done.toLocaleString("en-US")} ${head.unit} done`);
   if (head.eta_s !== null) found.push(`${duration(Math.max(1, Math.round(head.eta_s)))} left at most`);
   return found;

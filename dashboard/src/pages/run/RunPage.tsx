@@ -6,11 +6,11 @@ import { type Action, isMerging, type RunFacts } from "../../api/types";
 import { useOwns } from "../../lib/currentUser";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { lazily } from "../../lib/lazily";
-import { href, replace, type Route, withParts } from "../../lib/router";
+import { go, href, replace, type Route, withParts } from "../../lib/router";
 import { PanelPlaceProvider } from "../../panels/context";
 import { usePanels } from "../../panels/usePanels";
 import { Arriving, Boundary } from "../../ui/Boundary";
-import { Empty, Failure } from "../../ui/Messages";
+import { Empty, Failure, NotFound } from "../../ui/Messages";
 import { Tabs } from "../../ui/Tabs";
 import { RunProvider, runPath } from "./context";
 import { asked, queried } from "./moment";
@@ -35,6 +35,9 @@ const SettingsTab = lazily(() => import("./SettingsTab"));
 const TABS = { overview: "Overview", population: "Population", lineage: "Lineage", layers: "Layers", events: "Events", settings: "Settings" };
 /** The tabs of a run whose kind has no page of its own. */
 const COMMON = ["overview", "lineage", "events", "settings"];
+
+/** The tabs of a run that only waits. */
+const ALWAYS = ["overview", "events", "settings"];
 
 /** Panels of a run with more events are large: they are asked for less often. */
 const MANY = 2000;
@@ -104,10 +107,12 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
   if (moment.at === null && past.error instanceof ApiError && past.error.status === 404) {
     return <NotYet run={live.data} upto={moment.upto} now={withParts(route, { upto: null })} />;
   }
+  if (!(tab in TABS) || route.parts.length > 3) return <NotFound route={route} />;
   const shown = (isPast ? past.data : live.data) ?? live.data;
   const merging = isMerging(shown);
   const graphs = (overview.newest ?? overview.shown.data)?.panels.some((panel) => panel.kind === "graph") ?? tab === "lineage";
-  const has = (id: string) => merging || (COMMON.includes(id) && (id !== "lineage" || graphs));
+  const begun = shown.status !== "submitted" || shown.place > 1;
+  const has = (id: string) => (merging ? begun : COMMON.includes(id) && (id !== "lineage" || graphs)) || ALWAYS.includes(id);
   const open = (candidate: string) => replace(withParts(route, { candidate }));
   const candidate = route.query.get("candidate");
   const pastFailed = isPast && past.error !== null && !(moment.at !== null && past.error instanceof ApiError && snap(past.error.problem, moment.at));
@@ -121,7 +126,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
           label="Parts of the run"
           tabs={Object.entries(TABS).filter(([id]) => has(id)).map(([id, label]) => ({ id, label }))}
           current={tab}
-          onPick={(id) => replace(href(["runs", run, ...(id === "overview" ? [] : [id])], { ...moment }))}
+          onPick={(id) => go(href(["runs", run, ...(id === "overview" ? [] : [id])], { ...moment }))}
         />
         <div className="run-body" role="tabpanel" id={`panel-${tab}`} aria-labelledby={`tab-${tab}`} tabIndex={-1}>
           {live.error !== null && <Failure error={live.error} onRetry={() => void live.reload()} />}

@@ -2,7 +2,7 @@
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { useThrottled } from "../../lib/hooks";
 import { useMaySubmit } from "../../lib/currentUser";
-import { replace, type Route } from "../../lib/router";
+import { go, replace, type Route } from "../../lib/router";
 import { Icon } from "../../ui/Icon";
 import { Time } from "../../ui/Time";
 import { useRun } from "./context";
@@ -43,7 +43,7 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
     if (held === null) return;
     sent.current = held >= places ? null : held;
     if (sent.current === at) setHeld(null);
-    else replace(addressAt(sent.current));
+    else (at === null ? go : replace)(addressAt(sent.current));
   }, 80);
   const show = (next: number) => {
     const to = settle(rows, Math.max(1, Math.min(places, next)), next > place);
@@ -119,7 +119,7 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
             onClick={() => {
               setPlaying(false);
               setHeld(null);
-              replace(addressAt(null));
+              go(addressAt(null));
             }}
           >
             Back to live

@@ -37,14 +37,19 @@ export function RunsPage({ route }: { route: Route }) {
   useTitle("Runs");
 
   const address = { status, owner, q, label, tag, kind, sort, order, phases };
-  const put = (changes: Partial<typeof address>) => replace(href(["runs"], { ...address, ...changes }));
+  const put = (changes: Partial<typeof address>, to = go) => {
+    const next = { ...address, ...changes };
+    // Results are sorted within one kind only.
+    const sorted = next.sort === "value" && next.kind === "" ? { sort: "", order: "" } : {};
+    to(href(["runs"], { ...next, ...sorted }));
+  };
   const given = query.get("q") ?? "";
   const written = useRef(given);
   // The address follows what is typed; what is typed follows an address that came from elsewhere.
   useEffect(() => {
     if (q === written.current) return;
     written.current = q;
-    put({ q });
+    put({ q }, given === "" ? go : replace);
   }, [q]);
   useEffect(() => {
     if (given === written.current) return;
@@ -126,7 +131,7 @@ export function RunsPage({ route }: { route: Route }) {
           current={href(["runs"], address)}
           onOpen={(view) => {
             setText(new URLSearchParams(view.split("?")[1] ?? "").get("q") ?? "");
-            replace(view);
+            go(view);
           }}
         />
         {chosen.size > 0 && (
@@ -179,7 +184,7 @@ export function RunsPage({ route }: { route: Route }) {
           )}
         </div>
       ) : (
-        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} hidden={hidden} sort={sort} order={order} onSort={(by, way) => put({ sort: by, order: way })} />
+        <RunsTable view={view} chosen={chosen} onChoose={choose} onWant={view.want} hidden={hidden} kind={kind} sort={sort} order={order} onSort={(by, way) => put({ sort: by, order: way })} />
       )}
     </>
   );

@@ -11,6 +11,8 @@ interface Props {
   chosen: ReadonlySet<string>;
   onChoose: (run: string) => void;
   onWant: (index: number) => void;
+  /** The one kind that is shown; "": all. */
+  kind: string;
   sort: string;
   order: string;
   onSort: (sort: string, order: string) => void;
@@ -18,7 +20,7 @@ interface Props {
   hidden: readonly string[];
 }
 
-export function RunsTable({ view, chosen, onChoose, onWant, sort, order, onSort, hidden }: Props) {
+export function RunsTable({ view, chosen, onChoose, onWant, kind, sort, order, onSort, hidden }: Props) {
   const narrow = useNarrow();
   const middle = useMiddle();
   const columns = useMemo(
@@ -46,11 +48,15 @@ export function RunsTable({ view, chosen, onChoose, onWant, sort, order, onSort,
           <span role="columnheader">
             <span className="hidden-text">Choose</span>
           </span>
-          {columns.map(({ id, head, by, num }) => (
-            <span key={id} role="columnheader" className={num ? "num" : undefined} aria-sort={by === null ? undefined : sorted(by, sort, order)}>
-              {by === null ? head : <SortButton head={head} by={by} sort={sort} order={order} onSort={onSort} />}
-            </span>
-          ))}
+          {columns.map(({ id, head, by, num }) => {
+            const mixed = by === "value" && kind === "";
+            return (
+              <span key={id} role="columnheader" className={num ? "num" : undefined} aria-sort={by === null || mixed ? undefined : sorted(by, sort, order)}
+                title={mixed ? "Results of different kinds do not compare: choose one kind to sort by them." : undefined}>
+                {by === null || mixed ? head : <SortButton head={head} by={by} sort={sort} order={order} onSort={onSort} />}
+              </span>
+            );
+          })}
         </div>
       }
     />

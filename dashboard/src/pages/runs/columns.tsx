@@ -2,8 +2,9 @@
 import { type ReactNode, useState } from "react";
 import type { Row } from "../../api/types";
 import { Sparkline } from "../../charts/Sparkline";
-import { duration, score } from "../../lib/format";
+import { duration, NONE, plural } from "../../lib/format";
 import { href } from "../../lib/router";
+import { resultInWords } from "../../panels/words";
 import { StatusMark, UNDECIDED } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 
@@ -25,12 +26,36 @@ export const COLUMNS: readonly Column[] = [
   { id: "run", head: "Run", by: "run", width: "minmax(150px, 1.6fr)", cell: (row) => <Named row={row} /> },
   { id: "kind", head: "Kind", by: "kind", width: "80px", cut: true, cell: (row) => row.kind },
   { id: "owner", head: "Owner", by: "owner", width: "minmax(72px, 0.6fr)", cut: true, cell: (row) => row.owner || "–" },
-  { id: "score", head: "Selection score", by: "score", width: "100px", num: true, cell: (row) => score(row.score) },
-  { id: "curve", head: "Curve", by: null, width: "112px", cell: (row) => <Sparkline curve={row.curve} /> },
-  { id: "generation", head: "Done", by: "done", width: "64px", num: true, roomy: true, cell: (row) => row.generation ?? "–" },
+  { id: "result", head: "Result", by: "value", width: "minmax(200px, 1.3fr)", cut: true, cell: (row) => <Resulting row={row} /> },
+  { id: "done", head: "Done", by: "done", width: "112px", num: true, cell: (row) => (row.generation === null ? NONE : plural(row.generation, row.done_unit)) },
+  { id: "curve", head: "Along the way", by: null, width: "176px", roomy: true, cell: (row) => <Along row={row} /> },
   { id: "cost", head: "Device time", by: "device_seconds", width: "92px", num: true, roomy: true, cell: (row) => duration(row.device_seconds) },
   { id: "when", head: "Submitted", by: "", width: "116px", cell: (row) => <Time at={row.submitted_at} /> },
 ];
+
+/** The result as the run's head has it: of another metric in every kind. */
+function Resulting({ row }: { row: Row }) {
+  if (row.value === null) return <span className="quiet">{NONE}</span>;
+  const better = row.better && `${row.better === "up" ? "higher" : "lower"} is better`;
+  const told = [row.unit !== "share" && row.unit, better, row.measured_on && `on the ${row.measured_on}`].filter(Boolean).join("; ");
+  const [, number, rest] = /^(\S+(?: %)?)(.*)$/.exec(resultInWords(row)) ?? [];
+  return (
+    <span title={told}>
+      <b>{number}</b>
+      {rest}
+    </span>
+  );
+}
+
+/** The curve, with what it is: it need not be of the metric of the result. */
+function Along({ row }: { row: Row }) {
+  return (
+    <span className="along">
+      <Sparkline curve={row.curve} of={row.curve_of} />
+      {row.curve.length > 0 && <span className="quiet cut">{row.curve_of}</span>}
+    </span>
+  );
+}
 
 function Named({ row }: { row: Row }) {
   return (

@@ -1,14 +1,15 @@
 /** What the run made beside the honest alternatives: values, leads with their intervals, verdicts. */
 import type { Arm, Arms } from "../../api/types";
 import { extent, labelled, linear, padded, type Scale } from "../../lib/scale";
-import { NONE, number, score } from "../../lib/format";
-import { directed, lead, named, VERDICTS } from "../words";
+import { NONE, number } from "../../lib/format";
+import { directed, inOneForm, lead, named, valued, VERDICTS } from "../words";
 
 const WIDE = 220;
 const AXIS = 30;
 
 export function ArmsPanel({ panel }: { panel: Arms }) {
   const leads = panel.arms.flatMap((arm) => (arm.lead ? [arm.lead] : []));
+  const told = inOneForm(panel.arms.flatMap((arm) => [arm.value, arm.low, arm.high]), panel.metric.unit);
   const hasCost = panel.cost !== null && panel.arms.some((arm) => arm.cost !== null);
   const hasItems = panel.arms.some((arm) => arm.n !== null);
   const ends = leads.length > 0
@@ -39,8 +40,8 @@ export function ArmsPanel({ panel }: { panel: Arms }) {
               </th>
               <td className="soft">{[arm.group, arm.name === panel.baseline ? "to beat" : ""].filter(Boolean).join(", ")}</td>
               <td className="num nowrap">
-                {arm.name === panel.ours ? <b>{score(arm.value)}</b> : score(arm.value)}
-                {leads.length > 0 && arm.low !== null && arm.high !== null && <small className="quiet">{` ${score(arm.low)} … ${score(arm.high)}`}</small>}
+                {arm.name === panel.ours ? <b>{told(arm.value)}</b> : told(arm.value)}
+                {leads.length > 0 && arm.low !== null && arm.high !== null && <small className="quiet">{` ${told(arm.low)} … ${told(arm.high)}`}</small>}
               </td>
               {hasItems && <td className="num">{number(arm.n)}</td>}
               {leads.length > 0 && <td className="num nowrap">{arm.lead ? lead(arm.lead.value) : NONE}</td>}
@@ -48,7 +49,7 @@ export function ArmsPanel({ panel }: { panel: Arms }) {
                 <Interval arm={arm} x={x} zero={line} limit={panel.limit} ofLead={leads.length > 0} />
               </td>
               {leads.length > 0 && <td className="nowrap">{arm.lead && <Verdict verdict={arm.lead.verdict} />}</td>}
-              {hasCost && <td className="num">{number(arm.cost)}</td>}
+              {hasCost && <td className="num">{valued(arm.cost, panel.cost?.unit ?? "")}</td>}
             </tr>
           ))}
         </tbody>

@@ -3,12 +3,12 @@ import { curveStepAfter, curveStepBefore, line, symbol, symbolCircle, symbolSqua
 import { useId, useState } from "react";
 import type { Axis, Front, Point } from "../../api/types";
 import { ChartTable } from "../../charts/ChartTable";
-import { number, plural, short } from "../../lib/format";
+import { plural, short } from "../../lib/format";
 import { useWidth } from "../../lib/hooks";
 import { labelled, scaleOver, shows } from "../../lib/scale";
 import { usePlace } from "../context";
 import { LogToggle } from "../LogToggle";
-import { directed, look, named } from "../words";
+import { directed, look, named, said, valued } from "../words";
 
 const LEFT = 58;
 const BOTTOM = 40;
@@ -81,7 +81,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
   const stairs = line<(typeof placed)[number]>((one) => one.left, (one) => one.up).digits(1).curve(xAxis.better === "down" ? curveStepAfter : curveStepBefore);
   const front = placed.filter(({ point }) => point.kept).sort((p, q) => p.left - q.left);
   const describe = (point: Point) =>
-    `${point.kept ? "" : "dominated "}${nameOf(point)}: ${panel.axes.map((axis, n) => `${axis.name} ${number(point.values[n])}`).join(", ")}${point.id === panel.chosen ? ", chosen" : ""}`;
+    `${point.kept ? "" : "dominated "}${nameOf(point)}: ${panel.axes.map((axis, n) => `${axis.name} ${valued(point.values[n], axis.unit)}`).join(", ")}${point.id === panel.chosen ? ", chosen" : ""}`;
   return (
     <figure className="chart" ref={measure}>
       <figcaption className="legend">
@@ -90,7 +90,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
             <span>{nameOf(told)}</span>
             {panel.axes.map((axis, index) => (
               <span key={axis.name}>
-                {axis.name} <b>{number(told.values[index])}</b>
+                {axis.name} <b>{valued(told.values[index], axis.unit)}</b>
               </span>
             ))}
           </span>
@@ -112,7 +112,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
       <svg width={width} height={HEIGHT} role="group" aria-labelledby={`${id}-t`} aria-describedby={`${id}-d`}>
         <title id={`${id}-t`}>{panel.title}</title>
         <desc id={`${id}-d`}>{`${directed(xAxis)}, against ${directed(yAxis)}. ${panel.says}`}</desc>
-        {labelled(y, 5).map((tick) => (
+        {labelled(y, 5, false, said(yAxis.unit)).map((tick) => (
           <g key={tick.at} className="grid">
             <line x1={LEFT} x2={width - RIGHT} y1={y(tick.at)} y2={y(tick.at)} />
             <text x={LEFT - 8} y={y(tick.at)} dy="0.32em" textAnchor="end">
@@ -120,7 +120,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
             </text>
           </g>
         ))}
-        {labelled(x, Math.max(2, width / 110)).map((tick) => (
+        {labelled(x, Math.max(2, width / 110), false, said(xAxis.unit)).map((tick) => (
           <text key={tick.at} x={x(tick.at)} y={HEIGHT - BOTTOM + 16} textAnchor="middle">
             {tick.label}
           </text>
@@ -166,7 +166,7 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
             </button>
           ) : nameOf(point),
           ...(series.length > 1 ? [point.series] : []),
-          ...point.values.map((value) => number(value)),
+          ...point.values.map((value, index) => valued(value, panel.axes[index]?.unit ?? "")),
           point.kept ? "yes" : "no",
           point.id === panel.chosen ? "yes" : "",
         ])}

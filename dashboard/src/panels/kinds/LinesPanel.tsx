@@ -5,11 +5,10 @@ import type { Lines, Series } from "../../api/types";
 import { LineChart } from "../../charts/LineChart";
 import type { Line } from "../../charts/lines";
 import { summary } from "../../charts/seeds";
-import { number, score } from "../../lib/format";
 import { useDebounced, useResource } from "../../lib/hooks";
 import type { Extent } from "../../lib/scale";
 import { usePlace } from "../context";
-import { directed, look } from "../words";
+import { directed, inOneForm, look } from "../words";
 import { LogToggle } from "../LogToggle";
 
 export function LinesPanel({ panel, frame }: { panel: Lines; frame?: Lines }) {
@@ -18,6 +17,7 @@ export function LinesPanel({ panel, frame }: { panel: Lines; frame?: Lines }) {
   const lines = useMemo(() => linesOf(panel.series), [panel.series]);
   const [zoom, setZoom] = useState<Extent | null>(null);
   const finer = useFiner(panel, zoom);
+  const format = useMemo(() => inOneForm(lines.flatMap((line) => line.y), panel.y.unit), [lines, panel.y.unit]);
   const around = useMemo(() => frame && linesOf(frame.series), [frame]);
   return (
     <>
@@ -27,7 +27,7 @@ export function LinesPanel({ panel, frame }: { panel: Lines; frame?: Lines }) {
         <LogToggle axis={panel.y} log={logY} values={() => lines.flatMap((line) => line.y)} onChange={setLogY} />
       </div>
       <LineChart title={panel.title} description={panel.says} x={{ ...panel.x, log: logX }} y={{ ...panel.y, log: logY }} lines={lines} finer={finer} onZoom={setZoom}
-        frame={around} limits={panel.limits} format={panel.y.whole ? number : small(lines) ? score : number} />
+        frame={around} limits={panel.limits} format={format} />
     </>
   );
 }
@@ -42,11 +42,6 @@ function useFiner(panel: Lines, zoom: Extent | null): Line[] | undefined {
   return useMemo(() => (wanted === null || stale || settled !== zoom || !data ? undefined : linesOf(data.series)), [wanted, stale, settled, zoom, data]);
 }
 
-/** Return whether all values are small: then four decimals tell them apart better than four digits. */
-function small(lines: Line[]): boolean {
-  return lines.every((line) => line.y.every((value) => value === null || (Math.abs(value) < 10 && (value === 0 || Math.abs(value) >= 0.01))));
-}
-
 /** The lines of all series. Several seeds become their median with a band over all, and faint lines beneath it. */
 function linesOf(series: Series[]): Line[] {
   const names = [...new Set(series.filter((one) => one.role !== "reference").map((one) => one.name))];
@@ -57,7 +52,7 @@ function linesOf(series: Series[]): Line[] {
     const { name: label, role } = group[0] as Series;
     const drawn = { label, ...(role === "reference" ? { color: "var(--c-7)", dash: ["5 3", "2 3", "9 3"][references.indexOf(label) % 3] } : look(names.indexOf(label))) };
     const middle = summary(group);
-    const single = group.map((one) => ({ ...drawn, key: `${key} ${one.seed ?? ""}`, name: one.seed === null ? label : `${label}, seed ${one.seed}`, x: one.x, y: one.y }));
+    const single = group.map((one) => ({ ...drawn, key: `${key} ${one.seed ?? ""}`, name: one.seed === null ? label : `${label}, seed ${one.seed}`, x: one.x, y: one.y, joined: one.joined }));
     if (middle === null) return single.map((line, index) => ({ ...line, low: group[index]?.low, high: group[index]?.high }));
     return [...single.map((line) => ({ ...line, thin: true })), { ...drawn, ...middle, key, name: `${label}, median`, seeds: group.length }];
   });

@@ -5,7 +5,7 @@ import { css, inkOn, mix, themed } from "../../lib/colour";
 import { NONE, number } from "../../lib/format";
 import { extent } from "../../lib/scale";
 import { useTheme } from "../../ui/frame/theme";
-import { directed, named } from "../words";
+import { directed, inOneForm, named } from "../words";
 
 export function MatrixPanel({ panel }: { panel: Matrix }) {
   const [theme] = useTheme();
@@ -27,6 +27,7 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
     // The strongest colour stops short of the theme's end: a whole row of it would shout.
     return mix(ends.much, ends.none, 0.75 * (metricOf(row).better === "down" ? 1 - share : share));
   };
+  const forms = panel.rows.map((_, r) => inOneForm([...(panel.values[r] ?? []), ...(panel.low?.[r] ?? []), ...(panel.high?.[r] ?? [])], metricOf(r).unit));
   return (
     <>
       <p className="quiet small">{legend(panel)}</p>
@@ -56,14 +57,15 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
                 {panel.columns.map((column, c) => {
                   const value = panel.values[r]?.[c] ?? null;
                   if (value === null) return <td key={column} className="num quiet">{NONE}</td>;
+                  const told = forms[r] ?? number;
                   const colour = ground(r, value);
                   const [low, high] = [panel.low?.[r]?.[c] ?? null, panel.high?.[r]?.[c] ?? null];
                   return (
                     <td key={column} className="num cell" style={{ background: css(colour), color: css(inkOn(colour)) }}>
-                      {column === panel.ours ? <b>{number(value)}</b> : number(value)}
+                      {column === panel.ours ? <b>{told(value)}</b> : told(value)}
                       {panel.band && value < panel.band[0] && <span title="below the band"> ▾</span>}
                       {panel.band && value > panel.band[1] && <span title="above the band"> ▴</span>}
-                      {low !== null && high !== null && <small>{` ${number(low)} … ${number(high)}`}</small>}
+                      {low !== null && high !== null && <small>{` ${told(low)} … ${told(high)}`}</small>}
                     </td>
                   );
                 })}

@@ -6,7 +6,7 @@ import { ChartTable } from "../../charts/ChartTable";
 import { number } from "../../lib/format";
 import { useWidth } from "../../lib/hooks";
 import { extent, labelled, linear, scaleBetween } from "../../lib/scale";
-import { look, named } from "../words";
+import { look, named, valued } from "../words";
 
 const LEFT = 48;
 const RIGHT = 14;
@@ -37,7 +37,7 @@ function Bars({ panel }: { panel: Shares }) {
           {panel.parts.map((part) => (
             <tr key={part.name}>
               <th scope="row">{part.name}</th>
-              <td className="num">{number(part.values[0])}</td>
+              <td className="num">{valued(part.values[0], panel.metric.unit)}</td>
               <td>
                 <span className="bar-cell" aria-hidden="true">
                   <i style={{ width: percent(part.values[0] ?? 0, whole) }} />
@@ -103,7 +103,7 @@ function Areas({ panel }: { panel: Shares }) {
       <ChartTable
         caption={panel.title}
         heads={[named(axis), ...panel.parts.map((part) => part.name)]}
-        rows={() => panel.at.map((place, index) => [number(place), ...panel.parts.map((part) => `${number(part.values[index])} (${percent(part.values[index] ?? 0, wholeAt(index))})`)])}
+        rows={() => panel.at.map((place, index) => [number(place), ...panel.parts.map((part) => `${valued(part.values[index], panel.metric.unit)} (${percent(part.values[index] ?? 0, wholeAt(index))})`)])}
       />
     </figure>
   );

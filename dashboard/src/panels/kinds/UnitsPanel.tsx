@@ -5,7 +5,7 @@ import { NONE, number, short } from "../../lib/format";
 import { href } from "../../lib/router";
 import { Id } from "../../ui/CopyButton";
 import { usePlace } from "../context";
-import { named } from "../words";
+import { inOneForm, named } from "../words";
 
 type Cell = Units["rows"][number][number];
 
@@ -14,6 +14,10 @@ const isNumber = (column: Column) => column.type === "number" || column.type ===
 export function UnitsPanel({ panel }: { panel: Units }) {
   const [sort, setSort] = useState<{ at: number; down: boolean } | null>(null);
   const rows = useMemo(() => (sort ? [...panel.rows].sort((a, b) => order(a[sort.at] ?? null, b[sort.at] ?? null, sort.down)) : panel.rows), [panel.rows, sort]);
+  const forms = useMemo(
+    () => panel.columns.map((column, at) => inOneForm(panel.rows.map((row) => (typeof row[at] === "number" ? row[at] : null)), column.unit)),
+    [panel.columns, panel.rows],
+  );
   const turn = (at: number) => setSort(sort?.at !== at ? { at, down: false } : sort.down ? null : { at, down: true });
   return (
     <div className="sheet bare units" tabIndex={0} role="region" aria-label={`Table: ${panel.title}`}>
@@ -36,7 +40,7 @@ export function UnitsPanel({ panel }: { panel: Units }) {
             <tr key={index}>
               {panel.columns.map((column, at) => (
                 <td key={column.name} className={isNumber(column) ? "num" : undefined}>
-                  <Value cell={row[at] ?? null} type={column.type} />
+                  <Value cell={row[at] ?? null} type={column.type} form={forms[at] ?? number} />
                 </td>
               ))}
             </tr>
@@ -47,11 +51,11 @@ export function UnitsPanel({ panel }: { panel: Units }) {
   );
 }
 
-function Value({ cell, type }: { cell: Cell; type: Column["type"] }) {
+function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: typeof number }) {
   const { pick } = usePlace();
   if (cell === null) return <span className="quiet">{NONE}</span>;
   if (typeof cell === "boolean") return cell ? "yes" : <span className="quiet">no</span>;
-  if (typeof cell === "number") return number(cell);
+  if (typeof cell === "number") return form(cell);
   switch (type) {
     case "model":
       return pick ? (

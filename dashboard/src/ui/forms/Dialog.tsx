@@ -1,5 +1,6 @@
-/** A modal dialog: the browser's own, which keeps the focus inside and closes with Escape. */
+/** A modal dialog: the browser's own, which keeps the focus inside and closes with Escape. It is an entry of the history: Back closes it. */
 import { type FormEvent, type ReactNode, useEffect, useId, useRef } from "react";
+import { dialogOf } from "../../lib/router";
 import { Icon } from "../Icon";
 
 interface Props {
@@ -26,6 +27,25 @@ export function Dialog({ title, onClose, onSubmit, wide, foot, children }: Props
       if (before instanceof HTMLElement || before instanceof SVGElement) before.focus();
     };
   }, []);
+  const close = useRef(onClose);
+  useEffect(() => {
+    close.current = onClose;
+  });
+  useEffect(() => {
+    if (dialogOf(window.history.state) !== id) window.history.pushState({ dialog: id }, "");
+    const back = () => {
+      if (dialogOf(window.history.state) === id) return;
+      window.removeEventListener("popstate", back); // closing may write the address, which is told as well
+      close.current();
+    };
+    window.addEventListener("popstate", back);
+    return () => {
+      window.removeEventListener("popstate", back);
+      // Later: a dialog that is drawn twice at first, as in development, keeps its entry.
+      window.setTimeout(() => !document.getElementById(id) && dialogOf(window.history.state) === id && window.history.back());
+    };
+  }, [id]);
+  const leave = () => (dialogOf(window.history.state) === id ? window.history.back() : onClose());
   const submit = (event: FormEvent) => {
     event.preventDefault();
     onSubmit?.();
@@ -34,7 +54,7 @@ export function Dialog({ title, onClose, onSubmit, wide, foot, children }: Props
     <>
       <header className="dialog-head">
         <h2 id={id}>{title}</h2>
-        <button type="button" className="button plain icon" aria-label="Close" onClick={onClose}>
+        <button type="button" className="button plain icon" aria-label="Close" onClick={leave}>
           <Icon name="cross" />
         </button>
       </header>
@@ -50,7 +70,7 @@ export function Dialog({ title, onClose, onSubmit, wide, foot, children }: Props
       aria-labelledby={id}
       onCancel={(event) => {
         event.preventDefault();
-        onClose();
+        leave();
       }}
     >
       {onSubmit ? (

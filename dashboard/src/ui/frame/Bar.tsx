@@ -1,9 +1,11 @@
 /** The bar at the top: where one can go, whether the page is live, who is here. */
 import { useState } from "react";
 import { forget } from "../../api/session";
-import { useLiveState } from "../../lib/hooks";
+import type { RunFacts } from "../../api/types";
+import { useLiveState, useResource } from "../../lib/hooks";
 import { useMaySubmit, useMe } from "../../lib/currentUser";
 import type { Route } from "../../lib/router";
+import { runPath } from "../../pages/run/context";
 import { Brand } from "./Brand";
 import { Icon } from "../Icon";
 import { useTheme } from "./theme";
@@ -25,7 +27,10 @@ export function Bar({ route }: { route: Route }) {
   const maySubmit = useMaySubmit();
   const [theme, toggle] = useTheme();
   const [open, setOpen] = useState(false);
-  const here = route.parts[0] ?? "runs";
+  const [page = "runs", id] = route.parts;
+  // The page of a run asks for the same: the answer is shared.
+  const run = useResource<RunFacts>(page === "runs" && id ? runPath(id) : null);
+  const here = page === "runs" && id && run.data?.delegates ? "pipelines" : page;
   const links = [
     ["runs", "Runs"],
     ["pipelines", "Pipelines"],

@@ -45,6 +45,7 @@ def rest(home: Home, *paths: str) -> list[Any]:
 
 def test_a_viewer_reads_what_the_api_says(served: Served) -> None:
     """One function answers both doors; what a tool leaves out is stated in its schema."""
+    toy_runs.submit(served.home, "other")
 
     async def ask(talk: Talk) -> list[dict[str, Any]]:
         return [
@@ -54,7 +55,7 @@ def test_a_viewer_reads_what_the_api_says(served: Served) -> None:
             await talk.call("show_run", run="r", at=4),
             await talk.call("show_panel", run="r", panel="totals"),
             await talk.call("follow_run", run="r"),
-            await talk.call("compare_runs", run="r", other="r"),
+            await talk.call("compare_runs", run="r", other="other"),
             await talk.call("list_models"),
             await talk.call("read_events", run="r", data=True),
         ]
@@ -68,7 +69,7 @@ def test_a_viewer_reads_what_the_api_says(served: Served) -> None:
         "/runs/r/panels?at=4",
         "/runs/r/panels/totals.json",
         "/runs/r/head",
-        "/runs/r/compare/r",
+        "/compare?runs=r,other",
         "/models",
         "/runs/r/events",
     )
@@ -78,7 +79,8 @@ def test_a_viewer_reads_what_the_api_says(served: Served) -> None:
     assert told[3]["head"] == panels["head"]
     lines = [{k: p[k] for k in ("name", "kind", "title", "says")} for p in panels["panels"]]
     assert told[3]["panels"] == lines
-    assert told[4:8] == [{"panel": panel}, head, {"comparison": compared}, models]
+    beside = {name: compared[name] for name in ("heads", "judgements", "settings")}
+    assert told[4:8] == [{"panel": panel}, head, beside, models]
     for ours, theirs in zip(told[8]["events"], events["events"], strict=True):
         assert ours.pop("characters") == len(json.dumps(theirs["data"], ensure_ascii=False))
         assert ours.items() <= theirs.items()

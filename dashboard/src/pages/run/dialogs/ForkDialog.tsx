@@ -2,9 +2,9 @@
 import { useState } from "react";
 import { ApiError, send, wrongFields } from "../../../api/client";
 import { isMerging, type Json, type Made } from "../../../api/types";
-import { setting } from "../../../lib/format";
+import { setting, words } from "../../../lib/format";
 import { go, href } from "../../../lib/router";
-import { parse } from "../../../lib/schema";
+import { kinds, parse, resolve, type Schema } from "../../../lib/schema";
 import { useSettings } from "../../../lib/settings";
 import { Field } from "../../../ui/forms/Field";
 import { FormDialog } from "../../../ui/forms/FormDialog";
@@ -22,6 +22,37 @@ interface Change {
 let counted = 0;
 const blank = (): Change => ({ id: (counted += 1), key: "", value: "" });
 
+interface ValueProps {
+  name: string;
+  schema: Schema;
+  root: Schema;
+  now: unknown;
+  value: string;
+  wrong: boolean;
+  onChange: (value: string) => void;
+}
+
+/** The new value of a setting: a choice if the schema names all values, else a text. */
+function Value({ name, schema, root, now, value, wrong, onChange }: ValueProps) {
+  const bind = { "aria-label": `Value of ${name || "the setting"}`, "aria-invalid": wrong ? true : undefined, disabled: name === "", value };
+  const standing = now === undefined ? "value" : `now ${setting(now)}`;
+  const choices = schema.enum ?? (schema.type === "boolean" ? [true, false] : null);
+  if (choices) {
+    return (
+      <select {...bind} className="select" onChange={(event) => onChange(event.target.value)}>
+        <option value="">{standing}</option>
+        {choices.filter((choice) => choice !== now).map((choice) => (
+          <option key={String(choice)} value={String(choice)}>
+            {String(choice)}
+          </option>
+        ))}
+      </select>
+    );
+  }
+  const numeric = [...kinds(schema, root)].every((kind) => kind === "number" || kind === "integer" || kind === "null");
+  return <input {...bind} className={`input ${numeric ? "" : "mono"}`} inputMode={numeric ? "decimal" : undefined} placeholder={standing} onChange={(event) => onChange(event.target.value)} />;
+}
+
 export function ForkDialog({ onClose }: { onClose: () => void }) {
   const { live, at } = useRun();
   const settings = useSettings(live.kind);
@@ -36,7 +67,7 @@ export function ForkDialog({ onClose }: { onClose: () => void }) {
   const [tried, setTried] = useState(false);
   const [wrong, setWrong] = useState<Record<string, string>>({});
   const schema = settings.data?.schema;
-  const used = changes.filter((change) => change.key.trim() !== "");
+  const used = changes.filter((change) => change.key !== "" && change.value.trim() !== "");
 
   const number = Number(place);
   const [low, high] = by === "at" ? [1, live.places] : [0, last ?? 0];
@@ -84,7 +115,7 @@ export function ForkDialog({ onClose }: { onClose: () => void }) {
               }}
             >
               <option value="at">after an event</option>
-              {last !== undefined && <option value="generation">when a generation is measured, before it is closed</option>}
+              {last !== undefined && <option value="generation">before a generation closes</option>}
             </select>
           )}
         </Field>
@@ -94,25 +125,28 @@ export function ForkDialog({ onClose }: { onClose: () => void }) {
       </div>
       <fieldset className="field">
         <legend>Settings that change</legend>
-        <datalist id="setting-names">
-          {Object.keys(schema?.properties ?? {}).map((name) => (
-            <option key={name} value={name} />
-          ))}
-        </datalist>
         {changes.map((change) => {
           const said = wrong[change.key.trim()];
           const now = live.config[change.key.trim()];
+          const known = resolve(schema?.properties?.[change.key] ?? {}, schema ?? {});
           return (
             <div key={change.id} className="change">
-              <input className="input mono" list="setting-names" aria-label="Setting" placeholder="setting" value={change.key}
-                aria-invalid={said ? true : undefined} onChange={(event) => put(change.id, { key: event.target.value })} />
-              <input className="input mono" aria-label={`Value of ${change.key || "the setting"}`} value={change.value}
-                placeholder={now === undefined ? "value" : `now ${setting(now)}`} aria-invalid={said ? true : undefined}
-                onChange={(event) => put(change.id, { value: event.target.value })} />
+              <select className="select" aria-label="Setting" value={change.key} onChange={(event) => put(change.id, { key: event.target.value, value: "" })}>
+                <option value="">Choose a setting</option>
+                {Object.keys(schema?.properties ?? {})
+                  .filter((name) => name === change.key || !changes.some((other) => other.key === name))
+                  .map((name) => (
+                    <option key={name} value={name}>
+                      {words(name)}
+                    </option>
+                  ))}
+              </select>
+              <Value name={change.key} schema={known} root={schema ?? {}} now={now} value={change.value} wrong={Boolean(said)} onChange={(value) => put(change.id, { value })} />
               <button type="button" className="button plain icon" aria-label="Remove"
                 onClick={() => setChanges(changes.filter((one) => one.id !== change.id))}>
                 <Icon name="cross" />
               </button>
+              {known.description && <span className="hint">{known.description}</span>}
               {said && (
                 <span className="wrong" role="status">
                   {change.key}: {said}

@@ -1,11 +1,11 @@
 /** Which genes go with good scores: correlations, drawn from zero. */
 import type { Run } from "../../../api/types";
+import { folded, grouped } from "./foldedGenes";
 
 export function GeneCorrelations({ genes }: { genes: Run["genes"] }) {
-  const rows = genes
-    .filter((one) => one.correlation !== null)
-    .sort((a, b) => Math.abs(b.correlation ?? 0) - Math.abs(a.correlation ?? 0))
-    .slice(0, 12);
+  const known = genes.filter((one) => one.correlation !== null).sort((a, b) => Math.abs(b.correlation ?? 0) - Math.abs(a.correlation ?? 0));
+  const alike = grouped(known, (one) => `${one.correlation} ${one.candidates}`);
+  const rows = alike.slice(0, 12).map((group) => ({ ...group[0], ...folded(group.map((one) => one.gene)) }));
   return (
     <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of genes">
       <table className="table">
@@ -20,7 +20,7 @@ export function GeneCorrelations({ genes }: { genes: Run["genes"] }) {
         <tbody>
           {rows.map((one) => (
             <tr key={one.gene}>
-              <th scope="row" className="mono">{one.gene}</th>
+              <th scope="row" className="mono" title={one.title}>{one.label}</th>
               <td className="num">{(one.correlation ?? 0).toFixed(2).replace("-", "−")}</td>
               <td>
                 <span className="signed-bar" aria-hidden="true">
@@ -32,7 +32,7 @@ export function GeneCorrelations({ genes }: { genes: Run["genes"] }) {
           ))}
         </tbody>
       </table>
-      {genes.length > rows.length && <p className="quiet small more">the {rows.length} strongest of {genes.length}</p>}
+      {alike.length > rows.length && <p className="quiet small more">the {rows.length} strongest of {alike.length}</p>}
     </div>
   );
 }

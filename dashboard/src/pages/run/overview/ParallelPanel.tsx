@@ -7,6 +7,7 @@ import { useResource } from "../../../lib/hooks";
 import type { Extent } from "../../../lib/scale";
 import { Loaded } from "../../../ui/Messages";
 import { runPath, useMerging } from "../context";
+import { folded, grouped } from "./foldedGenes";
 
 /** Lines that are drawn at most: those of the newest generations. */
 const MOST = 600;
@@ -29,19 +30,21 @@ function Coordinates({ rows: all }: { rows: PopulationRow[] }) {
   const names = useMemo(() => {
     const strength = new Map(shown.genes.map((one) => [one.gene, Math.abs(one.correlation ?? 0)]));
     const genes = [...new Set(rows.flatMap((row) => Object.keys(genesOf(row))))];
-    return genes.sort((a, b) => (strength.get(b) ?? 0) - (strength.get(a) ?? 0));
+    genes.sort((a, b) => (strength.get(b) ?? 0) - (strength.get(a) ?? 0));
+    const alike = grouped(genes, (name) => JSON.stringify(rows.map((row) => genesOf(row)[name] ?? null)));
+    return new Map(alike.map((group) => [group[0], folded(group)]));
   }, [rows, shown.genes]);
-  const genes = chosen ?? names.slice(0, 6);
+  const genes = (chosen ?? [...names.keys()].slice(0, 6)).filter((name) => names.has(name));
   const axes = useMemo<Axis[]>(
     () => [
-      ...genes.map((name) => ({ key: name, label: name, values: rows.map((row) => genesOf(row)[name] ?? null) })),
+      ...genes.map((name) => ({ key: name, label: names.get(name)?.label ?? name, values: rows.map((row) => genesOf(row)[name] ?? null) })),
       ...SCORES.filter((name) => rows.some((row) => row[name] !== null)).map((name) => ({
         key: `=${name}`,
         label: name,
         values: rows.map((row) => row[name]),
       })),
     ],
-    [genes, rows],
+    [genes, names, rows],
   );
   const ids = useMemo(() => rows.map((row) => row.recipe_id), [rows]);
   if (rows.length === 0) return <p className="quiet small">Nothing is measured yet.</p>;
@@ -51,15 +54,18 @@ function Coordinates({ rows: all }: { rows: PopulationRow[] }) {
     <>
       <Parallel axes={axes} ids={ids} champion={shown.champion?.recipe_id ?? null} limits={limits} onLimits={setLimits} onPick={open} />
       <div className="parallel-tools">
+        {all.length > rows.length && all.length <= MOST && (
+          <span className="quiet small">{plural(all.length - rows.length, "further candidate")} of {all.length} without a score or without weights by part: of another species, or merged by a technique without them</span>
+        )}
         {all.length > MOST && <span className="quiet small">the newest {MOST} of {plural(all.length, "candidate")}</span>}
         <details>
           <summary>Axes and limits</summary>
           <div className="limit-grid">
-            {names.map((name) => (
-              <label key={name} className="check">
+            {[...names].map(([name, { label, title }]) => (
+              <label key={name} className="check" title={title}>
                 <input type="checkbox" checked={genes.includes(name)}
                   onChange={() => setChosen(genes.includes(name) ? genes.filter((one) => one !== name) : [...genes, name])} />
-                <span className="mono">{name}</span>
+                <span className="mono">{label}</span>
               </label>
             ))}
           </div>

@@ -1,8 +1,9 @@
 /** The candidates of a generation, or of all: which columns stay, and what differs. */
-import { useMemo, useState } from "react";
+import { useMemo } from "react";
 import type { Population as Answer } from "../../../api/types";
 import { useResource, useStored } from "../../../lib/hooks";
 import { plural } from "../../../lib/format";
+import { useQuery } from "../../../lib/router";
 import { Empty, Loaded } from "../../../ui/Messages";
 import { runPath, useMerging } from "../context";
 import { columnsOf, differs } from "./columns";
@@ -10,7 +11,7 @@ import { PopulationTable } from "./PopulationTable";
 
 export default function Population() {
   const { live, shown, at } = useMerging();
-  const [generation, setGeneration] = useState("");
+  const [generation, setGeneration] = useQuery("generation");
   const answer = useResource<Answer>(runPath(live.run, "/population", { at, generation: generation || null }));
   const complete = shown.generations.map((row) => row.generation);
   const newest = Math.max(shown.generation ?? 0, ...complete, 0);

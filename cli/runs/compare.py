@@ -1,0 +1,112 @@
+"""`forge compare`: runs of any kinds side by side. No torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cli import panels
+from cli.options import emit, json_option, say, table
+from cli.runs.panels import overview
+from cli.runs.replay import places
+from runs import kinds
+from runs.errors import NotFoundError
+from runs.panels.head import Head, Result, in_words
+from runs.panels.panels import Panel
+from runs.panels.side_by_side import SideBySide, side_by_side
+
+
+@click.command("compare")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN …")
+@click.option("--panel", metavar="NAME", help="Show this panel; without it the first of the lines.")
+@json_option
+def compare_command(runs: tuple[str, ...], panel: str | None, as_json: bool) -> None:
+    """Compare runs of any kinds: results, settings that differ, panels of one name.
+
+    It says first if the results can be compared at all, and if not, why. A place of a run, such as
+    RUN@57, stands for the run as it was then.
+
+    \b
+    Example:
+      forge compare 20261121-3fa9c1 20261122-77aa01
+      forge compare 20261121-3fa9c1 20261122-77aa01 --panel rivals
+    """
+    seen = [
+        kinds.of(state.kind).seen_beside(state, overview(state, rows))
+        for state, rows in places(*runs)
+    ]
+    data = side_by_side(seen)
+    if as_json:
+        emit(data.model_dump(mode="json"))
+    elif panel is not None:
+        _echo_panel(data, panel)
+    else:
+        _echo(data)
+
+
+def _echo_panel(data: SideBySide, name: str) -> None:
+    """Print the panels of one name. Raises NotFoundError, which names those that there are."""
+    known = _panels(data)
+    if name not in known:
+        there = ", ".join(known) or "none"
+        raise NotFoundError(f"these runs have no panel {name!r} in common. They have: {there}.")
+    for run, panel in known[name]:
+        panels.echo(panel, run)
+
+
+def _panels(data: SideBySide) -> dict[str, list[tuple[str, Panel]]]:
+    """Return name → (run, panel) of all that the runs have in common: lines first."""
+    found: dict[str, list[tuple[str, Panel]]] = {}
+    for lines in data.lines:
+        found[lines.name] = [(data.heads[0].run, lines)]
+    for beside in data.beside:
+        found[beside.name] = [
+            (own.run, own.panel.model_copy(update={"title": f"{own.panel.title}, {own.run}"}))
+            for own in beside.panels
+        ]
+    return found
+
+
+def _echo(data: SideBySide) -> None:
+    """Print judgements, results and settings, the first of the lines, and the panels by name."""
+    for judgement in data.judgements:
+        answer = f"no: {judgement.why_not}" if judgement.why_not else "yes"
+        same = "; their lineages are the same, bit for bit" if judgement.same_lineage else ""
+        say(f"comparable {judgement.run} and {judgement.other}: {answer}{same}")
+    table(
+        ["run", "kind", "status", "done", "result", "interval", "measured on"], _results(data.heads)
+    )
+    runs = [head.run for head in data.heads]
+    if data.settings:
+        cells = [[row.name, *map(_setting, row.values)] for row in data.settings]
+        table(["setting", *runs], cells, title="settings that differ")
+    for lines in data.lines[:1]:
+        panels.echo(lines, runs[0])
+    if names := list(_panels(data)):
+        say(f"\npanels in common: {', '.join(names)}")
+        say(f"one of them: forge compare {' '.join(runs)} --panel {names[-1]}")
+
+
+def _results(heads: tuple[Head, ...]) -> list[list[str]]:
+    """Return a row for each run: how far it is, and its result."""
+    rows = []
+    for head in heads:
+        of = "" if head.of is None else f" of {head.of}"
+        done = f"{head.done}{of} {head.unit}s"
+        rows.append([head.run, head.kind, head.status, done, *_result(head.result)])
+    return rows
+
+
+def _result(result: Result | None) -> tuple[str, str, str]:
+    """Return a result in words, its interval, and what it was measured on."""
+    if result is None:
+        return "-", "-", "-"
+    metric = result.metric
+    said = in_words(metric.name, result.value, metric.unit, metric.better)
+    known = result.low is not None and result.high is not None
+    return said, f"{result.low:.4g} to {result.high:.4g}" if known else "-", result.on or "-"
+
+
+def _setting(value: Any) -> str:
+    return panels.cell(value if isinstance(value, str | int | float | None) else str(value))

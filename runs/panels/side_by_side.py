@@ -1,0 +1,185 @@
+"""Runs of any kinds side by side: if results compare, what differs, panels of one name. Pure.
+
+Lines of one name are laid over each other, one chart a name, with a line for each run. Other panels
+of one name stand beside each other as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from runs.errors import ConfigError
+from runs.panels.head import Head
+from runs.panels.panels import Lines, Panel, Series
+from runs.panels.shapes import Shape
+
+#: Runs that are compared at once, at most: as many as a chart has colours.
+MOST_RUNS = 6
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A run as it is compared: see `View.seen_beside`."""
+
+    head: Head
+    panels: Sequence[Panel]
+    settings: Mapping[str, Any]
+    #: Why results of two runs do not compare → what must be equal in both if they do.
+    yardstick: Mapping[str, Any]
+    lineage: str
+
+
+class Judgement(Shape):
+    """Statement if the results of two runs can be compared."""
+
+    run: str
+    other: str
+    #: Why not; None if they can.
+    why_not: str | None
+    same_lineage: bool
+
+
+class SettingBeside(Shape):
+    """A setting that is not the same in all runs: a value for each run, None where it has none."""
+
+    name: str
+    values: tuple[Any, ...]
+
+
+class RunPanel(Shape):
+    """A panel of one of the runs."""
+
+    run: str
+    panel: Panel
+
+
+class PanelsBeside(Shape):
+    """Panels of one name, of two runs or more."""
+
+    name: str
+    title: str
+    panels: tuple[RunPanel, ...]
+
+
+class SideBySide(Shape):
+    """Runs of any kinds side by side."""
+
+    heads: tuple[Head, ...]
+    #: Of the first run with each other one.
+    judgements: tuple[Judgement, ...]
+    settings: tuple[SettingBeside, ...]
+    lines: tuple[Lines, ...]
+    beside: tuple[PanelsBeside, ...]
+
+
+def side_by_side(runs: Sequence[Seen]) -> SideBySide:
+    """Return runs side by side. Raises ConfigError for fewer than two of them, or too many."""
+    if not 2 <= len(runs) <= MOST_RUNS:
+        raise ConfigError(f"2 to {MOST_RUNS} runs are compared at once, not {len(runs)}.")
+    shared = [run.panels for run in runs]
+    names = dict.fromkeys(panel.name for panels in shared for panel in panels)
+    lines: list[Lines] = []
+    beside: list[PanelsBeside] = []
+    for name in names:
+        own = [
+            RunPanel(run=run.head.run, panel=panel)
+            for run in runs
+            for panel in run.panels
+            if panel.name == name
+        ]
+        if len(own) < 2 or len({panel.panel.kind for panel in own}) > 1:
+            continue
+        if isinstance(own[0].panel, Lines):
+            lines += overlaid(own)
+        else:
+            beside.append(PanelsBeside(name=name, title=own[0].panel.title, panels=tuple(own)))
+    return SideBySide(
+        heads=tuple(run.head for run in runs),
+        judgements=tuple(_judgement(runs[0], other) for other in runs[1:]),
+        settings=_settings(runs),
+        lines=tuple(lines),
+        beside=tuple(beside),
+    )
+
+
+def overlaid(panels: Sequence[RunPanel]) -> list[Lines]:
+    """Return a chart for each name of lines that two runs or more have, with a line for each run.
+
+    Lines along other axes are not laid over each other. If every run has one line only, these are
+    laid over each other, also under different names.
+    """
+    known = [(one.run, one.panel) for one in panels if isinstance(one.panel, Lines)]
+    first = known[0][1]
+    alike = [(run, panel) for run, panel in known if _axes(panel) == _axes(first)]
+    single = all(len(panel.series) == 1 for _, panel in alike)
+    series: dict[str, list[Series]] = {}
+    for run, panel in alike:
+        for line in panel.series:
+            name = first.title if single else line.name
+            own = line.model_copy(update={"name": run, "role": "ours"})
+            series.setdefault(name, []).append(own)
+    charts = {name: own for name, own in series.items() if len({line.name for line in own}) > 1}
+    return [
+        Lines(
+            name=first.name if len(charts) == 1 else _panel_name(first.name, number, name),
+            title=first.title if single else f"{first.title}: {name}",
+            says=f"{len({line.name for line in own})} runs over each other.",
+            x=first.x,
+            y=first.y,
+            series=tuple(own),
+        )
+        for number, (name, own) in enumerate(charts.items(), 1)
+    ]
+
+
+def _panel_name(panel: str, number: int, line: str) -> str:
+    """Return the name of the chart of one line: "loss-base"; the number stands for other letters."""
+    word = re.sub(r"[^a-z0-9]+", "-", line.lower()).strip("-")
+    return f"{panel[:20]}-{word if word and len(word) <= 40 else number}"
+
+
+def _axes(panel: Lines) -> tuple[str, ...]:
+    """Return what both axes of lines measure."""
+    return panel.x.name, panel.x.unit, panel.y.name, panel.y.unit
+
+
+def _judgement(one: Seen, other: Seen) -> Judgement:
+    return Judgement(
+        run=one.head.run,
+        other=other.head.run,
+        why_not=_why_not(one, other),
+        same_lineage=one.lineage == other.lineage,
+    )
+
+
+def _why_not(one: Seen, other: Seen) -> str | None:
+    """Return why the results of two runs cannot be compared; None if they can."""
+    if one.head.kind != other.head.kind:
+        kinds = f"{one.head.kind} and {other.head.kind}"
+        return f"they are of two kinds, {kinds}, whose results are not measured alike"
+    results = [seen.head.result for seen in (one, other)]
+    for seen, result in zip((one, other), results, strict=True):
+        if result is None:
+            return f"{seen.head.run} has no result yet"
+    for why, value in one.yardstick.items():
+        if value != other.yardstick.get(why):
+            return why
+    mine, theirs = (result for result in results if result is not None)
+    if mine.metric != theirs.metric:
+        return f"one result is {mine.metric.name}, the other {theirs.metric.name}"
+    if mine.on != theirs.on:
+        return f"one result is of the {mine.on}, the other of the {theirs.on}"
+    return None
+
+
+def _settings(runs: Sequence[Seen]) -> tuple[SettingBeside, ...]:
+    names = dict.fromkeys(name for run in runs for name in run.settings)
+    rows = {name: tuple(run.settings.get(name) for run in runs) for name in names}
+    return tuple(
+        SettingBeside(name=name, values=values)
+        for name, values in rows.items()
+        if any(value != values[0] for value in values)
+    )
