@@ -5,6 +5,7 @@ Every method has a default that suits a kind with nothing of its own to show.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -24,11 +25,16 @@ from runs.panels.head import Head, Panels
 from runs.panels.panels import Panel
 from runs.panels.stages import Stage
 from runs.record.journal import Child
+from runs.system.durations import duration
 
 if TYPE_CHECKING:
     from runs.home import Home
 
 S = TypeVar("S", bound=State)
+
+
+#: The largest share of a run that has not completed: at its end there is always an event left.
+MOST_SHARE = 0.99
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,27 @@ class Outlook:
     eta_s: float | None
     #: What `done` and `of` count.
     unit: str = "tasks"
+    #: True if `of` is an upper bound: the run may end before.
+    bound: bool = False
+
+    def words(self, ended: bool = False) -> str:
+        """Return the progress in words, for page and terminal: share, units, time left.
+
+        The share is one of time if the time left is known; else it is that of the units.
+        """
+        timed = self.inside is not None and self.eta_s is not None and not ended
+        share = math.floor(100 * min(self.inside or 0.0, MOST_SHARE))
+        most = " at most" if self.bound else ""
+        parts = [f"{share} % of the time"] if timed else []
+        if self.of is not None:
+            parts.append(f"{self.done:,} of {self.of:,} {self.unit}{most}")
+        elif self.inside is not None and not ended:
+            parts += [f"{share} % done", f"{self.done:,} {self.unit}"]
+        else:
+            parts.append(f"{self.done:,} {self.unit} done")
+        if timed and self.eta_s is not None:
+            parts.append(f"{duration(max(1.0, self.eta_s))} left at most")
+        return " · ".join(parts)
 
 
 def changed(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -49,6 +49,8 @@ class Live(Shape):
     #: Share of the work that is done, 0 to 1, with work inside of tasks; seconds left at most.
     inside: Maybe = None
     eta_s: Maybe = None
+    #: Both in words, with the units that are done: one text for page and terminal.
+    progress: str = ""
 
 
 class Head(Shape):

@@ -66,14 +66,25 @@ def drawn(snapshot: live.Snapshot, width: int = 100, height: int = 40, plain: bo
 def test_the_head_says_which_run_how_far_and_how_long() -> None:
     made = world()
     first = drawn(shown(made)).splitlines()[0]
-    assert first.split() == ["run", "run-1", "running", "generation", "2", "of", "5", "1:02:03"]
+    words = ["run", "run-1", "running", "generation", "2", "of", "5", "for", "1:02:03"]
+    assert first.split() == words
 
 
 def test_the_clock_stops_where_the_run_does() -> None:
     made = World(small())
     made.run()
     text = drawn(shown(made)).splitlines()[0]
-    assert text.split() == ["run", "run-1", "completed", "generation", "2", "of", "2", "0:00:00"]
+    assert text.split() == [
+        "run",
+        "run-1",
+        "completed",
+        "generation",
+        "2",
+        "of",
+        "2",
+        "in",
+        "0:00:00",
+    ]
 
 
 def test_curves_have_a_letter_a_generation_on_the_scale_of_their_items() -> None:
@@ -288,10 +299,13 @@ def test_a_file_gets_the_same_lines(place: Path) -> None:
     with closing(Home(place).open_store()) as store:
         state = fold(store.read("evomerge/r"))
     expected = [
-        f"generation {g['generation']}: best on its draw {number(g['best'])}, mean "
-        f"{number(g['mean'])}; champion {short(g['champion_id'])} on selection "
-        f"{number(g['champion'])}; diversity {number(g['diversity'], '.2f')}"
-        for g in generation_rows.rows(state)
+        live.LEGEND,
+        *(
+            f"generation {g['generation']}: best on its draw {number(g['best'])}, mean "
+            f"{number(g['mean'])}; champion {short(g['champion_id'])} on selection "
+            f"{number(g['champion'])}; diversity {number(g['diversity'], '.2f')}"
+            for g in generation_rows.rows(state)
+        ),
     ]
     assert result.stderr.splitlines() == expected
 
@@ -303,7 +317,7 @@ def test_what_is_drawn_is_taken_before_the_state_goes_on(monkeypatch: pytest.Mon
     progress.watch(made.state, made.rows)
     snapshot = progress._shown[1]
     assert snapshot is not None
-    assert [hand.who for hand in snapshot.hands] == ["here"]
+    assert [hand.split()[-1] for hand in snapshot.hands] == ["here"]
     before = drawn(snapshot)
     made.run()
     assert drawn(snapshot) == before

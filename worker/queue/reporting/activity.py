@@ -11,6 +11,7 @@ from typing import Any
 from runs import kinds
 from runs.kinds import wording
 from runs.kinds.state import State
+from runs.kinds.view import Outlook
 from runs.panels.head import Live
 from worker.queue.active_tasks import Hand
 from worker.queue.reporting import wait_reason
@@ -62,4 +63,10 @@ def live(
         waits_for=waits_for(state, row, hands, devices),
         inside=seen.inside,
         eta_s=None if state.paused else seen.eta_s,
+        progress=progress(state, seen),
     )
+
+
+def progress(state: State, seen: Outlook) -> str:
+    """Return in words how far a run is, and the time left if it goes on."""
+    return seen.words(ended=state.ended or state.paused)
