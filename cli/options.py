@@ -15,6 +15,22 @@ import click
 from runs.errors import ConfigError
 from runs.system.bounded_files import read_json, read_text
 from runs.system.plain_text import escaped, visible
+from runs.system.suggestions import did_you_mean
+
+
+class Suggesting(click.Group):
+    """A group that says which of its commands an unknown one is like."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with. Raises UsageError."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(name, known)
+            raise click.UsageError(f"there is no command {name!r}{hint}.", ctx)
+        return super().resolve_command(ctx, args)
+
 
 set_option = click.option(
     "--set",

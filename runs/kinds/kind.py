@@ -21,6 +21,7 @@ from runs.kinds.state import State
 from runs.kinds.tasks import Decision, Delegate, Start, Task
 from runs.kinds.view import View
 from runs.record import events
+from runs.system.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -210,7 +211,8 @@ class Kind(View[S], Outcome[S]):
         """
         what = str(error["msg"]).removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            what = f"there is no such setting: `forge settings {self.name}` lists them"
+            hint = did_you_mean(str(error["loc"][-1]), self.config.model_fields)
+            what = f"there is no such setting{hint}: `forge settings {self.name}` lists them"
         if error["type"] == "tuple_type":
             what = 'a list is needed, as ["one", "two"]'
         if error["type"] in ("too_short", "too_long"):
