@@ -15,10 +15,10 @@ from pipeline.panels.lineage import lineage
 from pipeline.reports.children import Child
 from pipeline.reports.family import tree
 from pipeline.reports.phases import section, stands
-from pipeline.reports.words import code, count, day, percent, plain, table, value, weights
+from pipeline.reports.words import code, count, percent, plain, table, value, weights
 from runs.panels.panels import verdict
 from runs.record import events as common
-from runs.system.durations import duration
+from runs.system.durations import day, duration
 
 
 def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]) -> str:

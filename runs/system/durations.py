@@ -1,4 +1,4 @@
-"""Durations and sizes in words, for reports and estimates. Pure."""
+"""Times, durations and sizes in words, for reports and estimates. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {rest:02d} s" if minutes else f"{seconds:.1f} s"
+
+
+def day(recorded_at: str) -> str:
+    """Return a time of the log without its seconds."""
+    return recorded_at[:16].replace("T", " at ") + " UTC"
 
 
 def size(count: float) -> str:

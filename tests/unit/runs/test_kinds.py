@@ -216,8 +216,8 @@ def test_a_paused_run_has_something_due_and_nothing_to_do() -> None:
 
 def test_a_run_that_has_ended_accepts_only_what_makes_sense(finished: ToyWorld) -> None:
     state = finished.state
-    assert commands.refusal(state, user_events.Paused()) == "it is completed"
-    assert commands.refusal(state, user_events.Retried()) == "it is completed"
+    assert commands.refusal(state, user_events.Paused()) == "it has completed"
+    assert commands.refusal(state, user_events.Retried()) == "it has completed"
     exported = user_events.Exported(recipe_id="", folder="", digest="0" * 64)
     assert commands.refusal(state, exported) is None
     assert commands.refusal(ToyWorld().state, exported)
