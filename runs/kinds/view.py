@@ -60,10 +60,10 @@ class Outlook:
         """
         timed = self.inside is not None and self.eta_s is not None and not ended
         share = math.floor(100 * min(self.inside or 0.0, MOST_SHARE))
-        most = " at most" if self.bound else ""
+        most = "at most " if self.bound else ""
         parts = [f"{share} % of the time"] if timed else []
         if self.of is not None:
-            parts.append(f"{self.done:,} of {self.of:,} {self.unit}{most}")
+            parts.append(f"{self.done:,} of {most}{self.of:,} {self.unit}")
         elif self.inside is not None and not ended:
             parts += [f"{share} % done", f"{self.done:,} {self.unit}"]
         else:
