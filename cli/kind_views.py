@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from cli import live, panels
+from cli import live, panels, screen
 from cli.options import say, screen_width, short
 from runs import kinds
 from runs.panels.head import Panels
@@ -64,10 +64,10 @@ class View:
         words += self.about(state)
         if result := self.kind.result_id(state):
             words.append(("model", f"{short(result)}  {self.kind.names(state).get(result, '')}"))
-        top = panels.told(words, width)
+        top = screen.told(words, width)
         room = ALL if everything else SCREEN - len(top) - 1
-        ordered = panels.results_first(seen.panels) if state.ended else seen.panels
-        shown, others = panels.fitting(ordered, state.run, width, room)
+        ordered = screen.results_first(seen.panels) if state.ended else seen.panels
+        shown, others = screen.fitting(ordered, state.run, width, room)
         say("\n".join(top))
         for lines in (*shown, others):
             if lines:

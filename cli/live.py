@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli import panels
+from cli import panels, screen
 from cli.options import wrapped
 from runs import kinds
 from runs.panels.head import Live, Panels
@@ -107,14 +107,14 @@ def _told(shown: Frame, width: int) -> list[Any]:
     if shown.seen is None:
         return []
     words = [pair for pair in panels.head_lines(shown.seen.head) if pair[0] in _TOLD]
-    return [line(text) for text in panels.told(words, width)]
+    return [line(text) for text in screen.told(words, width)]
 
 
 def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Any]:
     """Return the panels that fit into `room` lines, and the names of the others."""
     if shown.seen is None:
         return []
-    drawn, others = panels.fitting(shown.seen.panels, shown.run, width, room, plain)
+    drawn, others = screen.fitting(shown.seen.panels, shown.run, width, room, plain)
     lines = []
     for title, *texts in drawn:
         name, colon, says = title.partition(": ")

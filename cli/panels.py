@@ -1,7 +1,7 @@
 """Head and panels of a run of any kind as text, for `forge show` and `forge watch`.
 
-A panel becomes a `Picture`: curves of one letter a point, and a table. `whole` is a panel as lines,
-`fitting` chooses those that fit a screen, and names the others. No torch.
+A panel becomes a `Picture`: curves of one letter a point, and a table; `cli.screen` makes lines of it.
+No torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cli.options import grid, short, wrapped
+from cli.options import short
 from runs.panels import thinning
 from runs.panels.head import Head
 from runs.panels.panels import (
@@ -53,8 +53,6 @@ MARKS = {
 ROWS, LETTERS, BAR, CELL = 20, 60, 24, 60
 #: Columns of a line, and those that a curve leaves for its name's gap and its last value.
 COLUMNS, BESIDE = 80, 14
-#: Kinds of panel that a run which has ended shows first.
-RESULTS = ("strip", "arms", "matrix", "front", "gates")
 
 
 @dataclass(frozen=True)
@@ -130,15 +128,6 @@ def _unit(unit: str) -> str:
 def _signed(lead: Lead) -> str:
     """Return a lead with its interval: three digits, for the interval says how sure the rest is."""
     return f"{lead.value:+.3g} ({lead.low:+.3g} to {lead.high:+.3g})"
-
-
-def told(lines: Sequence[tuple[str, str]], width: int) -> list[str]:
-    """Return (word, text) as lines of at most `width` columns, the texts under one another."""
-    return [
-        line
-        for word, text in lines
-        for line in wrapped(f"{word:9s} {text}".rstrip(), width, " " * 10)
-    ]
 
 
 # ---- panels ----------------------------------------------------------------------------------
@@ -381,51 +370,3 @@ _MAKERS: dict[str, Callable[[Any, int, str], Picture]] = {
     "strip": _strip,
     "timeline": _timeline,
 }
-
-
-# ---- as lines --------------------------------------------------------------------------------
-
-
-def whole(panel: Panel, run: str, width: int, plain: bool = False) -> list[str]:
-    """Return a panel as lines of `width` columns: title, what it says, curves and table."""
-    drawn = picture(panel, width, plain)
-    lines = wrapped(f"{panel.title}: {panel.says}", width, "  ")
-    for text in drawn.curves:
-        lines += [text[start : start + width] for start in range(0, len(text), width)] or [""]
-    lines += grid(drawn.columns, drawn.rows, width) if drawn.rows else []
-    if drawn.more:
-        lines.append(f"{drawn.more:,} more: forge show {run} --panel {panel.name}")
-    return lines
-
-
-def fitting(
-    panels: Sequence[Panel], run: str, width: int, room: int, plain: bool = False
-) -> tuple[list[list[str]], list[str]]:
-    """Return the panels that fit into `room` lines, and those lines that name the others.
-
-    A panel is shown whole or not at all.
-    """
-    shown: list[list[str]] = []
-    names = []
-    room -= len(rest([panel.name for panel in panels], run, width)) + 1
-    for panel in panels:
-        lines = whole(panel, run, width, plain)
-        if len(lines) <= room:
-            shown.append(lines)
-            room -= len(lines) + 1
-        else:
-            names.append(panel.name)
-    return shown, rest(names, run, width)
-
-
-def results_first(panels: Sequence[Panel]) -> list[Panel]:
-    """Return the panels of a run that has ended: what was measured, before how it came about."""
-    return sorted(panels, key=lambda panel: panel.kind not in RESULTS)
-
-
-def rest(names: Sequence[str], run: str, width: int) -> list[str]:
-    """Return where the panels are that are not shown, as lines."""
-    if not names:
-        return []
-    said = f"more      {', '.join(names)}: forge show {run} --panel NAME, or --all"
-    return wrapped(said, width, " " * 10)

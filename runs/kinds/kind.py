@@ -205,10 +205,7 @@ class Kind(View[S], Outcome[S]):
         return self.parse(given) == config
 
     def fault(self, error: Any) -> tuple[str, str]:
-        """Return the setting that one of pydantic's errors is about, and what is wrong with it.
-
-        The setting is "" if the error is about several.
-        """
+        """Return the setting of one of pydantic's errors ("": of several), and what is wrong."""
         what = str(error["msg"]).removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
             hint = did_you_mean(str(error["loc"][-1]), self.config.model_fields)
@@ -216,10 +213,10 @@ class Kind(View[S], Outcome[S]):
         if error["type"] == "tuple_type":
             what = 'a list is needed, as ["one", "two"]'
         if error["type"] in ("too_short", "too_long"):
-            said = error["ctx"]
-            least = error["type"] == "too_short"
-            bound = f"least {said['min_length']}" if least else f"most {said['max_length']}"
-            what = f"a list of at {bound} is needed, not of {said['actual_length']}"
+            bound = "least {min_length}" if error["type"] == "too_short" else "most {max_length}"
+            what = f"a list of at {bound} is needed, not of {{actual_length}}".format(
+                **error["ctx"]
+            )
         return ".".join(map(str, error["loc"])), what
 
     def read(self, text: str) -> dict[str, Any]:

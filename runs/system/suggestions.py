@@ -1,4 +1,4 @@
-"""What was meant by a name that is not known, by the names that are. Pure."""
+"""Suggestions for a name that is not known, from the names that are. Pure."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from api.app import create
 from api.options import LOOPBACK, Options
-from cli import kind_views, panels
+from cli import kind_views, panels, screen
 from cli.main import forge
 from cli.options import grid
 from cli.runs.progress import Progress
@@ -115,16 +115,16 @@ def test_show_fits_a_screen_and_names_the_rest(home: Home, monkeypatch: pytest.M
     with closing(home.open_store()) as store:
         submit.submit(store, validate.plan(Asked("shown", {})), "r")
     toy_runs.finish(home)
-    screen, every = (call(home, "show", "r", *more).stdout for more in ((), ("--all",)))
-    lines = screen.splitlines()
+    text, every = (call(home, "show", "r", *more).stdout for more in ((), ("--all",)))
+    lines = text.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
-    told = " ".join(screen.partition("\nmore ")[2].split())
+    told = " ".join(text.partition("\nmore ")[2].split())
     names, colon, hint = told.partition(": ")
     assert (colon, hint) == (": ", "forge show r --panel NAME, or --all")
     for panel in EVERY.values():
-        whole = panels.whole(panel, "r", 80)
-        assert ("\n".join(whole) in screen) != (panel.name in names.split(", "))
+        whole = screen.whole(panel, "r", 80)
+        assert ("\n".join(whole) in text) != (panel.name in names.split(", "))
         assert "\n".join(whole) in every
     assert "--all" in call(home, "show", "r", "--all", "--panel", "x", code=2).stderr
 
@@ -137,9 +137,9 @@ def test_show_fits_a_screen_and_names_the_rest(home: Home, monkeypatch: pytest.M
 def test_a_panel_is_drawn_within_its_room(kind: str, plain: bool) -> None:
     """Whole, or by its name; and texts of strangers steer no terminal."""
     panel = EVERY[kind]
-    whole = panels.whole(panel, "r", 72, plain)
+    whole = screen.whole(panel, "r", 72, plain)
     for room in range(len(whole) + 3):
-        shown, others = panels.fitting([panel], "r", 72, room, plain)
+        shown, others = screen.fitting([panel], "r", 72, room, plain)
         assert shown in ([], [whole])
         assert bool(others) == (not shown)
         assert sum(map(len, shown)) <= room
