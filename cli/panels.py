@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.options import short
+from runs.kinds.view import MOST_SHARE
 from runs.panels import thinning
 from runs.panels.head import Head
 from runs.panels.panels import (
@@ -312,22 +313,22 @@ def _strip(panel: Strip, _width: int, levels: str) -> Picture:
             f"{stage.number} {stage.name}",
             stage.what,
             f"{MARKS[stage.state][plain]} {_standing(stage)}",
-            stage.gate,
-            _figure(stage),
         )
         for stage in panel.stages
     ]
-    return _cut([panel.unit, "kind", "state", "gate", "figure"], rows)
+    return _cut([panel.unit, "kind", "state, gates and figure"], rows)
 
 
 def _standing(stage: Stage) -> str:
-    done = "" if stage.inside is None else f", {math.floor(100 * stage.inside)} %"
+    """Return how a stage stands in one line: its state, its gates, and the figure that tells most."""
+    done = "" if stage.inside is None else f", {math.floor(100 * min(stage.inside, MOST_SHARE))} %"
     left = "" if stage.left_s is None else f", {duration(stage.left_s)} left"
-    return f"{stage.state}{done}{left}"
-
-
-def _figure(stage: Stage) -> str:
-    return f"{stage.figure.metric.name} {cell(stage.figure.value)}" if stage.figure else ""
+    parts = [f"{stage.state}{done}{left}", stage.gate]
+    if stage.figure:
+        name, value = stage.figure.metric.name, f"{stage.figure.value:.3g}"
+        named = stage.gate.startswith((f"{name} ", f"{name}:"))
+        parts[1:] = [f"{stage.gate} ({value})"] if named else [stage.gate, f"{name} {value}"]
+    return "; ".join(filter(None, parts))
 
 
 def _timeline(panel: Timeline, width: int, levels: str) -> Picture:

@@ -112,7 +112,7 @@ def test_a_pipeline_of_many_phases_fits_a_screen(home: Home) -> None:
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 80
     rows = [
-        line for line in lines if re.match(r"\d phase-\d +toy +✓ ended +4 gates pass +total ", line)
+        line for line in lines if re.match(r"\d phase-\d +toy +✓ ended; 4 gates pass; total ", line)
     ]
     assert len(rows) == 9
     assert "gates" in next(line for line in lines if line.startswith("more "))
