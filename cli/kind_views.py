@@ -13,11 +13,10 @@ from typing import Any
 
 import click
 
-from cli import live, panels
-from cli.options import say, short
+from cli import live, panels, screen
+from cli.options import say, screen_width, short
 from runs import kinds
 from runs.panels.head import Panels
-from worker.queue.reporting import activity
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
@@ -35,6 +34,10 @@ VIEWS = {
 }
 
 
+#: Lines of a screen of `forge show`, and more lines than any run has.
+SCREEN, ALL = 40, 1_000_000
+
+
 class View:
     """Plain texts of a run, by what every kind of run has."""
 
@@ -47,15 +50,28 @@ class View:
         """Return a started run as plain data: the report if it has completed, else how far it is."""
         return self.kind.report(state, rows) if state.completed else self.kind.snapshot(state)
 
-    def show(self, state: Any, data: dict[str, Any], look: Callable[[], Panels]) -> None:
-        """Print a started run: head and panels, which `look` returns; `data` is its summary."""
-        seen = look()
-        for word, text in panels.head_lines(seen.head):
-            say(f"{word:9s} {text}")
+    def about(self, state: Any) -> list[tuple[str, str]]:
+        """Return (word, text) for what `forge show` says of a kind beside its head."""
+        return []
+
+    def show(self, state: Any, look: Callable[[], Panels], everything: bool = False) -> None:
+        """Print a started run: head and panels, which `look` returns.
+
+        Panels that do not fit on one screen are named, unless `everything` is wanted.
+        """
+        seen, width = look(), screen_width()
+        words = [("run", f"{state.run}  {state.status}"), *panels.head_lines(seen.head)]
+        words += self.about(state)
         if result := self.kind.result_id(state):
-            say(f"model     {short(result)}  {self.kind.names(state).get(result, '')}".rstrip())
-        for panel in seen.panels:
-            panels.echo(panel, state.run)
+            words.append(("model", f"{short(result)}  {self.kind.names(state).get(result, '')}"))
+        top = screen.told(words, width)
+        room = ALL if everything else SCREEN - len(top) - 1
+        ordered = screen.results_first(seen.panels) if state.ended else seen.panels
+        shown, others = screen.fitting(ordered, state.run, width, room)
+        say("\n".join(top))
+        for lines in (*shown, others):
+            if lines:
+                say("\n".join(["", *lines]))
 
     def announce(self, state: Any, data: dict[str, Any]) -> None:
         """Print the result of a completed run; `data` is the report, with `folder` if it has one."""
@@ -67,6 +83,9 @@ class View:
 
     # ---- progress ----------------------------------------------------------------------------
 
+    #: What the lines of `unit` mean, in a sentence before the first of them; empty: they say it.
+    legend = ""
+
     def unit(self, state: Any, row: Any) -> str | None:
         """Return a line for an event that ends a unit; None for every other event."""
         number_ = self.kind.unit_of(row)
@@ -76,14 +95,18 @@ class View:
         return f"{self.kind.unit} {number_} done" + (f", {of} in all" if of is not None else "")
 
     def frame(
-        self, state: Any, began: str, newest: str, hands: Any, news: Any, curve: Any = ()
+        self,
+        state: Any,
+        began: str,
+        newest: str,
+        hands: Any,
+        news: Any,
+        curve: Any = (),
+        rehearsal: Any = None,
     ) -> Any:
         """Return what a terminal draws of the state; `curve` is that of the run list."""
         seen = self.kind.overview(state, curve)
-        now = activity.live(activity.Watched(state, None, hands), ())
-        head = seen.head.model_copy(update={"now": now})
-        whole = seen.model_copy(update={"head": head})
-        return replace(live.frame(state, began, newest, hands, news), seen=whole)
+        return replace(live.frame(state, began, newest, hands, news, rehearsal), seen=seen)
 
     def draw(self, shown: Any, width: int, height: int, plain: bool) -> Any:
         """Return the picture of a frame."""

@@ -6,21 +6,25 @@ a frame that fits into the terminal, in any thread. A kind may draw more (`cli.k
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli import panels
+from cli import panels, screen
+from cli.options import wrapped
 from runs import kinds
-from runs.kinds import wording
-from runs.panels.head import Panels
+from runs.panels.head import Live, Panels
 from worker.queue.active_tasks import Hand
+from worker.queue.reporting import activity
 
 #: Lines for what is under way, and for what happened last, at most.
 HANDS, NEWS = 6, 6
-#: What of a run's head the live view says below its first line.
-_TOLD = ("result", "lead", "facts", "left")
+#: What of a run's head the live view says below its progress.
+_TOLD = ("result", "lead", "facts")
+#: Columns of the bar of the share that is done, at least and at most.
+BAR = range(5, 31)
 
 _STATUS_STYLES = {"completed": "green", "failed": "red", "cancelled": "red", "paused": "yellow"}
 
@@ -38,16 +42,27 @@ class Frame:
     #: When it was submitted, and, of one that has ended, when it did.
     began: datetime
     ended: datetime | None
-    hands: tuple[Hand, ...]
+    #: Tasks under way in words, and where.
+    hands: tuple[str, ...]
     news: tuple[str, ...]
+    #: What it does now, and how far it is; None for a run that has ended.
+    now: Live | None = field(default=None, kw_only=True)
     #: What is shown of the run; None for a kind that draws itself.
     seen: Panels | None = field(default=None, kw_only=True)
 
 
 def frame(
-    state: Any, began: str, newest: str, hands: Sequence[Hand] = (), news: Sequence[str] = ()
+    state: Any,
+    began: str,
+    newest: str,
+    hands: Sequence[Hand] = (),
+    news: Sequence[str] = (),
+    rehearsal: Any = None,
 ) -> Frame:
-    """Return what is shown of a state; `began` and `newest`: when its first and last event came."""
+    """Return what is shown of a state; `began` and `newest`: when its first and last event came.
+
+    `rehearsal` is the kind's count of the run's tasks, if there is one yet.
+    """
     done, of = kinds.of(state.kind).progress(state)
     return Frame(
         run=state.run,
@@ -57,8 +72,9 @@ def frame(
         of=of,
         began=datetime.fromisoformat(began),
         ended=datetime.fromisoformat(newest) if state.ended else None,
-        hands=tuple(hands),
+        hands=tuple(_hand(state, hand) for hand in hands),
         news=tuple(news),
+        now=activity.live(activity.Watched(state, None, hands, rehearsal), ()),
     )
 
 
@@ -66,34 +82,49 @@ def draw(shown: Frame, width: int, height: int, now: datetime, plain: bool = Fal
     """Return the picture: at most `height` lines of `width` columns."""
     from rich.console import Group
 
-    first = [head(shown, now), *_told(shown)]
+    first = [*top(shown, width, now, plain), *_told(shown, width)]
     under_way, news = tails(shown, height - len(first))
     room = height - len(first) - len(under_way) - len(news)
     body = _body(shown, width, room, plain)
     return Group(*[*first, *body, *under_way, *news][:height])
 
 
-def _told(shown: Frame) -> list[Any]:
-    """Return result, facts and time left as lines; who is at what stands below the panels."""
+def top(shown: Frame, width: int, now: datetime, plain: bool) -> list[Any]:
+    """Return the first lines: which run, and how far it is, with a bar of the share."""
+    lines = [head(shown, now)]
+    if shown.now is None or not shown.now.progress:
+        return lines
+    room = min(BAR.stop - 1, width - len(shown.now.progress) - 2)
+    if shown.now.inside is None or room < BAR.start:
+        return [*lines, *map(line, wrapped(shown.now.progress, width))]
+    full = math.floor(room * min(1.0, shown.now.inside))
+    done, left = ("#", ".") if plain else ("█", "░")
+    return [*lines, line((done * full + left * (room - full), "cyan"), f"  {shown.now.progress}")]
+
+
+def _told(shown: Frame, width: int) -> list[Any]:
+    """Return result and facts as lines; the workers and their tasks stand below the panels."""
     if shown.seen is None:
         return []
-    told = panels.head_lines(shown.seen.head)
-    return [line((f"{w:7s}", "bold"), text) for w, text in told if w in _TOLD]
+    words = [pair for pair in panels.head_lines(shown.seen.head) if pair[0] in _TOLD]
+    return [line(text) for text in screen.told(words, width)]
 
 
 def _body(shown: Frame, width: int, room: int, plain: bool) -> list[Any]:
-    """Return the panels that fit into `room` lines; each gets an equal part of what is left."""
-    lines: list[Any] = []
-    every = shown.seen.panels if shown.seen else ()
-    for number, panel in enumerate(every):
-        part = (room - len(lines)) // (len(every) - number)
-        lines += [line(*parts) for parts in panels.drawn(panel, width, part, plain)]
-    return lines
+    """Return the panels that fit into `room` lines, and the names of the others."""
+    if shown.seen is None:
+        return []
+    drawn, others = screen.fitting(shown.seen.panels, shown.run, width, room, plain)
+    lines = []
+    for title, *texts in drawn:
+        name, colon, says = title.partition(": ")
+        lines += [line((name, "bold"), colon, says), *map(line, texts)]
+    return [*lines, *map(line, others)][: max(0, room)]
 
 
 def tails(shown: Frame, room: int) -> tuple[list[Any], list[Any]]:
     """Return the lines of what is under way and of what happened last, for `room` lines."""
-    under_way = listed("now", [_hand(shown, hand) for hand in shown.hands[:HANDS]], room - 1)
+    under_way = listed("now", list(shown.hands[:HANDS]), room - 1)
     room -= len(under_way)
     return under_way, listed("last", list(shown.news[-NEWS:]), min(room, max(0, room - 6)))
 
@@ -122,13 +153,13 @@ def head(shown: Frame, now: datetime) -> Any:
         "  ",
         (shown.status, _STATUS_STYLES.get(shown.status, "cyan")),
         f"  {kinds.of(shown.kind).unit} {shown.at}{of}",
-        f"  {hours}:{rest // 60:02d}:{rest % 60:02d}",
+        f"  {'for' if shown.ended is None else 'in'} {hours}:{rest // 60:02d}:{rest % 60:02d}",
     )
 
 
-def _hand(shown: Frame, hand: Hand) -> str:
+def _hand(state: Any, hand: Hand) -> str:
     since = "" if hand.seconds is None else f"  {hand.seconds:.0f} s"
-    return f"{wording.task(shown.kind, hand.task) or hand.task}  {hand.who}{since}"
+    return f"{activity.in_words(state, hand)}  {hand.who}{since}"
 
 
 def listed(title: str, texts: list[str], room: int) -> list[Any]:

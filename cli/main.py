@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from cli.options import Suggesting
 from runs.system.thread_waiting import sleep_by_default
 
 #: Command → (module, one line of help). The line stands here so that `--help` imports nothing.
@@ -82,15 +83,23 @@ COMMANDS = {
     "bitnet": ("cli.phases.bitnet", "Train a model to have ternary weights."),
     "compress": ("cli.phases.compression", "Encode a model in few bytes, at a measured rate."),
     "cognate": ("cli.phases.cognate", "Train a small base and three specialists here."),
+    "quietstar": ("cli.runs.start", "Train a model to think before each token."),
+    "curriculum": ("cli.runs.start", "Train a model on tasks at the edge of what it can do."),
+    "student": ("cli.runs.start", "Train a smaller model to predict as a given one does."),
+    "baking": ("cli.runs.start", "Bake the use of tools, and personas, into a model."),
+    "experts": ("cli.runs.start", "Train experts for domains, and search their mixtures."),
+    "measure": ("cli.runs.start", "Measure a model beside others on the same documents."),
     "doctor": ("cli.operations.doctor", "Check this machine."),
     "completion": ("cli.completion", "Print what a shell needs to complete commands and options."),
 }
+
+#: The module of `forge start`, which is also the command of each kind that has no module of its own.
+STARTED = "cli.runs.start"
 
 #: The sections of `forge --help`: every command stands in one of them.
 SECTIONS = {
     "Runs": (
         "init",
-        "evo",
         "start",
         "pipeline",
         "check",
@@ -120,18 +129,20 @@ SECTIONS = {
         "compare",
     ),
     "History": ("verify", "fork", "archive", "import"),
-    "Models and merging": (
+    "Phases": (
         "cognate",
-        "models",
-        "merge",
-        "recipe",
-        "score",
-        "export",
-        "bake",
+        "evo",
+        "quietstar",
         "bitnet",
+        "curriculum",
+        "bake",
+        "baking",
+        "experts",
         "compress",
-        "decompress",
+        "student",
+        "measure",
     ),
+    "Models and merging": ("models", "merge", "recipe", "score", "export", "decompress"),
     "Server and users": ("serve", "mcp", "users"),
     "Storage": ("db", "artifacts"),
     "Environment": ("doctor", "completion", "wandb"),
@@ -150,7 +161,7 @@ class _ReaderGoneError(Exception):
     """
 
 
-class Lazy(click.Group):
+class Lazy(Suggesting):
     """A group whose commands are imported when they are needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -162,6 +173,8 @@ class Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
+        if COMMANDS[cmd_name][0] == STARTED and cmd_name != "start":
+            return module.of_kind(cmd_name, COMMANDS[cmd_name][1])
         return getattr(module, f"{cmd_name}_command")
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -212,13 +225,18 @@ def _version(ctx: click.Context, _option: click.Parameter, wanted: bool) -> None
 @click.option("--debug", is_flag=True, help="Show tracebacks and debug logs.")
 @click.pass_context
 def forge(ctx: click.Context, debug: bool) -> None:
-    """Evolve merges of language models. Every step is an event; every run can be resumed.
+    """Make small language models better, and know by how much: train a base and specialists, evolve
+    their merge, teach it thoughts, ternary weights, tasks, prompts, tools and experts, and compress it.
+
+    The eight phases are runs of a kind each; `forge pipeline` chains them, with gates between. Every
+    step is an event of a log: every run can be resumed, forked and checked.
 
     \b
     Example:
       forge cognate --out models
       forge evo --base-models models/code,models/math,models/data \\
                 --base-model models/base --data models/items --gens 8
+      forge pipeline run examples/speedrun.toml --output-dir speedrun
     """
     ctx.obj = {"debug": debug}
     handler = logging.StreamHandler(sys.stderr)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import emit, json_option, number, say, table
+from cli.options import Suggesting, emit, json_option, number, say, table
 from runs.system.plain_text import visible
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 KINDS = click.Choice(["base", "source", "specialist", "champion"])
 
 
-@click.group("models")
+@click.group("models", cls=Suggesting)
 def models_command() -> None:
     """List and register models: sources, bases, specialists, champions.
 

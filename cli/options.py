@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,22 @@ import click
 from runs.errors import ConfigError
 from runs.system.bounded_files import read_json, read_text
 from runs.system.plain_text import escaped, visible
+from runs.system.suggestions import did_you_mean
+
+
+class Suggesting(click.Group):
+    """A group that says which of its commands an unknown one is like."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the arguments begin with. Raises UsageError."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not name.startswith("-") and not ctx.resilient_parsing:
+            hint = did_you_mean(name, known)
+            raise click.UsageError(f"there is no command {name!r}{hint}.", ctx)
+        return super().resolve_command(ctx, args)
+
 
 set_option = click.option(
     "--set",
@@ -33,6 +51,33 @@ def emit(data: Any, indent: int | None = 2) -> None:
 def say(text: str, err: bool = False) -> None:
     """Print text that may hold text of others: what steers a terminal is escaped, line by line."""
     click.echo("\n".join(map(visible, text.split("\n"))), err=err)
+
+
+def screen_width() -> int:
+    """Return the columns of the terminal; 80 without one."""
+    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else 80
+
+
+def wrapped(text: str, columns: int, indent: str = "") -> list[str]:
+    """Return a text as lines of at most `columns` columns; `indent` begins all but the first.
+
+    A word that is longer than a line, such as a path, is left whole.
+    """
+    parts = textwrap.wrap(
+        text,
+        max(20, columns),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return parts or [""]
+
+
+def tell(text: str) -> None:
+    """Print sentences for people: on a terminal they are wrapped between words."""
+    for line in text.split("\n"):
+        fits = len(line) <= screen_width() or not sys.stdout.isatty()
+        say(line if fits else "\n".join(wrapped(line, screen_width(), "  ")))
 
 
 def warn_skipped(state: Any) -> None:
@@ -94,31 +139,21 @@ def table(
     title: str | None = None,
     droppable: Sequence[str] = (),
 ) -> None:
-    """Print a table on stdout.
+    """Print a list on stdout, for people and programs; `show_table` is for people alone.
 
-    Where a terminal is too narrow, columns are left out, in the order of `droppable`; no cell is cut.
-    Without a terminal it is tab-separated lines: a title as `# TITLE`, the columns' names, the rows.
-    A list, which has one column, is its lines alone.
+    Where a terminal is too narrow, columns are left out, in the order of `droppable`. Without a
+    terminal it is tab-separated lines: a title as `# TITLE`, the columns' names, the rows. A list,
+    which has one column, is its lines alone.
     """
-    rows = [list(map(visible, row)) for row in rows]
     if not sys.stdout.isatty():
         if title:
             click.echo(f"# {visible(title)}")
         for row in (columns, *rows) if len(columns) > 1 else rows:
-            click.echo("\t".join(row))
+            click.echo("\t".join(map(visible, row)))
         return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    places = _fitting(columns, rows, droppable, console.width)
-    drawn = Table(title=title, box=None, pad_edge=False, header_style="bold")
-    for place in places:
-        drawn.add_column(columns[place], overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(row[place]) for place in places))
-    console.print(drawn)
+    places = _fitting(columns, rows, droppable, screen_width())
+    shown = [[row[place] for place in places] for row in rows]
+    show_table([columns[place] for place in places], shown, title)
     if left := [column for place, column in enumerate(columns) if place not in places]:
         click.echo(f"wider, or with --json: {', '.join(left)}", err=True)
 
@@ -136,6 +171,43 @@ def _fitting(
             break
         places.remove(columns.index(name))
     return places
+
+
+#: Columns that a table leaves for each column but the first, at least.
+LEAST = 8
+
+
+def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Return a table for people as lines of at most `width` columns, if its first column lets them.
+
+    The first column names what a next command needs: it is never cut.
+    """
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, column in enumerate(columns):
+        drawn.add_column(Text(visible(column)), no_wrap=place == 0, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(visible(text)) for text in row))
+    first = max((len(row[0]) for row in (columns, *rows) if row), default=0)
+    least = first + LEAST * (len(columns) - 1)
+    text = StringIO()
+    Console(file=text, width=max(width, least), color_system=None).print(drawn)
+    return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def show_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None
+) -> None:
+    """Print a table for people on stdout: aligned under its heads, in a log as on a terminal."""
+    if title:
+        say(title)
+    for line in grid(columns, rows, screen_width()):
+        say(line)
 
 
 def split(value: str | None) -> list[str]:

@@ -1,7 +1,7 @@
 """Head and panels of a run of any kind as text, for `forge show` and `forge watch`.
 
-A panel becomes a `Picture`: curves of one letter a point, and a table. `echo` prints pictures,
-`drawn` fits them into a part of a live view. No torch.
+A panel becomes a `Picture`: curves of one letter a point, and a table; `cli.screen` makes lines of it.
+No torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cli.options import say, short, table
+from cli.options import short
+from runs.kinds.view import MOST_SHARE
 from runs.panels import thinning
 from runs.panels.head import Head
 from runs.panels.panels import (
@@ -20,6 +21,7 @@ from runs.panels.panels import (
     Front,
     Gates,
     Graph,
+    Lead,
     Lines,
     Matrix,
     Panel,
@@ -51,9 +53,8 @@ MARKS = {
 }
 #: Rows of a table that are shown; letters of a curve, of a bar, and of a text in a cell.
 ROWS, LETTERS, BAR, CELL = 20, 60, 24, 60
-
-#: A line of a live view: texts, or (text, style).
-Parts = tuple[Any, ...]
+#: Columns of a line, and those that a curve leaves for its name's gap and its last value.
+COLUMNS, BESIDE = 80, 14
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,17 @@ def spark(values: Sequence[float | None], low: float, high: float, levels: str =
 
 
 def cell(value: Any) -> str:
-    """Return a value as the text of a cell."""
+    """Return a value as the text of a cell, for people."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:.6g}"
+        if abs(value) < 1000:
+            return f"{value:.5g}"
+        return f"{value:,.{1 if abs(value) < 10_000 and not value.is_integer() else 0}f}"
     text = " ".join(str(value).split())
     return text if len(text) <= CELL else f"{text[: CELL - 1]}…"
 
@@ -92,42 +97,54 @@ def cell(value: Any) -> str:
 
 def head_lines(head: Head) -> list[tuple[str, str]]:
     """Return (word, text) for kind, progress, result and facts, and for what the run does now."""
-    of = "" if head.of is None else f" of {head.of}"
-    lines = [("kind", head.title), ("done", f"{head.done}{of} ({head.unit}s)")]
+    of = "" if head.of is None else f" of {head.of:,}"
+    done = f"{head.done:,}{of} {head.unit}s"
+    now = head.now
+    lines = [("kind", head.title), ("done", now.progress if now and now.progress else done)]
     if result := head.result:
         interval = f" ({cell(result.low)} to {cell(result.high)})" if result.low is not None else ""
-        unit = f" {result.metric.unit}" if result.metric.unit else ""
+        unit = result.metric.unit and f" {_unit(result.metric.unit)}"
         on = f" on {result.on}" if result.on else ""
-        items = f", {result.n} items" if result.n is not None else ""
+        items = f", {result.n:,} items" if result.n is not None else ""
         what = dict.fromkeys((result.name, result.metric.name))  # said once, if they are the same
         said = result.says or f"{' '.join(what)} {cell(result.value)}{interval}{unit}{on}{items}"
         lines.append(("result", f"{said}  {short(result.model) if result.model else ''}".rstrip()))
         if lead := result.lead:
-            interval = f"({lead.low:+.6g} to {lead.high:+.6g})"
-            told = f"{lead.value:+.6g} {interval} over {result.over}: {lead.verdict}"
-            lines.append(("lead", told))
+            lines.append(("lead", f"{_signed(lead)} over {result.over}: {lead.verdict}"))
     if head.verdict:
         lines.insert(0, ("verdict", head.verdict))
-    facts = [f"{fact.name} {cell(fact.value)} {fact.unit}".rstrip() for fact in head.facts]
+    reasons = [str(fact.value) for fact in head.facts if fact.name == "reason"]
+    facts = [fact for fact in head.facts if fact.name != "reason"]
     if facts:
-        lines.append(("facts", ", ".join(facts)))
-    if now := head.now:
+        said = (f"{fact.name} {cell(fact.value)} {fact.unit}".rstrip() for fact in facts)
+        lines.append(("facts", ", ".join(said)))
+    lines += [("reason", reason) for reason in reasons]
+    if now:
         lines.append(("now", now.doing or f"waits for {now.waits_for or 'its next task'}"))
         if now.helps:
             lines.append(("helps", now.helps))
-        left = now.eta_s if now.part is None else now.part.eta_s
-        if left is not None:
-            within = f" in {now.part.name}" if now.part else ""
-            lines.append(("left", f"{duration(left)} at most{within}"))
+        if now.part is not None and now.part.eta_s is not None:
+            left = f"{duration(now.part.eta_s)} at most in {now.part.name}"
+            lines.append(("left", left))
     return lines
+
+
+def _unit(unit: str) -> str:
+    """Return a unit as it stands behind a value; words, such as "1 = the best source", in brackets."""
+    return f"({unit})" if " " in unit else unit
+
+
+def _signed(lead: Lead) -> str:
+    """Return a lead with its interval: three digits, for the interval says how sure the rest is."""
+    return f"{lead.value:+.3g} ({lead.low:+.3g} to {lead.high:+.3g})"
 
 
 # ---- panels ----------------------------------------------------------------------------------
 
 
-def picture(panel: Panel, letters: int = LETTERS, plain: bool = False) -> Picture:
-    """Return a panel as text, with curves of at most `letters` letters."""
-    return _MAKERS[panel.kind](panel, max(10, letters), PLAIN_LEVELS if plain else LEVELS)
+def picture(panel: Panel, width: int = COLUMNS, plain: bool = False) -> Picture:
+    """Return a panel as text, with curves that fit a line of `width` columns."""
+    return _MAKERS[panel.kind](panel, width, PLAIN_LEVELS if plain else LEVELS)
 
 
 def _cut(columns: Sequence[str], rows: Sequence[Sequence[Any]], newest: bool = False) -> Picture:
@@ -147,13 +164,14 @@ def _called(series: Series) -> str:
     return series.name if series.seed is None else f"{series.name} (seed {series.seed})"
 
 
-def _lines(panel: Lines, letters: int, levels: str) -> Picture:
+def _lines(panel: Lines, width: int, levels: str) -> Picture:
+    wide = max((len(_called(s)) for s in panel.series), default=0)
+    letters = max(10, min(LETTERS, width - wide - BESIDE))
     thin = [(s, thinning.thin_series(s, letters)) for s in panel.series]
     heights = [[_scaled(panel.y, y) for y in short_.y] for _, short_ in thin]
     known = [h for row in heights for h in row if h is not None]
     if not known:
         return Picture([f"{_called(s)}  no value yet" for s in panel.series])
-    wide = max(len(_called(s)) for s in panel.series)
     scale = min(known), max(known), levels
     curves = [
         f"{_called(s):{wide}}  {spark(row, *scale)}  {cell(_last(s))}"
@@ -177,7 +195,7 @@ def _last(series: Series) -> float | None:
     return next((y for y in reversed(series.y) if y is not None), None)
 
 
-def _front(panel: Front, _letters: int, _levels: str) -> Picture:
+def _front(panel: Front, _width: int, _levels: str) -> Picture:
     kept = [p for p in panel.points if p.kept or p.id == panel.chosen]
     rows = [
         (short(p.id), p.label, *p.values, "chosen" if p.id == panel.chosen else "") for p in kept
@@ -188,37 +206,45 @@ def _front(panel: Front, _letters: int, _levels: str) -> Picture:
     return Picture(told, made.columns, made.rows, made.more)
 
 
-def _matrix(panel: Matrix, _letters: int, _levels: str) -> Picture:
-    one = len(panel.metrics) == 1
-
-    def values(number: int) -> list[str]:
-        texts = list(map(cell, panel.values[number]))
-        if panel.low is None or panel.high is None:
-            return texts
-        ends = zip(texts, panel.low[number], panel.high[number], strict=True)
-        return [t if a is None else f"{t} ({cell(a)} to {cell(b)})" for t, a, b in ends]
-
-    metrics = [panel.metrics[0 if one else number] for number in range(len(panel.rows))]
-    rows = [
-        (name, _named_column(metric.name, metric.unit), *values(number))
-        for number, (name, metric) in enumerate(zip(panel.rows, metrics, strict=True))
+def _matrix(panel: Matrix, _width: int, _levels: str) -> Picture:
+    """Draw the longer side down: a line has little room."""
+    metrics = panel.metrics if len(panel.metrics) > 1 else panel.metrics * len(panel.rows)
+    names = [
+        f"{'' if name == metric.name else f'{name}: '}{_named_column(metric.name, metric.unit)}"
+        for name, metric in zip(panel.rows, metrics, strict=True)
     ]
-    return _cut(["row", "metric", *panel.columns], rows)
+    values = [_ranges(panel, number) for number in range(len(panel.rows))]
+    if len(panel.columns) > len(panel.rows):
+        return _cut(["", *names], [*zip(panel.columns, *values, strict=True)])
+    rows = [(name, *row) for name, row in zip(names, values, strict=True)]
+    return _cut(["", *panel.columns], rows)
 
 
-def _arms(panel: Arms, _letters: int, _levels: str) -> Picture:
+def _ranges(panel: Matrix, number: int) -> list[str]:
+    """Return the values of a row, each with its interval if it has one."""
+    texts = list(map(cell, panel.values[number]))
+    if panel.low is None or panel.high is None:
+        return texts
+    ends = zip(texts, panel.low[number], panel.high[number], strict=True)
+    return [t if a is None else f"{t} ({cell(a)} to {cell(b)})" for t, a, b in ends]
+
+
+def _arms(panel: Arms, _width: int, _levels: str) -> Picture:
+    """Draw the arms; a number of items that all arms have is said once."""
+    counts = {arm.n for arm in panel.arms}
+    each = len(counts) > 1
     rows = []
     for arm in panel.arms:
-        lead = arm.lead
-        said = ["", "", ""]
-        if lead:
-            said = [f"{lead.value:+.6g}", f"{lead.low:+.6g} … {lead.high:+.6g}", lead.verdict]
+        lead = [_signed(arm.lead), arm.lead.verdict] if arm.lead else ["", ""]
         mark = "baseline" if arm.name == panel.baseline else arm.group
-        rows.append((arm.name, mark, arm.value, arm.n, *said))
-    return _cut(["arm", "kind", panel.metric.name, "n", "lead", "95 % interval", "verdict"], rows)
+        rows.append((arm.name, mark, arm.value, *([arm.n] if each else []), *lead))
+    columns = ["arm", "kind", panel.metric.name, *(["n"] if each else [])]
+    drawn = _cut([*columns, "lead (95 % interval)", "verdict"], rows)
+    same = [] if each or counts == {None} else [f"each on {counts.pop():,} items"]
+    return Picture(same, drawn.columns, drawn.rows, drawn.more)
 
 
-def _shares(panel: Shares, _letters: int, levels: str) -> Picture:
+def _shares(panel: Shares, _width: int, levels: str) -> Picture:
     last = [part.values[-1] if part.values else 0.0 for part in panel.parts]
     whole, full = math.fsum(last) or 1.0, levels[-1]
     wide = max((len(part.name) for part in panel.parts), default=0)
@@ -231,7 +257,7 @@ def _shares(panel: Shares, _letters: int, levels: str) -> Picture:
     return Picture([*bars, *where])
 
 
-def _units(panel: Units, _letters: int, _levels: str) -> Picture:
+def _units(panel: Units, _width: int, _levels: str) -> Picture:
     ids = {i for i, column in enumerate(panel.columns) if column.type == "model"}
     rows = [
         tuple(short(str(v)) if v and i in ids else v for i, v in enumerate(row))
@@ -245,12 +271,12 @@ def _named_column(name: str, unit: str) -> str:
     return f"{name} ({unit})" if unit else name
 
 
-def _samples(panel: Samples, _letters: int, _levels: str) -> Picture:
+def _samples(panel: Samples, _width: int, _levels: str) -> Picture:
     rows = [(s.verdict, s.title, s.prompt, s.text) for s in panel.samples]
     return _cut(["verdict", "title", "prompt", "text"], rows)
 
 
-def _gates(panel: Gates, _letters: int, _levels: str) -> Picture:
+def _gates(panel: Gates, _width: int, _levels: str) -> Picture:
     rows = [
         (
             g.name,
@@ -274,7 +300,7 @@ def _between(low: float | None, high: float | None) -> str:
     return "" if low is None else f"{cell(low)} to {cell(high)}"
 
 
-def _graph(panel: Graph, _letters: int, _levels: str) -> Picture:
+def _graph(panel: Graph, _width: int, _levels: str) -> Picture:
     named = {node.id: node.name for node in panel.nodes}
     parents: dict[str, list[str]] = {}
     for edge in panel.edges:
@@ -288,31 +314,35 @@ def _graph(panel: Graph, _letters: int, _levels: str) -> Picture:
     return _cut(["id", "name", "kind", "column", value, "from"], rows)
 
 
-def _strip(panel: Strip, _letters: int, levels: str) -> Picture:
+def _strip(panel: Strip, _width: int, levels: str) -> Picture:
+    plain = levels is PLAIN_LEVELS
     rows = [
-        (stage.number, stage.name, stage.what, _standing(stage), stage.gate, _figure(stage))
+        (
+            f"{stage.number} {stage.name}",
+            stage.what,
+            f"{MARKS[stage.state][plain]} {_standing(stage)}",
+        )
         for stage in panel.stages
     ]
-    made = _cut(["number", panel.unit, "kind", "state", "gate", "figure"], rows)
-    plain = levels is PLAIN_LEVELS
-    marked = (f"{s.number} {s.name} {MARKS[s.state][plain]}" for s in panel.stages)
-    row = (" - " if plain else " — ").join(marked)
-    return Picture([row], made.columns, made.rows, made.more)
+    return _cut([panel.unit, "kind", "state, gates and figure"], rows)
 
 
 def _standing(stage: Stage) -> str:
-    done = "" if stage.inside is None else f", {stage.inside:.0%}"
+    """Return how a stage stands in one line: its state, its gates, and the figure that tells most."""
+    done = "" if stage.inside is None else f", {math.floor(100 * min(stage.inside, MOST_SHARE))} %"
     left = "" if stage.left_s is None else f", {duration(stage.left_s)} left"
-    return f"{stage.state}{done}{left}"
+    parts = [f"{stage.state}{done}{left}", stage.gate]
+    if stage.figure:
+        name, value = stage.figure.metric.name, f"{stage.figure.value:.3g}"
+        named = stage.gate.startswith((f"{name} ", f"{name}:"))
+        parts[1:] = [f"{stage.gate} ({value})"] if named else [stage.gate, f"{name} {value}"]
+    return "; ".join(filter(None, parts))
 
 
-def _figure(stage: Stage) -> str:
-    return f"{stage.figure.metric.name} {cell(stage.figure.value)}" if stage.figure else ""
-
-
-def _timeline(panel: Timeline, letters: int, levels: str) -> Picture:
+def _timeline(panel: Timeline, width: int, levels: str) -> Picture:
     """Draw a lane as letters: the most telling bar of each letter's time."""
     wide = max((len(lane.name) for lane in panel.lanes), default=0)
+    letters = max(10, min(LETTERS, width - wide - 2))
     step = (panel.until or 1.0) / letters
     lines = []
     for lane in panel.lanes:
@@ -349,38 +379,3 @@ _MAKERS: dict[str, Callable[[Any, int, str], Picture]] = {
     "strip": _strip,
     "timeline": _timeline,
 }
-
-
-# ---- printing --------------------------------------------------------------------------------
-
-
-def echo(panel: Panel, run: str) -> None:
-    """Print a panel on stdout: title, what it says, curves and table."""
-    made = picture(panel)
-    say(f"\n{panel.title}: {panel.says}")
-    for text in made.curves:
-        say(text)
-    if made.rows:
-        table(list(made.columns), [list(row) for row in made.rows])
-    if made.more:
-        say(f"{made.more} more: forge show {run} --panel {panel.name} --format csv")
-
-
-def drawn(panel: Panel, width: int, room: int, plain: bool = False) -> list[Parts]:
-    """Return a panel as at most `room` lines of a live view; none if there is room for no value.
-
-    A table keeps its last rows.
-    """
-    made = picture(panel, width - CELL // 2, plain)
-    if room < 2 + bool(made.rows) or not (made.curves or made.rows):
-        return []
-    lines: list[Parts] = [((panel.title, "bold"), f"  {panel.says}")]
-    lines += [(text,) for text in made.curves[: room - 1]]
-    left = room - len(lines) - 1
-    if made.rows and left > 0:
-        shown = list(made.rows)[-left:] if panel.kind == "units" else list(made.rows)[:left]
-        grid = [list(made.columns), *map(list, shown)]
-        widths = [max(len(row[i]) for row in grid) for i in range(len(made.columns))]
-        first, *rest = ("  ".join(f"{t:{w}}" for t, w in zip(r, widths, strict=True)) for r in grid)
-        lines += [((first.rstrip(), "dim"),), *((text.rstrip(),) for text in rest)]
-    return lines

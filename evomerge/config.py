@@ -41,6 +41,7 @@ from evomerge.search_settings import (
 from runs.errors import ConfigError, StrategyError
 from runs.record.device_setting import AUTO
 from runs.system.plain_text import shown
+from runs.system.suggestions import did_you_mean
 
 #: Strategies of this program; the first is for users who choose none.
 STRATEGIES = tuple(MODELS)
@@ -377,7 +378,8 @@ def explain(error: Any) -> tuple[str, str]:
                 f"setting {where} belongs to {', '.join(others)}, not to strategy {strategy}: leave it "
                 "out, or set strategy"
             )
-        known = ", ".join(sorted(NAMES | EvoMergeConfig.model_fields.keys() - {"search"}))
-        return where, f"setting {where} is not known. The settings are: {known}"
+        known = sorted(NAMES | EvoMergeConfig.model_fields.keys() - {"search"})
+        hint = did_you_mean(where.rpartition(".")[2], known)
+        return where, f"setting {where} is not known{hint}. The settings are: {', '.join(known)}"
     got = "" if error["type"] == "value_error" else f" (it is {shown(error.get('input'))})"
     return where, f"{'setting ' + where + ': ' if where else ''}{what}{got}"

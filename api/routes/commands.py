@@ -337,7 +337,7 @@ def _deliverable(desk: Desk, run: str, model: str, user: User) -> tuple[str, str
     with desk.state(name) as state:
         refused = refusal(state, events.Exported(recipe_id="", folder="", digest="0" * 64))
     if refused is not None:
-        raise ConflictError(f"run {name} is left as it is: {refused}.")
+        raise ConflictError(f"run {name} was not changed: {refused}.")
     if model:
         model_origin.model(desk.store, name, model)
     return name, str(desk.home.exports(name, model))

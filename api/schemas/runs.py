@@ -424,4 +424,6 @@ class Activity(Answer):
     unit: str
     inside: float | None
     eta_s: float | None
+    #: Share, units and time left in words.
+    progress: str
     elapsed_s: float | None

@@ -35,6 +35,7 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
             "unit": seen.unit,
             "inside": seen.inside,
             "eta_s": None if state.ended or state.paused else seen.eta_s,
+            "progress": activity.progress(state, seen),
             "elapsed_s": _elapsed(state, watched.row),
             "doing": activity.doing(watched, parts),
             "at_work": [

@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from api.state.rehearsals import Rehearsals
 from events import Envelope
 from runs.errors import ConfigError
 from runs.history import repository
@@ -19,6 +18,7 @@ from runs.kinds.state import State
 from runs.lists import finding
 from worker.queue.device_table import Roster
 from worker.queue.leases import Leases
+from worker.queue.reporting.rehearsals import Rehearsals
 
 #: Runs, and past states of runs, that are kept folded.
 KEPT = 64

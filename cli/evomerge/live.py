@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cli.live import Frame, head, line, tails
+from cli.live import Frame, line, tails, top
 from cli.live import frame as common_frame
-from cli.options import number, short
+from cli.options import number, short, wrapped
 from cli.panels import LEVELS, PLAIN_LEVELS, spark
 from worker.queue.active_tasks import Hand
 
@@ -26,6 +26,11 @@ CURVES = {
     "champion": "champion, selection",
 }
 WIDE = max(map(len, CURVES.values()))
+#: Why the best candidate of a generation need not be the champion.
+LEGEND = (
+    "Scores on a generation's draw and on the selection slice are of different items: "
+    "compare each with its own kind."
+)
 
 _LEVEL_STYLES = {"healthy": "green", "low": "yellow", "critical": "red"}
 
@@ -45,7 +50,12 @@ class Snapshot(Frame):
 
 
 def snapshot(
-    state: Any, began: str, newest: str, hands: Sequence[Hand] = (), news: Sequence[str] = ()
+    state: Any,
+    began: str,
+    newest: str,
+    hands: Sequence[Hand] = (),
+    news: Sequence[str] = (),
+    rehearsal: Any = None,
 ) -> Snapshot:
     """Return the values to show; `began`, `newest`: when the first and last event were recorded."""
     from evomerge.recipes.recipe import label
@@ -54,7 +64,7 @@ def snapshot(
     rows = generation_rows.rows(state)
     curves = {name: tuple(row[name] for row in rows) for name in ("best", "mean", "champion")}
     recipe = state.recipes[state.champion] if state.champion else None
-    common = vars(common_frame(state, began, newest, hands, news))
+    common = vars(common_frame(state, began, newest, hands, news, rehearsal))
     at = max((g for g, _ in state.candidates), default=0)
     return Snapshot(
         **{**common, "at": at, "of": state.submitted.config.generations_wanted},
@@ -71,7 +81,8 @@ def draw(shown: Snapshot, width: int, height: int, now: datetime, plain: bool = 
     """Draw the picture: at most `height` lines of `width` columns."""
     from rich.console import Group
 
-    parts = [head(shown, now), *_curves(shown, width, LEVELS if not plain else PLAIN_LEVELS)]
+    curves = _curves(shown, width, LEVELS if not plain else PLAIN_LEVELS)
+    parts = [*top(shown, width, now, plain), *curves]
     room = height - len(parts)
     under_way, news = tails(shown, room)
     table = _population(shown, room - len(under_way) - len(news))
@@ -100,7 +111,8 @@ def _curves(shown: Snapshot, width: int, levels: str) -> list[Any]:
     curve = spark(spread, 0.0, max(spread), levels)
     style = _LEVEL_STYLES.get(shown.level, "")
     told = f" {number(spread[-1], '.2f')}    "
-    return [*lines, line(f"{'diversity':{WIDE}} ", (curve, "cyan"), told, (shown.level, style))]
+    lines.append(line(f"{'diversity':{WIDE}} ", (curve, "cyan"), told, (shown.level, style)))
+    return [*lines, *(line((text, "dim")) for text in wrapped(LEGEND, width))]
 
 
 def _ends(values: Sequence[float | None]) -> tuple[float, float]:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import click
 
+from cli.options import set_option
+
 
 def model_options(function: Callable) -> Callable:
     """Add the options that name a run's models and data to a command."""
@@ -32,6 +34,7 @@ def model_options(function: Callable) -> Callable:
             type=click.Path(),
             help="Settings, TOML, JSON or YAML: forge settings.",
         ),
+        set_option,
         click.option(
             "--budget",
             metavar="TIME",

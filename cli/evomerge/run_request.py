@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cli import config_file
-from cli.options import split
+from cli.options import setting, split
 from evomerge.config import RENAMED
 from runs.errors import ConfigError
 from runs.home import Home
@@ -56,11 +56,13 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
         "strict": options.get("strict") or None,
     }
     chosen = {name: value for name, value in given.items() if value is not None}
-    for other, name in RENAMED.items():
-        if name in chosen:
-            file.pop(other, None)
-    if "strategy" in chosen and isinstance(file.get("search"), dict):
-        file["search"] = {k: v for k, v in file["search"].items() if k != "strategy"}
+    own = dict(map(setting, options.get("settings") or ()))
+    if twice := sorted({RENAMED.get(name, name) for name in own} & set(chosen)):
+        raise ConfigError(f"--set {twice[0]} has an option of its own, too: leave one of both out.")
+    chosen |= own
+    file = _without(file, chosen)
+    if isinstance(file.get("search"), dict):
+        file["search"] = _without(file["search"], chosen)
     base = options.get("base_model") or about.get("base_model")
     sources = split(options.get("base_models")) or about.get("base_models", [])
     if not sources and not base:
@@ -81,3 +83,9 @@ def make(options: Mapping[str, Any], elsewhere: bool = False) -> Plan:
     )
     named = Finder(Home.default(), lambda told: click.echo(told, err=True))
     return validate.plan(asked, Lookup({}, named, elsewhere))
+
+
+def _without(file: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file's settings without those that options give, under whichever of their names."""
+    meant = {RENAMED.get(name, name) for name in chosen}
+    return {name: value for name, value in file.items() if RENAMED.get(name, name) not in meant}

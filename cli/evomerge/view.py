@@ -10,7 +10,7 @@ import click
 from cli.evomerge import live
 from cli.kind_views import View
 from cli.live import utc
-from cli.options import number, say, short, table
+from cli.options import number, say, short, show_table, tell
 
 
 class EvoMergeView(View):
@@ -20,54 +20,47 @@ class EvoMergeView(View):
         """Return the report, as far as the run is."""
         return self.kind.report(state, rows)
 
-    def show(self, state: Any, data: dict[str, Any], look: Any) -> None:
-        """Print models, champion and generations, and the verdict of a completed run."""
+    def about(self, state: Any) -> list[tuple[str, str]]:
+        """Return the models that the run began with, and the run that it is a fork of."""
         from evomerge.recipes.recipe import label
+        from evomerge.reports import report
 
-        if data["forked_from"]:
-            click.echo(f"fork of   {data['forked_from']}")
-        say(f"models    {', '.join(s.name for s in state.started.sources)}")
-        say(f"base      {state.started.base.name}")
-        if state.champion:
-            name = label(state.recipes[state.champion], state.recipes)
-            score = state.champions[-1].score
-            click.echo(f"champion  {short(state.champion)}  {name}  selection score {score:.4f}")
-        cells = [
-            [
-                str(g["generation"]),
-                number(g["best"]),
-                number(g["mean"]),
-                number(g["champion"]),
-                number(g["diversity"], ".2f"),
-                g["level"],
-            ]
-            for g in data["generations"]
+        lines = [
+            ("models", ", ".join(source.name for source in state.started.sources)),
+            ("base", state.started.base.name),
         ]
-        heads = ["generation", "best on its draw", "mean", "champion", "diversity", "note"]
-        table(heads, cells)
-        _skills(data)
-        if state.completed:
-            say(data["verdict"]["sentence"])
+        if fork := report.origin(state):
+            lines.append(("fork of", fork))
+        if state.champion:
+            lines.append(("method", label(state.recipes[state.champion], state.recipes)))
+        return lines
 
     def announce(self, state: Any, data: dict[str, Any]) -> None:
         """Print the champion beside its rivals on the test slice."""
         click.echo(f"run {data['run']} completed: champion {short(state.champion)}")
         test = data["test"]
-        own = ["champion", "", number(test["score"])]
-        rows = [[*own, number(test["components"]["perplexity"], ".3f"), "", "", ""]]
+        own = ["champion", number(test["score"])]
+        rows = [[*own, number(test["components"]["perplexity"], ".3f"), "", ""]]
         for r in data["rivals"]:
-            interval = f"{number(r['low'], '+.4f')} … {number(r['high'], '+.4f')}"
+            between = f"({number(r['low'], '+.4f')} to {number(r['high'], '+.4f')})"
             numbers = [number(r["score"]), number(r["perplexity"], ".3f")]
-            lead = [number(r["lead"], "+.4f"), interval, r["verdict"] or "-"]
-            rows.append([r["name"], r["kind"], *numbers, *lead])
-        columns = ["model", "kind", "score", "perplexity", "lead", "95 % interval", "verdict"]
-        table(columns, rows, title="on the test slice")
-        _skills(data)
-        say(data["verdict"]["sentence"])
-        click.echo(f"champion: {data['folder']}")
-        click.echo(f"report:   {data['folder']}/report.md; for a browser: report.html")
+            lead = f"{number(r['lead'], '+.4f')} {between}" if r["lead"] is not None else "-"
+            rows.append([r["name"], *numbers, lead, r["verdict"] or "-"])
+        columns = ["model", "score", "perplexity", "champion's lead (95 %)", "verdict"]
+        show_table(columns, rows, title="on the test slice")
+        from evomerge.reports import skills
+
+        found = data["skills"]
+        if found and found["rows"]:
+            heads, cells = skills.table(found)
+            show_table(heads, cells, title=f"skills by model, on the {found['slice']} slice")
+        tell(data["verdict"]["sentence"])
+        say(f"champion: {data['folder']}")
+        say(f"report:   {data['folder']}/report.md; for a browser: report.html")
 
     # ---- progress ----------------------------------------------------------------------------
+
+    legend = live.LEGEND
 
     def unit(self, state: Any, row: Any) -> str | None:
         """Return a closed generation in a line; None for every other event."""
@@ -89,10 +82,17 @@ class EvoMergeView(View):
         )
 
     def frame(
-        self, state: Any, began: str, newest: str, hands: Any, news: Any, curve: Any = ()
+        self,
+        state: Any,
+        began: str,
+        newest: str,
+        hands: Any,
+        news: Any,
+        curve: Any = (),
+        rehearsal: Any = None,
     ) -> Any:
         """Return what a terminal draws of the state."""
-        return live.snapshot(state, began, newest, hands, news)
+        return live.snapshot(state, began, newest, hands, news, rehearsal)
 
     def draw(self, shown: Any, width: int, height: int, plain: bool) -> Any:
         """Return the picture of a snapshot."""
@@ -126,7 +126,7 @@ class EvoMergeView(View):
             ]
             for r in data["population"]
         ]
-        table(["slot", "candidate", "kind", "pipeline", "rank", "search", "selection"], cells)
+        show_table(["slot", "candidate", "kind", "pipeline", "rank", "search", "selection"], cells)
         pending = data["pending"]
         click.echo(
             f"pending     {len(pending)}" + (f": {', '.join(pending[:6])}" if pending else "")
@@ -178,13 +178,3 @@ class EvoMergeView(View):
             told = f"{short(best['recipe_id'])} {best['score']:.4f}" if best else "none yet"
             click.echo(f"champion {which}: {told}")
         click.echo(f"lineage: {'the same' if data['same_lineage'] else 'different'}")
-
-
-def _skills(data: dict[str, Any]) -> None:
-    """Print what each model does in each domain, if anything was measured."""
-    from evomerge.reports import skills
-
-    found = data["skills"]
-    if found and found["rows"]:
-        heads, rows = skills.table(found)
-        table(heads, rows, title=f"skills by model, on the {found['slice']} slice")

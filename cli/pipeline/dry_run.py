@@ -6,11 +6,19 @@ from typing import Any
 
 import click
 
-from cli.options import emit, say, table
+from cli.options import emit, say, show_table, tell
 from runs.system.durations import duration, size
 
 #: Amount → (heading, how it is said).
-_AMOUNTS = {"seconds": ("time", duration), "disk": ("disk", size), "memory": ("memory", size)}
+_AMOUNTS = {
+    "seconds": ("time", duration),
+    "disk": ("on disk at the end", size),
+    "memory": ("memory at once", size),
+}
+_HOW = (
+    "Times were tried here, or are those of a run with the same settings; bytes are counted. "
+    "--json says from what each number is derived."
+)
 
 
 def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
@@ -37,21 +45,21 @@ def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
 
 
 def _show(told: dict[str, Any]) -> None:
-    """Print the table, and from what its numbers are derived."""
+    """Print the table, and why some of its numbers are not known."""
     rows = [
         [row["label"], row["kind"], *(_amount(row, n) for n in _AMOUNTS)] for row in told["costs"]
     ]
-    whole = [_whole(told["in_all"][name], name) for name in _AMOUNTS]
-    rows.append(["in all", "", whole[0], whole[1], f"{whole[2]} at once"])
-    table(["phase", "kind", *(heading for heading, _ in _AMOUNTS.values())], rows)
-    say("")
+    rows.append(["in all", "", *(_whole(told["in_all"][name], name) for name in _AMOUNTS)])
+    show_table(["phase", "kind", *(heading for heading, _ in _AMOUNTS.values())], rows)
+    unknown: dict[str, dict[str, None]] = {}
     for row in told["costs"]:
-        reasons = {name: row[name]["from"] for name in _AMOUNTS}
-        if len(set(reasons.values())) == 1:
-            say(f"{row['label']}: {next(iter(reasons.values()))}")
-            continue
-        for name, why in reasons.items():
-            say(f"{row['label']}, {_AMOUNTS[name][0]}: {why}")
+        for name in _AMOUNTS:
+            if row[name]["value"] is None:
+                unknown.setdefault(row[name]["from"], {})[row["label"]] = None
+    say("")
+    for why, labels in unknown.items():
+        tell(f"{', '.join(labels)}: {why}")
+    tell(_HOW)
 
 
 def _amount(row: dict[str, Any], name: str) -> str:

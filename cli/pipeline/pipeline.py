@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import emit, json_option, queue_options, say
+from cli.options import Suggesting, emit, json_option, queue_options, say
 from cli.pipeline import dry_run as dry_run_costs
 from cli.pipeline.init import init_command
 from cli.pipeline.report import report_command
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runs.kinds.asked import Plan
 
 
-@click.group("pipeline")
+@click.group("pipeline", cls=Suggesting)
 def pipeline_command() -> None:
     """Run phases in a row, each a run of its own, with gates between them.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, load_run, named, say, short, table
+from cli.options import emit, json_option, load_run, say, short, table
 from runs.system.durations import rough
 from runs.system.plain_text import visible
 
@@ -178,7 +178,10 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
 
 @click.command("show")
 @click.argument("run")
-@click.option("--panel", help="Only this panel, with all of its data.")
+@click.option("--panel", metavar="NAME", help="Only this panel, with all of its data.")
+@click.option(
+    "--all", "everything", is_flag=True, help="All panels, and not only a screen of them."
+)
 @click.option(
     "--format",
     "form",
@@ -189,12 +192,17 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
 )
 @click.option("--report", is_flag=True, help="Its report, or head and panels, as Markdown.")
 @json_option
-def show_command(run: str, panel: str | None, form: str, report: bool, as_json: bool) -> None:
-    """Show a run: how far it is, its result and its panels; of a merging run champion and scores.
+def show_command(
+    run: str, panel: str | None, everything: bool, form: str, report: bool, as_json: bool
+) -> None:
+    """Show a run on one screen: how far it is, its result, and the most telling of its panels.
+
+    The other panels are named: --panel shows one with all of its data, --all shows every panel.
 
     \b
     Example:
       forge show 20261121-3fa9c1
+      forge show 20261121-3fa9c1 --panel scores
       forge show 20261121-3fa9c1 --panel scores --format csv > scores.csv
       forge show 20261121-3fa9c1 --report > report.md
     """
@@ -203,8 +211,10 @@ def show_command(run: str, panel: str | None, form: str, report: bool, as_json: 
 
     if panel is None and form != "text":
         raise click.UsageError("--format is for one panel: add --panel NAME.")
-    if report and panel is not None:
-        raise click.UsageError("--report has every panel: leave --panel out.")
+    if report and (panel is not None or everything):
+        raise click.UsageError("--report has every panel: leave --panel and --all out.")
+    if everything and panel is not None:
+        raise click.UsageError("--panel shows one panel, --all every one: leave one of both out.")
     state, rows = load_run(run)
     if report:
         text = panels.markdown(state, rows)
@@ -220,16 +230,11 @@ def show_command(run: str, panel: str | None, form: str, report: bool, as_json: 
         emit(what) if as_json else say("  ".join(f"{k} {v}" for k, v in what.items()))
         return
     view = kind_views.of(state.kind)
-    data = view.summary(state, rows)
-    if state.failed:
-        data["reason"] = state.failed.reason
     if as_json:
-        emit(data)
+        reason = {"reason": state.failed.reason} if state.failed else {}
+        emit({**view.summary(state, rows), **reason})
         return
-    click.echo(f"run       {named(state.run)}  {state.status}")
-    if state.failed:
-        say(f"reason    {state.failed.reason}")
-    view.show(state, data, lambda: panels.with_now(state, rows))
+    view.show(state, lambda: panels.with_now(state, rows), everything)
 
 
 @click.command("events")

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import say, table
+from cli.options import say, screen_width, table, tell
 from runs import kinds
 from runs.lists.curve import Curve
 from runs.panels import tables
@@ -99,12 +99,17 @@ def write(seen: Panels, name: str, form: str) -> None:
 
 
 def _text(panel: Panel) -> None:
-    """Print a panel with all of its rows."""
+    """Print a panel with all of its rows; without a terminal as a program reads them."""
     from cli.panels import cell, picture
 
     columns, rows = tables.table(panel)
-
-    say(f"{panel.title}: {panel.says}")
-    for line in picture(panel).curves:
+    tell(f"{panel.title}: {panel.says}")
+    for line in picture(panel, screen_width()).curves:
         say(line)
-    table(columns, [[cell(value) for value in row] for row in rows])
+    text = cell if sys.stdout.isatty() else _plain
+    table(columns, [[text(value) for value in row] for row in rows])
+
+
+def _plain(value: Any) -> str:
+    """Return a value without separators of thousands."""
+    return f"{value:.6g}" if isinstance(value, float) else "-" if value is None else str(value)

@@ -13,6 +13,8 @@ from typing import Any
 from cli import kind_views, live
 from runs import kinds
 from runs.lists.curve import Curve
+from worker.queue.reporting import activity
+from worker.queue.reporting.rehearsals import Rehearsals
 
 #: What others did to the run, and what to do about it.
 _SAID = {
@@ -46,21 +48,24 @@ class _Followed:
 
     def take(self, state: Any, rows: Sequence[Any]) -> None:
         """Note what happened, and the values of its curve."""
-        from runs.kinds.wording import gist
+        from runs.kinds import wording
 
+        names = wording.names(state)
         for row in rows[-live.NEWS :]:
-            told = gist(state.kind, row.type, json.loads(row.data))
+            told = wording.gist(state.kind, row.type, json.loads(row.data), names)
             self.news.append(f"{row.recorded_at[11:19]} {row.type} {told}")
         self._curve.take(rows)
 
-    def frame(self, state: Any, hands: Sequence[live.Hand]) -> Any:
+    def frame(self, state: Any, hands: Sequence[live.Hand], rehearsal: Any) -> Any:
         """Return what a terminal draws of the run."""
-        times = self.began, self.newest
-        return self.view.frame(state, *times, hands, tuple(self.news), self._curve.values)
+        times, news = (self.began, self.newest), tuple(self.news)
+        return self.view.frame(state, *times, hands, news, self._curve.values, rehearsal)
 
 
 class Progress:
     """Follows the rows of a run and of the runs that are tasks of it; the terminal shows the newest.
+
+    The view of a run that has ended is erased: what follows says its result, whole.
 
     `hands` says who is at work; without it, the run is carried here and its next task is shown.
     """
@@ -76,6 +81,7 @@ class Progress:
         self._hands = hands
         self._known: Sequence[live.Hand] = ()
         self._looked = float("-inf")
+        self._rehearsals = Rehearsals()
 
     def __enter__(self) -> Progress:
         if self._terminal:
@@ -92,7 +98,9 @@ class Progress:
         return self
 
     def __exit__(self, *details: object) -> None:
+        self._rehearsals.close()
         if self._live is not None:
+            self._live.transient = self._shown is not None and self._shown[1].ended is not None
             self._live.__exit__(*details)
 
     def watch(self, state: Any, rows: list[Any]) -> None:
@@ -105,16 +113,27 @@ class Progress:
             told = None if self._live is not None else followed.view.unit(state, row)
             if told:
                 self._say_run(state)
-                print(told, file=sys.stderr, flush=True)
+                print(told + self._how_far(state), file=sys.stderr, flush=True)
             self._say(state, row)
         if self._live is not None and state.submitted is not None:
             self._take(followed, state, rows)
 
     def _say_run(self, state: Any) -> None:
-        """Print which run is told of from here on, if several are followed."""
-        if len(self._runs) > 1 and state.run != self._last:
+        """Print which run is told of from here on, if several are followed, and what is told."""
+        if state.run == self._last:
+            return
+        if len(self._runs) > 1:
             print(f"run {state.run}:", file=sys.stderr, flush=True)
+        if legend := self._runs[state.run].view.legend:
+            print(legend, file=sys.stderr, flush=True)
         self._last = state.run
+
+    def _how_far(self, state: Any) -> str:
+        """Return how far a run is and the time left; empty if it has ended, or if that is unknown."""
+        if state.ended:
+            return ""
+        seen = kinds.of(state.kind).outlook(state, self._rehearsals.of(state))
+        return "" if seen.eta_s is None else f"  ({activity.progress(state, seen)})"
 
     def _say(self, state: Any, row: Any) -> None:
         """Print what was measured at the start, and what users asked."""
@@ -132,7 +151,8 @@ class Progress:
         followed.take(state, rows)
         known, self._known = self._known, self._at_work(state)
         if rows or known != self._known:
-            self._shown = followed, followed.frame(state, self._known)
+            rehearsal = self._rehearsals.of(state)
+            self._shown = followed, followed.frame(state, self._known, rehearsal)
 
     def _at_work(self, state: Any) -> Sequence[live.Hand]:
         if state.ended:

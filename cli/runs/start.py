@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +14,9 @@ from cli.runs.carry_on import begin, carry_on, resumed
 if TYPE_CHECKING:
     from runs.home import Home
     from runs.kinds.asked import Plan
+
+#: Models of the examples, by the order of a kind's roles.
+EXAMPLES = ("models/math", "models/base")
 
 
 @click.command("start")
@@ -48,8 +52,8 @@ def start_command(
 ) -> None:
     """Start or submit a run of any KIND, from a config file and settings; or resume a run.
 
-    For merging runs `forge evo` has options of their own. Progress goes to stderr, the result to
-    stdout. Ctrl-C leaves a run that can be resumed.
+    `forge kinds` lists the kinds. For merging runs `forge evo` has options of their own. Progress
+    goes to stderr, the result to stdout. Ctrl-C leaves a run that can be resumed.
 
     \b
     Example:
@@ -77,6 +81,26 @@ def start_command(
     config = {**files.read(config_file), **dict(map(setting, settings))}
     plan = planned(home, kind, config, models, data, output_dir, detach)
     begin(home, plan, queued, detach, as_json, config_file=config_file)
+
+
+def of_kind(kind: str, line: str) -> click.Command:
+    """Return the command that starts runs of one kind under its name; `line` says what it does."""
+    from runs import kinds
+    from runs.kinds.asked import roles
+
+    given = [role for role in roles(kinds.of(kind).submitted) if role in ("model", "against")]
+    models = " ".join(f"--model {role}={path}" for role, path in zip(given, EXAMPLES, strict=False))
+    text = (
+        f"{line} The same as `forge start {kind}`; `forge settings {kind}` lists the settings.\n\n"
+        f"\b\nExample:\n  forge {kind} {models} --output-dir out"
+    )
+    own = [param for param in start_command.params if param.name not in ("kind", "resume")]
+    return click.Command(
+        kind,
+        params=own,
+        help=text,
+        callback=partial(start_command.callback, kind=kind, resume=None),  # pyright: ignore
+    )
 
 
 def planned(

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import emit, json_option, load_run
 
 #: Seconds between two looks at the run.
 WATCH = 0.3
@@ -19,12 +19,15 @@ WATCH = 0.3
 def watch_command(run: str, as_json: bool) -> None:
     """Follow a run that another process carries, until it has ended. Ctrl-C only stops watching.
 
-    On a terminal: curves, the population, who is at what. Otherwise a line a generation.
+    On a terminal: curves, the population, who is at what; at the end what `forge show` has. Otherwise
+    a line a generation.
 
     \b
     Example:
       forge watch 20261121-3fa9c1
     """
+    from cli import kind_views
+    from cli.runs import panels
     from cli.runs.progress import Progress
     from runs import kinds
     from runs.history.run_cache import RunCache
@@ -45,6 +48,9 @@ def watch_command(run: str, as_json: bool) -> None:
                 time.sleep(0 if rows else WATCH)
     finally:
         store.close()
+    if sys.stdout.isatty() and state.started is not None and not as_json:
+        shown, log = load_run(name)
+        kind_views.of(shown.kind).show(shown, lambda: panels.overview(shown, log))
     reason = state.failed.reason if state.failed else None
     result = kinds.of(state.kind).result_id(state)
     told = {"run": name, "status": state.status, "champion": result, "reason": reason}

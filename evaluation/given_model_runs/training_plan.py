@@ -51,8 +51,8 @@ def readings(submitted: Any, started: Any, unread: Collection[str] = ()) -> list
         times = tokens * share / started.tokens[domain]
         if times > READINGS and domain not in unread:
             notes.append(
-                f"each training reads the text of {domain} {times:.0f} times over: more text or fewer "
-                "tokens serve better."
+                f"each training reads the text of {domain} {times:.0f} times over: give it more "
+                "text, or fewer tokens to train on."
             )
     return notes
 

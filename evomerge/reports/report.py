@@ -14,12 +14,16 @@ from typing import Any
 from events import Envelope
 from evomerge.recipes.recipe import PIPELINES, Merge, Pipeline, Source, blocks, genome
 from evomerge.reports import generation_rows, search_statistics, skills
+from evomerge.reports.command import command
 from evomerge.reports.verdict import rivals, sentence, verdict
 from evomerge.run import events
 from evomerge.run.state import RunState
 from evomerge.search import diversity
 from runs.panels.report_html import PICTURE
 from runs.record.budget import elapsed
+from runs.record.events import ENDED
+from runs.system.durations import day
+from runs.system.plain_text import visible
 
 #: A pipeline stage whose choice moves the weights by less than this is called inactive.
 INACTIVE = 0.05
@@ -170,11 +174,16 @@ def ending(state: RunState) -> dict[str, Any]:
 
 def report(state: RunState, rows: Sequence[Envelope]) -> dict[str, Any]:
     """Return the whole report as plain data."""
+    assert state.submitted
     assert state.started
     result: dict[str, Any] = {
         "run": state.run,
         "status": state.status,
         "forked_from": origin(state),
+        "owner": state.submitted.owner,
+        "submitted_at": rows[0].recorded_at,
+        "ended_at": next((row.recorded_at for row in rows if row.type in ENDED), None),
+        "command": command(state),
         "champion": state.champion,
         "metrics": metrics(state),
         "generations": generation_rows.rows(state),
@@ -227,8 +236,9 @@ def _priced(cost: dict[str, Any]) -> str:
 
 
 def _stages(data: dict[str, Any]) -> list[str]:
-    """Return lines on the eight pipelines: how often each was made, and if their stages matter."""
-    lines = ["", "## Pipelines", "", "Candidates made by each:", ""]
+    """Return lines on the eight methods of three stages: how often each was made, what stages move."""
+    lines = ["", "## Merge methods of three stages", ""]
+    lines += ["Candidates made by interpolation, task arithmetic and selection, in each way:", ""]
     for number, count in data["metrics"]["combo_usage"].items():
         lines.append(f"- {number} {'-'.join(PIPELINES[int(number)])}: {count}")
     lines += ["", "What each stage's choice moves (‖Δ‖ / ‖mean task vector‖, from sketches):", ""]
@@ -239,7 +249,7 @@ def _stages(data: dict[str, Any]) -> list[str]:
 
 def markdown(data: dict[str, Any], picture: bool = True) -> str:
     """Return a completed run's report as Markdown, for people; `picture`: show the one beside it."""
-    lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], ""]
+    lines = [f"# Run {data['run']}", "", data["verdict"]["sentence"], "", *_asked(data), ""]
     if data["forked_from"]:
         lines += [f"Forked from run {data['forked_from'].replace('@', ' after its event ')}.", ""]
     lines += [PICTURE, ""] if picture else []
@@ -284,6 +294,13 @@ def markdown(data: dict[str, Any], picture: bool = True) -> str:
     ]
     lines += [f"Chain head: `{data['chain_head']}`", f"Lineage: `{data['lineage_digest']}`", ""]
     return "\n".join(lines)
+
+
+def _asked(data: dict[str, Any]) -> list[str]:
+    """Return who asked for the run and when, and the command that asks for it again."""
+    told = f"Submitted by {visible(data['owner'])} on {day(data['submitted_at'])}"
+    ended = f"; ended on {day(data['ended_at'])}" if data["ended_at"] else ""
+    return [f"{told}{ended}. The same run again:", "", f"    {data['command']}"]
 
 
 def _skills(data: dict[str, Any] | None) -> list[str]:

@@ -250,19 +250,22 @@ def lines(data: dict[str, Any]) -> list[str]:
         found = data["front"]
         out += [
             "",
-            f"## Pareto front in {', '.join(found['objectives'])}, on the selection slice",
+            f"## Pareto front in {' and '.join(a['name'] for a in found['axes'])}, on the selection "
+            "slice",
             "",
         ]
-        out += ["| candidate | " + " | ".join(_heading(o) for o in found["objectives"]) + " |"]
-        out += ["|---|" + "---|" * len(found["objectives"])]
+        out += ["| candidate | " + " | ".join(map(_heading, found["axes"])) + " |"]
+        out += ["|---|" + "---|" * len(found["axes"])]
         for row in found["candidates"]:
-            cells = " | ".join(f"{value:.4f}" for value in row["objectives"])
+            cells = " | ".join(map(_value, row["values"]))
             out.append(f"| `{row['candidate'][:12]}` | {cells} |")
         out += ["", f"Hypervolume above the sources' worst: {found['hypervolume']:.4g}."]
     return out
 
 
-def _heading(objective: str) -> str:
-    kind = objective.partition("/")[0]
-    signs = {"perplexity": "−log perplexity", "speed": "−operations", "memory": "−bytes"}
-    return signs.get(kind, objective)
+def _heading(axis: dict[str, Any]) -> str:
+    return f"{axis['name']} ({'higher' if axis['better'] == 'up' else 'lower'} is better)"
+
+
+def _value(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4f}"

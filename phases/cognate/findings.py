@@ -34,8 +34,8 @@ def readings(submitted: Submitted, started: Started) -> list[str]:
             times = tokens * share / total / started.tokens[domain]
             if times > READINGS:
                 notes.append(
-                    f"the {role} training reads the text of {domain} {times:.0f} times over: more text "
-                    "or fewer tokens serve better."
+                    f"the {role} training reads the text of {domain} {times:.0f} times over: give it "
+                    "more text, or fewer tokens to train on."
                 )
     return notes
 

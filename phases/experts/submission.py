@@ -119,7 +119,7 @@ def readings(submitted: Submitted, started: Started) -> list[str]:
         times = tokens / started.tokens[domain]
         if times > READINGS:
             notes.append(
-                f"an expert of {domain} reads its text {times:.0f} times over: more text or fewer "
-                "tokens serve better."
+                f"an expert of {domain} reads its text {times:.0f} times over: give it more text, "
+                "or fewer tokens to train on."
             )
     return notes

@@ -15,9 +15,9 @@ from pipeline.panels.lineage import lineage
 from pipeline.reports.children import Child
 from pipeline.reports.family import tree
 from pipeline.reports.phases import section, stands
-from pipeline.reports.words import code, count, day, plain, table, weights
+from pipeline.reports.words import code, count, plain, table, weights
 from runs.record import events as common
-from runs.system.durations import duration
+from runs.system.durations import day, duration
 
 
 def markdown(state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]) -> str:

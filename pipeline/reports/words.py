@@ -33,8 +33,3 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def count(number: int, what: str) -> str:
     """Return a number of things: "1 phase", "2,000 documents"."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
-def day(recorded_at: str) -> str:
-    """Return a time of the log without its seconds."""
-    return recorded_at[:16].replace("T", " at ") + " UTC"

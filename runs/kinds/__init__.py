@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from runs.errors import UnknownKindError
+from runs.system.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind
@@ -48,8 +49,8 @@ def of(name: str) -> Kind:
     place = table().get(name)
     if place is None:
         raise UnknownKindError(
-            f"runs of kind {name!r} are not known to this program. It knows: "
-            f"{', '.join(sorted(table()))}."
+            f"runs of kind {name!r} are not known to this program{did_you_mean(name, table())}. "
+            f"It knows: {', '.join(sorted(table()))}."
         )
     return _load(place)
 

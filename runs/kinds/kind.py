@@ -21,6 +21,7 @@ from runs.kinds.state import State
 from runs.kinds.tasks import Decision, Delegate, Start, Task
 from runs.kinds.view import View
 from runs.record import events
+from runs.system.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -204,20 +205,18 @@ class Kind(View[S], Outcome[S]):
         return self.parse(given) == config
 
     def fault(self, error: Any) -> tuple[str, str]:
-        """Return the setting that one of pydantic's errors is about, and what is wrong with it.
-
-        The setting is "" if the error is about several.
-        """
+        """Return the setting of one of pydantic's errors ("": of several), and what is wrong."""
         what = str(error["msg"]).removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            what = f"there is no such setting: `forge settings {self.name}` lists them"
+            hint = did_you_mean(str(error["loc"][-1]), self.config.model_fields)
+            what = f"there is no such setting{hint}: `forge settings {self.name}` lists them"
         if error["type"] == "tuple_type":
             what = 'a list is needed, as ["one", "two"]'
         if error["type"] in ("too_short", "too_long"):
-            said = error["ctx"]
-            least = error["type"] == "too_short"
-            bound = f"least {said['min_length']}" if least else f"most {said['max_length']}"
-            what = f"a list of at {bound} is needed, not of {said['actual_length']}"
+            bound = "least {min_length}" if error["type"] == "too_short" else "most {max_length}"
+            what = f"a list of at {bound} is needed, not of {{actual_length}}".format(
+                **error["ctx"]
+            )
         return ".".join(map(str, error["loc"])), what
 
     def read(self, text: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Every method has a default that suits a kind with nothing of its own to show.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -28,6 +29,7 @@ from runs.panels.panels import Panel
 from runs.panels.side_by_side import Seen
 from runs.panels.stages import Stage
 from runs.record.journal import Child
+from runs.system.durations import duration
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -47,6 +49,10 @@ class UserDecision:
     says: str
 
 
+#: The largest share of a run that has not completed: at its end there is always an event left.
+MOST_SHARE = 0.99
+
+
 @dataclass(frozen=True)
 class Outlook:
     """Tasks (or units) done and to do, the share of the work that is done, seconds left at most."""
@@ -60,10 +66,27 @@ class Outlook:
     eta_s: float | None
     #: What `done` and `of` count.
     unit: str = "tasks"
+    #: True if `of` is an upper bound: the run may end before.
+    bound: bool = False
 
+    def words(self, ended: bool = False) -> str:
+        """Return the progress in words, for page and terminal: share, units, time left.
 
-#: The largest share of a run that has not completed: at its end there is always an event left.
-MOST_SHARE = 0.99
+        The share is one of time if the time left is known; else it is that of the units.
+        """
+        timed = self.inside is not None and self.eta_s is not None and not ended
+        share = math.floor(100 * min(self.inside or 0.0, MOST_SHARE))
+        most = "at most " if self.bound else ""
+        parts = [f"{share} % of the time"] if timed else []
+        if self.of is not None:
+            parts.append(f"{self.done:,} of {most}{self.of:,} {self.unit}")
+        elif self.inside is not None and not ended:
+            parts += [f"{share} % done", f"{self.done:,} {self.unit}"]
+        else:
+            parts.append(f"{self.done:,} {self.unit} done")
+        if timed and self.eta_s is not None:
+            parts.append(f"{duration(max(1.0, self.eta_s))} left at most")
+        return " · ".join(parts)
 
 
 def outlook(

@@ -93,6 +93,8 @@ class Live(Shape):
     eta_s: Maybe = None
     #: The run of its open task, if its tasks are runs.
     part: OpenPart | None = None
+    #: Both in words, with the units that are done: one text for page and terminal.
+    progress: str = ""
 
 
 class Head(Shape):

@@ -1,4 +1,4 @@
-"""Durations and sizes in words, for reports and estimates. Pure."""
+"""Times, durations and sizes in words, for reports and estimates. Pure."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def rough(seconds: float) -> str:
         if seconds >= length:
             return f"{int(seconds // length):,} {unit}"
     return f"{max(0, int(seconds))} s"
+
+
+def day(recorded_at: str) -> str:
+    """Return a time of the log without its seconds."""
+    return recorded_at[:16].replace("T", " at ") + " UTC"
 
 
 def size(count: float) -> str:

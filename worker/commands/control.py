@@ -48,7 +48,7 @@ def control(
         why = refusal(state, event)
         if why is not None:
             _pass_down(store, state, event, who)  # a kill may have left its children out
-            raise ConflictError(f"run {run} is left as it is: {why}. `forge show {run}` says more.")
+            raise ConflictError(f"run {run} was not changed: {why}. `forge show {run}` says more.")
         try:
             store.append(state.stream, state.version, [New(event, name)], Context(actor=who))
         except ConcurrencyError:

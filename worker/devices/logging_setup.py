@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 import sys
 from typing import Literal
 
 import structlog
 
+from runs.system.durations import duration
+from runs.system.plain_text import visible
+
 #: Fields of log records beside their message.
-FIELDS = ("run", "task", "candidate", "position", "ended", "seconds", "why")
+FIELDS = ("run", "task", "what", "candidate", "position", "ended", "seconds", "why")
+
+#: A digest; people need its first twelve digits.
+DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def set_up(form: Literal["json", "text"], level: int = logging.INFO) -> None:
@@ -17,17 +25,20 @@ def set_up(form: Literal["json", "text"], level: int = logging.INFO) -> None:
     shared = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(FIELDS),
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.TimeStamper(fmt="iso" if form == "json" else "%H:%M:%S", utc=True),
         _without_nothing,
     ]
-    last = (
-        structlog.processors.JSONRenderer(sort_keys=True)
-        if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
+    if form == "json":
+        last = [structlog.processors.JSONRenderer(sort_keys=True)]
+    else:
+        colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        last = [
+            _for_people,
+            structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, pad_level=False),
+        ]
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
@@ -39,3 +50,23 @@ def set_up(form: Literal["json", "text"], level: int = logging.INFO) -> None:
 
 def _without_nothing(_logger: object, _name: str, event: dict) -> dict:
     return {key: value for key, value in event.items() if value is not None}
+
+
+def _for_people(_logger: object, _name: str, event: dict) -> dict:
+    """Return a record in words: how a task ended in one sentence, and digests cut short."""
+    if what := event.pop("what", None):
+        ended, seconds = event.pop("ended"), event.pop("seconds", 0.0)
+        why = event.pop("why", "")
+        said = f"{event.pop('run')}: {what}: {ended} in {duration(seconds)}"
+        event = {
+            name: value
+            for name, value in event.items()
+            if name not in ("task", "candidate", "position")
+        }
+        event["event"] = f"{said}: {why}" if why else said
+    return {
+        name: DIGEST.sub(r"\1", visible(value))
+        if name in ("event", *FIELDS) and isinstance(value, str)
+        else value
+        for name, value in event.items()
+    }

@@ -56,6 +56,7 @@ class Crew:
             extra={
                 "run": run,
                 "task": task,
+                "what": told.get("what"),
                 "candidate": told.get("candidate"),
                 "position": told.get("position"),
                 "ended": told["ended"],

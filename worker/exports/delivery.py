@@ -32,11 +32,10 @@ def check_ended(state: State) -> None:
     if state.completed:
         return
     result = kinds.of(state.kind).result_name
-    what = "Branch it with `forge fork`" if state.ended else "Finish it with `forge start --resume"
-    raise ForgeError(
-        f"run {state.run} is {state.status}: there is no final {result}. "
-        + (f"{what}." if state.ended else f"{what} {state.run}`.")
-    )
+    what = f"Finish it with `forge start --resume {state.run}`."
+    if state.ended:
+        what = f"Fork it where it was still good, with `forge fork {state.run}`."
+    raise ForgeError(f"run {state.run} is {state.status} and has no {result}. {what}")
 
 
 def deliver(

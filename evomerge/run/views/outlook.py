@@ -37,13 +37,13 @@ def outlook(
     of = done.total() + left.total()
     prices = _prices(state)
     if any(kind not in prices for kind in left):
-        return Outlook(done.total(), of, done.total() / of, None)
+        return Outlook(done.total(), of, done.total() / of, None, bound=True)
     ahead = math.fsum(count * prices[kind] for kind, count in left.items())
     begun = math.fsum(min(seconds, prices.get(_kind(task), 0.0)) for task, seconds in under_way)
     ahead -= min(ahead, begun)
     spent = state.spent.device + begun
     share = spent / (spent + ahead) if spent + ahead else 1.0
-    return Outlook(done.total(), of, share, ahead / max(1, len(under_way)))
+    return Outlook(done.total(), of, share, ahead / max(1, len(under_way)), bound=True)
 
 
 def counted(state: RunState) -> Counter[str]:

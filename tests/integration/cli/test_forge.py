@@ -421,7 +421,15 @@ def test_every_way_of_saying_the_settings_means_the_same(toys: Toys, tmp_path: P
     (tmp_path / "rest.toml").write_text("elite_count = 1\nmutation_strength = 0.3\n")
     options = ("--config", str(tmp_path / "rest.toml"), "--gens", "3", "--strategy", "tournament")
     told.append(json.loads(call(tmp_path / "home", *words, *options).stdout)["config"])
-    assert told == [told[0]] * 5
+    (tmp_path / "other.toml").write_text("generations = 8\n[search]\nelite_count = 4\n")
+    options = ("strategy=tournament", "elite_size=1", "mutation_sigma=0.3", "max_generations=3")
+    each = [word for option in options for word in ("--set", option)]
+    more = ("--config", str(tmp_path / "other.toml"))
+    told.append(json.loads(call(tmp_path / "home", *words, *more, *each).stdout)["config"])
+    assert told == [told[0]] * 6
+    assert "leave one of both out" in fails(
+        tmp_path / "home", 2, *words, "--gens", "3", "--set", "generations=4"
+    )
     assert (told[0]["strategy"], told[0]["elite_size"], told[0]["mutation_sigma"]) == (
         "tournament",
         1,
@@ -477,6 +485,7 @@ def test_an_unknown_candidate_is_not_found(finished) -> None:
         (["--gens", "9"], "gens"),
         (["--priority", "3", "--key", "k"], "key, priority"),
         (["--detach", "--label", "big"], "detach, label"),
+        (["--set", "generations=9"], "settings"),
     ],
 )
 def test_settings_cannot_be_changed_at_resume(finished, options: list[str], named: str) -> None:

@@ -14,8 +14,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from cli.main import COMMANDS, SECTIONS, forge
+from cli.main import COMMANDS, SECTIONS, STARTED, forge
+from runs import kinds
 from testing.services.cluster import FORGE
+from testing.toy import toy_kind
 from testing.worlds.runs import REPOSITORY
 
 
@@ -81,6 +83,44 @@ def test_every_command_stands_in_one_section() -> None:
     for section, names in SECTIONS.items():
         part = told.partition(f"\n{section}:\n")[2].partition("\n\n")[0]
         assert [line.split()[0] for line in part.splitlines() if line[2] != " "] == list(names)
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("ev", "there is no command 'ev' (did you mean events or evo?)."),
+        ("qietstar", "(did you mean quietstar or start?)"),
+        ("pipeline rn", "there is no command 'rn' (did you mean run?)."),
+        ("evo --base-modle x", "--base-model"),
+        ("start quietsta", "(did you mean quietstar?)"),
+        ("start toy --set step=1", "there is no such setting (did you mean steps?)"),
+        ("evo --base-models a,b --set generatons=1", "is not known (did you mean generations?)."),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_ones_it_is_like(
+    line: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands, options, kinds of run and settings alike."""
+    monkeypatch.setenv(kinds.FURTHER, toy_kind.KNOWN)
+    done = CliRunner(env={"FORGE_HOME": str(tmp_path)}).invoke(forge, line.split())
+    assert done.exit_code != 0
+    assert hint in f"{done.output}{done.exception}"
+
+
+def test_every_kind_is_a_command_of_its_own_or_of_forge_start(tmp_path: Path) -> None:
+    """`forge KIND` takes what `forge start KIND` takes; some kinds have a command for people."""
+    own = {"evomerge": "evo", "compression": "compress"}
+    assert {own.get(kind, kind) for kind in kinds.KINDS} <= set(COMMANDS)
+    started = [name for name, (module, _) in COMMANDS.items() if module == STARTED]
+    assert set(started) - {"start"} <= set(kinds.KINDS)
+    words = ["--set", "tokens=x", "--model", "model=nowhere"]
+    env = {"FORGE_HOME": str(tmp_path)}
+    first, second = (
+        CliRunner(env=env).invoke(forge, [*command, *words])
+        for command in (["quietstar"], ["start", "quietstar"])
+    )
+    assert str(first.exception) == str(second.exception)
+    assert "settings of a quietstar run: tokens" in str(first.exception)
 
 
 #: Shell → how a suggestion is printed for it, and whether it gives the word's number or the word.

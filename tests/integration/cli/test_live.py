@@ -29,6 +29,7 @@ from cli.runs.progress import Progress
 from evomerge.reports import candidate_rows, generation_rows
 from evomerge.run.state import RunState, fold
 from evomerge.run.views.wording import task as doing
+from runs import kinds
 from runs.home import Home
 from testing.waiting import PATIENCE
 from testing.worlds import fake_runs
@@ -66,14 +67,57 @@ def drawn(snapshot: live.Snapshot, width: int = 100, height: int = 40, plain: bo
 def test_the_head_says_which_run_how_far_and_how_long() -> None:
     made = world()
     first = drawn(shown(made)).splitlines()[0]
-    assert first.split() == ["run", "run-1", "running", "generation", "2", "of", "5", "1:02:03"]
+    words = ["run", "run-1", "running", "generation", "2", "of", "5", "for", "1:02:03"]
+    assert first.split() == words
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_how_far_it_is_and_the_time_left_are_said_below_it(width: int) -> None:
+    """In the page's words, with a bar if there is room; and which scores are of which items."""
+    made = world()
+    rehearsal = kinds.of("evomerge").rehearse(made.state)
+    seen = kinds.of("evomerge").outlook(made.state, rehearsal)
+    assert seen.eta_s is not None
+    lines = drawn(shown(made, rehearsal=rehearsal), width).splitlines()
+    text = " ".join(" ".join(lines[1:3]).split())
+    assert seen.words() in text
+    assert lines[1].startswith("█") == (len(seen.words()) + 7 <= width)
+    assert " ".join(live.LEGEND.split()) in " ".join(" ".join(lines).split())
+
+
+def test_without_a_terminal_a_generation_says_the_time_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """While the run goes on; the lines of one that has ended say no "0.0 s left"."""
+    made, progress = World(small(generations=3)), Progress()
+    made.run_until(lambda state: len(state.generations) == 2)
+    progress._rehearsals.of(made.state)
+    progress._rehearsals.close(wait=True)
+    progress.watch(made.state, made.rows)
+    lines = capsys.readouterr().err.splitlines()
+    lines = [line for line in lines if line.startswith("generation ")]
+    assert len(lines) == 2
+    assert all(line.endswith(" left at most)") for line in lines)
+    made.run()
+    Progress().watch(made.state, made.rows)
+    assert " left" not in capsys.readouterr().err
 
 
 def test_the_clock_stops_where_the_run_does() -> None:
     made = World(small())
     made.run()
     text = drawn(shown(made)).splitlines()[0]
-    assert text.split() == ["run", "run-1", "completed", "generation", "2", "of", "2", "0:00:00"]
+    assert text.split() == [
+        "run",
+        "run-1",
+        "completed",
+        "generation",
+        "2",
+        "of",
+        "2",
+        "in",
+        "0:00:00",
+    ]
 
 
 def test_curves_have_a_letter_a_generation_on_the_scale_of_their_items() -> None:
@@ -288,10 +332,13 @@ def test_a_file_gets_the_same_lines(place: Path) -> None:
     with closing(Home(place).open_store()) as store:
         state = fold(store.read("evomerge/r"))
     expected = [
-        f"generation {g['generation']}: best on its draw {number(g['best'])}, mean "
-        f"{number(g['mean'])}; champion {short(g['champion_id'])} on selection "
-        f"{number(g['champion'])}; diversity {number(g['diversity'], '.2f')}"
-        for g in generation_rows.rows(state)
+        live.LEGEND,
+        *(
+            f"generation {g['generation']}: best on its draw {number(g['best'])}, mean "
+            f"{number(g['mean'])}; champion {short(g['champion_id'])} on selection "
+            f"{number(g['champion'])}; diversity {number(g['diversity'], '.2f')}"
+            for g in generation_rows.rows(state)
+        ),
     ]
     assert result.stderr.splitlines() == expected
 
@@ -303,7 +350,7 @@ def test_what_is_drawn_is_taken_before_the_state_goes_on(monkeypatch: pytest.Mon
     progress.watch(made.state, made.rows)
     snapshot = progress._shown[1]
     assert snapshot is not None
-    assert [hand.who for hand in snapshot.hands] == ["here"]
+    assert [hand.split()[-1] for hand in snapshot.hands] == ["here"]
     before = drawn(snapshot)
     made.run()
     assert drawn(snapshot) == before

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.operations import up
 from cli.operations.worker import worker_command
 from runs.home import Home
 from testing.worlds import fake_runs
@@ -194,6 +195,51 @@ def test_logs_are_lines_of_json_with_run_task_and_position(
         "task": "build/0/1",
         "position": 7,
     }
+
+
+def test_logs_for_people_name_tasks_in_words_and_cut_digests(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A line of a terminal has no room for digests of 64 digits, and a key says little."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level, logging.getLogger("worker").level
+    digest = "0123456789abcdef" * 4
+    told = {
+        "run": "r",
+        "task": f"evaluate/search/0/{digest}",
+        "what": "measuring math on search",
+        "candidate": digest,
+        "position": 7,
+        "ended": "done",
+        "seconds": 2.5,
+    }
+    try:
+        logging_setup.set_up("text")
+        logging.getLogger("worker.x").info("task ended", extra=told)
+        logging.getLogger("worker.x").warning("the process of %s was killed", told["task"])
+        first, second = capsys.readouterr().err.splitlines()
+    finally:
+        root.handlers[:], level, own = before
+        root.setLevel(level)
+        logging.getLogger("worker").setLevel(own)
+    assert first.partition(" ")[2] == "[info] r: measuring math on search: done in 2.5 s"
+    assert "search/0/0123456789ab was" in second
+    assert max(map(len, (first, second))) <= 80
+
+
+def test_forge_up_tells_which_runs_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And those of before it began are no news."""
+    monkeypatch.setattr(up, "LOOK", 0.0)
+    home = Home(tmp_path)
+    with closing(home.open_store()) as store:
+        fake_runs.whole(store, "old")
+        endings = up.Endings(home)
+        fake_runs.whole(store, "new")
+        assert endings.news() == ["run new completed"]
+        assert endings.news() == []
+        endings.close()
 
 
 def test_metrics_count_what_they_are_told() -> None:

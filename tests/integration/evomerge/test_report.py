@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 
 import pytest
 
+from cli.evomerge.evo import evo_command
+from cli.options import setting
 from evaluation.measures.bootstrap import Comparison
 from events.databases.sqlite import open_store
 from evomerge.recipes.recipe import label
@@ -17,6 +20,7 @@ from evomerge.run.state import RunState
 from evomerge.run.views import candidates, wording
 from evomerge.search import diversity
 from evomerge.tasks.results import champion
+from runs import kinds
 from runs.errors import NotFoundError
 from runs.history import repository
 from runs.streams import stream
@@ -204,6 +208,31 @@ def test_the_markdown_has_every_rival_and_generation(finished: World):
     assert f"`{finished.rows[-1].hash}`" in text
     assert "## Generations" in text
     assert "- 7 slerp-ties-dfs: " in text
+
+
+def test_the_report_says_who_asked_when_and_how_to_ask_again(finished: World) -> None:
+    """The command is that of the log: `forge evo` with the settings that are not the usual ones."""
+    data = report.report(finished.state, finished.rows)
+    text = report.markdown(data)
+    assert f"Submitted by {finished.state.submitted.owner} on " in text
+    line = next(line for line in text.splitlines() if line.startswith("    forge evo "))
+    words = shlex.split(line)[2:]
+    parsed = evo_command.make_context("evo", words).params
+    config = kinds.of("evomerge").parse(dict(map(setting, parsed["settings"])))
+    assert config == finished.state.submitted.config
+    assert parsed["base_models"].split(",") == [s.path for s in finished.state.submitted.sources]
+
+
+def test_a_front_is_told_in_measures_that_people_know(finished: World) -> None:
+    """Perplexity and not the logarithm that is searched: no value is negative."""
+    data = report.report(finished.state, finished.rows)
+    axes = [{"name": "perplexity", "better": "down"}, {"name": "bytes", "better": "down"}]
+    row = {"candidate": "a" * 64, "objectives": [-2.0, -115840.0], "values": [7.39, 115840.0]}
+    data["front"] = {"axes": axes, "candidates": [row], "hypervolume": 0.5}
+    text = report.markdown(data)
+    assert "## Pareto front in perplexity and bytes, on the selection slice" in text
+    assert "| candidate | perplexity (lower is better) | bytes (lower is better) |" in text
+    assert f"| `{'a' * 12}` | 7.3900 | 115,840 |" in text
 
 
 def test_an_inactive_stage_is_called_so(finished: World):

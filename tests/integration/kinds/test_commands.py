@@ -104,7 +104,8 @@ def test_a_run_of_any_kind_is_printed_as_markdown(ended: Home) -> None:
     assert f"| 1 | {total} |" in lines
     assert told(ended, "show", "r", "--report")["report"].splitlines() == lines
     assert (
-        "leave --panel out" in call(ended, "show", "r", "--report", "--panel", "x", code=2).output
+        "leave --panel and --all out"
+        in call(ended, "show", "r", "--report", "--panel", "x", code=2).output
     )
 
 
@@ -190,8 +191,8 @@ def test_a_run_is_shown_whatever_it_does(ended: Home) -> None:
     assert call(ended, "show", "half").stdout.splitlines()[:8] == [
         "run       half  running",
         "kind      a toy run",
-        "done      1 of 2 (steps)",
-        f"result    total {total}  {digest_of(total)[:12]}",
+        "done      1 of 2 steps",
+        f"result    total {total:,}  {digest_of(total)[:12]}",
         "facts     arithmetic sum@1",
         "now       waits for a worker (none is connected)",
         "helps     forge worker",
@@ -246,11 +247,15 @@ def test_on_a_terminal_a_frame_says_how_far_the_run_is() -> None:
     assert first.startswith("run toy-1  running  step 1 of 2  ")
     lines = [line.rstrip() for line in rest]
     total = world.state.total
-    assert lines[:2] == [
-        f"result total {total}  {digest_of(total)[:12]}",
-        "facts  arithmetic sum@1",
+    assert lines[:3] == [
+        f"{'#' * 15}{'.' * 15}  1 of 2 steps",
+        f"result    total {total:,}  {digest_of(total)[:12]}",
+        "facts     arithmetic sum@1",
     ]
-    assert lines[2:4] == [f"Totals  The total is {total} after 1 of 2 steps.", f"total  _  {total}"]
+    assert lines[3:5] == [
+        f"Totals: The total is {total} after 1 of 2 steps.",
+        f"total  _  {total:,}",
+    ]
     assert lines[-3:] == [
         "now  count slot 2 of step 1  host/cpu0  3 s",
         "     ?[2J  here",
@@ -266,7 +271,7 @@ def test_the_next_task_of_a_run_that_is_carried_here_is_shown(
     world.step()
     monkeypatch.setattr(progress, "_live", object())
     progress.watch(world.state, world.rows)
-    assert [(hand.who, hand.task) for hand in progress._shown[1].hands] == [("here", "count/0/0")]
+    assert progress._shown[1].hands == ("count slot 0 of step 0  here",)
 
 
 def test_every_kind_has_a_view_and_every_view_a_kind() -> None:

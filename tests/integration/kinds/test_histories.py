@@ -155,7 +155,7 @@ def test_the_result_is_delivered_and_that_is_recorded(ended: Home, tmp_path: Pat
 
 def test_a_run_that_has_not_completed_delivers_nothing(home: Home, tmp_path: Path) -> None:
     toy_runs.submit(home)
-    with pytest.raises(ForgeError, match="run r is submitted: there is no final result"):
+    with pytest.raises(ForgeError, match="run r is submitted and has no result"):
         delivery.deliver(home, "r", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

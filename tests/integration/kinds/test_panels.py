@@ -17,9 +17,9 @@ from rich.console import Console
 
 from api.app import create
 from api.options import LOOPBACK, Options
-from cli import kind_views, panels
-from cli.live import line
+from cli import kind_views, panels, screen
 from cli.main import forge
+from cli.options import grid
 from cli.runs.progress import Progress
 from runs import kinds
 from runs.errors import NotFoundError
@@ -28,7 +28,7 @@ from runs.kinds.asked import Asked
 from runs.lists import queries
 from runs.lists.curve import Curve
 from testing.panels import EVERY
-from testing.toy import bare_kind, toy_kind, toy_runs
+from testing.toy import bare_kind, shown_kind, toy_kind, toy_runs
 from testing.toy.toy_state import digest_of
 from testing.toy.toy_world import ToyWorld
 from worker.commands import accounts, submit, validate
@@ -53,24 +53,24 @@ def test_show_draws_head_and_panels_from_the_data_of_the_api(ended: Home) -> Non
     assert call(ended, "show", "r").stdout.splitlines() == [
         "run       r  completed",
         "kind      a toy run",
-        "done      2 of 2 (steps)",
-        f"result    total {second}  {digest_of(second)[:12]}",
+        "done      2 of 2 steps",
+        f"result    total {second:,}  {digest_of(second)[:12]}",
         "facts     arithmetic sum@1",
         f"model     {digest_of(second)[:12]}  total of step 1",
         "",
         f"Totals: The total is {second} after 2 of 2 steps.",
-        f"total  ▁█  {second}",
-        f"step 0 to 1; total {first} to {second}",
+        f"total  ▁█  {second:,}",
+        f"step 0 to 1; total {first:,} to {second:,}",
         "",
         "Steps: 2 steps of 3 tasks are closed.",
-        "step\ttotal",
-        f"0\t{first}",
-        f"1\t{second}",
+        "step  total",
+        f"0     {first:,}",
+        f"1     {second:,}",
         "",
         "Tasks: 6 done.",
-        "task\twhat\tstate\tfailed attempts",
+        "task       what                    state  failed attempts",
         *(
-            f"count/{step}/{slot}\tcount slot {slot} of step {step}\tdone\t0"
+            f"count/{step}/{slot}  count slot {slot} of step {step}  done   0"
             for step in range(2)
             for slot in range(3)
         ),
@@ -109,23 +109,54 @@ def test_show_says_what_a_run_waits_for(home: Home) -> None:
     assert "Tasks: 1 done, 2 open." in lines
 
 
+def test_show_fits_a_screen_and_names_the_rest(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty lines of eighty columns: what is shown is whole, what is not is named, `--all` has it."""
+    monkeypatch.setenv(kinds.FURTHER, f"{toy_kind.KNOWN},{shown_kind.KNOWN}")
+    with closing(home.open_store()) as store:
+        submit.submit(store, validate.plan(Asked("shown", {})), "r")
+    toy_runs.finish(home)
+    text, every = (call(home, "show", "r", *more).stdout for more in ((), ("--all",)))
+    lines = text.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    told = " ".join(text.partition("\nmore ")[2].split())
+    names, colon, hint = told.partition(": ")
+    assert (colon, hint) == (": ", "forge show r --panel NAME, or --all")
+    for panel in EVERY.values():
+        whole = screen.whole(panel, "r", 80)
+        assert ("\n".join(whole) in text) != (panel.name in names.split(", "))
+        assert "\n".join(whole) in every
+    assert "--all" in call(home, "show", "r", "--all", "--panel", "x", code=2).stderr
+
+
 # ---- every kind of panel ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_panel_is_drawn_within_its_room(kind: str, plain: bool) -> None:
-    """Whatever the size, and texts of strangers steer no terminal."""
-    for room in range(9):
-        drawn = panels.drawn(EVERY[kind], 72, room, plain)
-        assert len(drawn) <= room
-        console = Console(record=True, width=72, file=io.StringIO())
-        for parts in drawn:
-            console.print(line(*parts))
-        text = console.export_text()
-        assert "\x1b" not in text
-        assert all(len(row) <= 72 for row in text.splitlines())
-    assert EVERY[kind].title in text
+    """Whole, or by its name; and texts of strangers steer no terminal."""
+    panel = EVERY[kind]
+    whole = screen.whole(panel, "r", 72, plain)
+    for room in range(len(whole) + 3):
+        shown, others = screen.fitting([panel], "r", 72, room, plain)
+        assert shown in ([], [whole])
+        assert bool(others) == (not shown)
+        assert sum(map(len, shown)) <= room
+    assert shown == [whole]
+    text = "\n".join(whole)
+    assert "\x1b" not in text
+    assert all(len(row) <= 72 for row in text.splitlines())
+    assert text.startswith(panel.title)
+
+
+def test_a_name_in_the_first_column_is_never_cut() -> None:
+    """It is what the next command needs, whatever the width of the terminal."""
+    name = "20261128-fc90ae.12-a-phase-with-a-long-name"
+    for width in (40, 60, 80):
+        lines = grid(["run", "why"], [[name, "a reason in several words " * 5]], width)
+        assert lines[1].startswith(name)
+        assert "…" not in "".join(lines)
 
 
 def test_tables_have_the_figures_and_curves_their_ends() -> None:
@@ -133,13 +164,13 @@ def test_tables_have_the_figures_and_curves_their_ends() -> None:
     assert told["lines"].curves[0] == "adamw (seed 0)  ▇▄▁  1"
     assert told["lines"].curves[3] == "step 0 to 2; loss 1 to 4.5, logarithmic"
     assert told["front"].curves == ["1 more points are beaten by these"]
-    assert told["matrix"].rows[0][2:] == ["0.75 (0.7 to 0.8)", "0.5 (0.4 to 0.6)"]
-    assert told["arms"].rows[1][-3:] == ["+0.25", "+0.125 … +0.375", "better"]
+    assert told["matrix"].rows[0][1:] == ["0.75 (0.7 to 0.8)", "0.5 (0.4 to 0.6)"]
+    assert told["arms"].rows[1][-2:] == ["+0.25 (+0.125 to +0.375)", "better"]
     assert told["shares"].curves[1].split()[-2:] == ["75.0%", "3"]
     assert told["units"].rows == [["1", "0.75", "yes"], ["2", "-", "no"]]
     assert told["gates"].rows[1][-3:] == ["overridden", "ada", "a first try"]
     assert told["graph"].rows[2][-1] == "code, text"
-    assert told["strip"].rows[1][3] == "running, 25%, 3 min 05 s left"
+    assert told["strip"].rows[1][2].startswith("◔ running, 25 %, 3 min 05 s left")
     many = EVERY["units"].model_copy(update={"rows": tuple((i, 0.5, True) for i in range(1000))})
     made = panels.picture(many)
     assert (len(made.rows), made.more, made.rows[-1][0]) == (panels.ROWS, 980, "999")
@@ -171,11 +202,11 @@ def bare(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
 def test_a_kind_with_no_words_shows_its_progress_on_the_terminal(bare: Home) -> None:
     """Its tasks are known to every kind, done and open."""
     lines = call(bare, "show", "r").stdout.splitlines()
-    assert lines[:3] == ["run       r  running", "kind      a bare run", "done      4 (steps)"]
+    assert lines[:3] == ["run       r  running", "kind      a bare run", "done      4 steps done"]
     assert "Tasks: 4 done, 2 open." in lines
-    assert [row.split("\t")[2] for row in lines[-6:]] == ["done"] * 4 + ["open"] * 2
+    assert [row.split()[-2] for row in lines[-6:]] == ["done"] * 4 + ["open"] * 2
     toy_runs.finish(bare)
-    assert "done      6 of 6 (steps)" in call(bare, "show", "r").stdout.splitlines()
+    assert "done      6 of 6 steps" in call(bare, "show", "r").stdout.splitlines()
 
 
 def test_a_kind_with_no_words_shows_its_progress_to_a_page(bare: Home, tmp_path: Path) -> None:
@@ -239,6 +270,6 @@ def test_a_live_view_gets_the_curve_of_the_rows_it_saw(monkeypatch: pytest.Monke
     console = Console(record=True, width=80, height=24, file=io.StringIO())
     console.print(kind_views.of("toy").draw(shown, 80, 24, False))
     text = console.export_text()
-    for told in ("result", "facts", "Totals", "Steps", "Tasks", "last"):
+    for told in ("result", "facts", "Totals", "Steps", "more      tasks", "last"):
         assert told in text
     assert len(text.splitlines()) <= 24

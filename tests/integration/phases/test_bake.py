@@ -379,7 +379,7 @@ def test_its_panels_and_its_terminal_show_the_curve(made) -> None:
     lines = [line for row in bake_runs.rows(home) if (line := view.unit(state, row))]
     assert any("68 replies" in line for line in lines)
     assert any("tokens/s" in line for line in lines)
-    told = call(home.folder, "show", "b")
+    told = call(home.folder, "show", "b", "--all")
     assert told.exit_code == 0, told.output
     assert "Ratio of divergences by strength" in told.stdout
     with CliRunner().isolation() as streams:

@@ -327,11 +327,9 @@ def test_a_terminal_shows_speed_and_time_left_while_it_trains(made) -> None:
     console = Console(record=True, width=80, height=24, file=io.StringIO())
     frame = view.frame(state, time, time, [Hand("here", "make/x")], ())
     console.print(view.draw(frame, 80, 23, False))
-    text = console.export_text()
-    assert f"training at {event.tokens / event.seconds:.0f} tokens/s" in text
-    assert f"left   {duration(left)} at most" in text
-    row = next(r for r in cognate_runs.rows(made[0]) if r.type == "advanced")
-    assert f"about {duration(left)} left in all" in (view.unit(state, row) or "")
+    text = " ".join(console.export_text().split())
+    assert f"training at {event.tokens / event.seconds:,.0f} tokens/s" in text
+    assert f"{duration(left)} left at most" in text
 
 
 def test_a_tracker_gets_every_point_once_in_ascending_steps(made) -> None:

@@ -171,7 +171,7 @@ def test_it_is_verified_and_made_again(home: Home) -> None:
     told = call(home, "verify", "c", "--rebuild", "all", "--recompute")
     assert told.exit_code == 0, told.output
     assert f"{state(home).completed.chosen.digest[:12]} as recorded" in told.output
-    shown = call(home, "show", "c")
+    shown = call(home, "show", "c", "--all")
     assert "Size and quality" in shown.output
 
 
@@ -390,7 +390,7 @@ def test_the_policy_may_choose_a_student(taught, tmp_path: Path) -> None:
     gguf = ("--format", "gguf", "--out", str(tmp_path / "m.gguf"))
     told = call(home, "export", "t:small:rtn-4", *gguf)
     assert told.exit_code == 0, told.output
-    assert "small:rtn-4" in call(home, "show", "t").output
+    assert "small:rtn-4" in call(home, "show", "t", "--all").output
 
 
 @pytest.mark.slow

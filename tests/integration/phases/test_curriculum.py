@@ -259,7 +259,7 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     assert "measured start on the slice test" in lines
     assert "mix of uniform, segment 2" in lines
     assert any("brackets placed to level 1" in line for line in lines)
-    told = call(home.folder, "show", "c")
+    told = call(home.folder, "show", "c", "--all")
     assert told.exit_code == 0, told.output
     assert "Accuracy after as many tokens" in told.stdout
     with CliRunner().isolation() as streams:

@@ -292,7 +292,7 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     view = kind_views.of("experts")
     lines = [line for row in experts_runs.rows(home) if (line := view.unit(state, row))]
     assert len([line for line in lines if line.startswith("generation ended: ")]) == 9
-    told = call(home.folder, "show", "x")
+    told = call(home.folder, "show", "x", "--all")
     assert told.exit_code == 0, told.output
     assert "Mixtures beside the given model" in told.stdout
     with CliRunner().isolation() as streams:

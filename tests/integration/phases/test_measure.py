@@ -101,7 +101,7 @@ def test_a_measurement_says_what_it_found(measured: Home) -> None:
     assert roles == {"model": 1, "against": 2, "first": 1}
     assert done.started.documents == {"animals": 3, "numbers": 3}
     assert "domain animals has 3 documents: intervals are rough." in done.started.warnings
-    shown = call(measured, "show", "m")
+    shown = call(measured, "show", "m", "--all")
     assert "retention" in shown.output
     assert "Bits per byte by domain: On 6 documents" in shown.output
     told = call(measured, "start", "--resume", "m").output

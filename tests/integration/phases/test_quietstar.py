@@ -276,7 +276,7 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     view = kind_views.of("quietstar")
     lines = [line for row in quietstar_runs.rows(home) if (line := view.unit(state, row))]
     assert any("measured thoughts (shuffled) on the slice test" in line for line in lines)
-    told = call(home.folder, "show", "q")
+    told = call(home.folder, "show", "q", "--all")
     assert told.exit_code == 0, told.output
     assert "Gate: is it the thoughts?" in told.stdout
     with CliRunner().isolation() as streams:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -52,9 +53,8 @@ def test_failed_attempts_are_marked_in_time_and_the_phase_has_failed(home: Home)
     assert failed == ["1 first: count slot 1 of step 0"] * 3
     assert seen["timeline"].says.endswith("3 attempts failed.")
     told = call(home, "show", "p")
-    assert "1 first ✗ — 2 second ·" in told
-    drawn = next(row for row in told.splitlines() if row.startswith("1 first  "))
-    assert drawn.rstrip().endswith("x")
+    assert re.search(r"\n1 first +toy +✗ failed\n2 second +toy +· waiting\n", told)
+    assert call(home, "show", "p", "--panel", "timeline").splitlines()[1].endswith("x")
     table = call(home, "show", "p", "--panel", "timeline", "--format", "csv")
     assert sum("failed,p.1-first" in row for row in table.splitlines()) == 7  # with the run itself
 
@@ -100,3 +100,20 @@ def test_events_are_read_once_and_new_ones_are_added(home: Home) -> None:
         fresh = Journals(store, RunCache(store, showing=True)).lines("p")
         assert after == fresh
         assert [line.type for line in after] == [row.type for row in toy_runs.rows(home, "p")]
+
+
+def test_a_pipeline_of_many_phases_fits_a_screen(home: Home) -> None:
+    """Head and a line a phase, at eighty columns; the gates, as many as there are, by their panel."""
+    gate = {"metric": "total", "at_least": 1}
+    phases = [{**phase(f"phase-{n}", seed=n), "gates": [gate] * 4} for n in range(1, 10)]
+    toy_pipelines.submit(home, phases)
+    toy_runs.finish(home, "p")
+    lines = call(home, "show", "p").splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 80
+    rows = [
+        line for line in lines if re.match(r"\d phase-\d +toy +✓ ended; 4 gates pass; total ", line)
+    ]
+    assert len(rows) == 9
+    assert "gates" in next(line for line in lines if line.startswith("more "))
+    assert call(home, "show", "p", "--panel", "gates").count("pass") >= 36

@@ -154,7 +154,7 @@ def test_a_gate_stops_the_pipeline_and_a_person_overrides_it_with_a_reason(home:
 def test_a_passing_gate_is_not_overridden(honest_home: Home, home: Home) -> None:
     toy_pipelines.submit(home)
     toy_runs.finish(home, "p")
-    with pytest.raises(ConflictError, match="it is completed"):
+    with pytest.raises(ConflictError, match="it has completed"):
         ask(home, GateOverridden(phase=1, reason="no"))
 
 

@@ -170,7 +170,7 @@ def test_every_control_is_refused_on_a_completed_run(store: EventStore) -> None:
     }
     for cls in set(CONTROLS) - {run_events.Exported, Described}:
         event = cls(**needed.get(cls, {}))
-        assert refusal(state, event) == "it is completed"
+        assert refusal(state, event) == "it has completed"
     assert refusal(state, exported) is None
     assert refusal(state, Described(name="best")) is None
 
@@ -179,7 +179,7 @@ def test_an_export_is_recorded_after_the_end_and_changes_nothing(store: EventSto
     """The lineage, what was spent and the audit are those of the run; before its end it is refused."""
     state = repository.load(store, RUN)
     exported = run_events.Exported(recipe_id="a", folder="b", digest="c" * 64, reason="for ada")
-    assert refusal(state, exported) == f"it is {state.status}: there is no final champion"
+    assert refusal(state, exported) == f"it is {state.status} and has no champion yet"
     state = fake_runs.finish(store)
     control(store, RUN, exported, by="ada")
     after = repository.load(store, RUN)

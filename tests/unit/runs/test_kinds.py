@@ -21,7 +21,7 @@ from runs.kinds.decide import decide, due, open_tasks, pending
 from runs.kinds.kind import Kind
 from runs.kinds.state import evolve
 from runs.kinds.tasks import Decision
-from runs.kinds.view import changed
+from runs.kinds.view import Outlook, changed
 from runs.record import user_events
 from testing.toy.toy_kind import KNOWN, ToyContext
 from testing.toy.toy_state import Counted, ToyState, digest_of
@@ -216,8 +216,8 @@ def test_a_paused_run_has_something_due_and_nothing_to_do() -> None:
 
 def test_a_run_that_has_ended_accepts_only_what_makes_sense(finished: ToyWorld) -> None:
     state = finished.state
-    assert commands.refusal(state, user_events.Paused()) == "it is completed"
-    assert commands.refusal(state, user_events.Retried()) == "it is completed"
+    assert commands.refusal(state, user_events.Paused()) == "it has completed"
+    assert commands.refusal(state, user_events.Retried()) == "it has completed"
     exported = user_events.Exported(recipe_id="", folder="", digest="0" * 64)
     assert commands.refusal(state, exported) is None
     assert commands.refusal(ToyWorld().state, exported)
@@ -327,3 +327,26 @@ def test_settings_that_only_one_of_two_runs_has_differ() -> None:
     told = changed({"a": 1, "b": 2, "c": None}, {"b": 2, "a": 0, "d": 3})
     assert told == {"a": [1, 0], "d": [None, 3]}
     assert list(told) == ["a", "d"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (
+            Outlook(70, 122, 0.339, 240.0, bound=True),
+            "33 % of the time · 70 of at most 122 tasks · 4 min 00 s left at most",
+        ),
+        (Outlook(1228, 1403, 0.87, None, "steps"), "1,228 of 1,403 steps"),
+        (Outlook(3, None, 0.25, None), "25 % done · 3 tasks"),
+        (Outlook(3, None, None, None), "3 tasks done"),
+        (Outlook(9, 9, 1.0, 0.0), "99 % of the time · 9 of 9 tasks · 1.0 s left at most"),
+    ],
+)
+def test_progress_is_one_text_and_its_share_says_of_what(seen: Outlook, words: str) -> None:
+    """A share of time only where the time left is known; never all of it before the end."""
+    assert seen.words() == words
+
+
+def test_a_run_that_has_ended_or_waits_has_no_time_left() -> None:
+    assert Outlook(9, 9, 1.0, 0.0).words(ended=True) == "9 of 9 tasks"
+    assert Outlook(3, 9, 0.4, 8.0).words(ended=True) == "3 of 9 tasks"

@@ -89,6 +89,7 @@ def live(run: Watched, devices: Sequence[Any], parts: Sequence[Watched] = ()) ->
         helps=helps,
         inside=seen.inside,
         eta_s=None if run.state.paused else seen.eta_s,
+        progress=progress(run.state, seen),
         part=part(run, parts),
     )
 
@@ -110,3 +111,8 @@ def part(run: Watched, parts: Sequence[Watched]) -> OpenPart | None:
 
 def _stage(run: Watched, part: Watched) -> str:
     return kinds.of(run.state.kind).stage_of(run.state, part.task)
+
+
+def progress(state: State, seen: Outlook) -> str:
+    """Return in words how far a run is, and the time left if it goes on."""
+    return seen.words(ended=state.ended or state.paused)

@@ -45,9 +45,9 @@ class Rehearsals:
             return None
         return found.result()
 
-    def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+    def close(self, wait: bool = False) -> None:
+        """End the thread; `wait` for the counts that were begun, which are kept."""
+        self._thread.shutdown(wait=wait, cancel_futures=not wait)
 
 
 def _frozen(state: State) -> State:
