@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from cli import live, panels, screen
-from cli.options import say, screen_width, short
+from cli.options import named, say, screen_width, short
 from runs import kinds
 from runs.panels.head import Panels
 
@@ -60,7 +60,7 @@ class View:
         Panels that do not fit on one screen are named, unless `everything` is wanted.
         """
         seen, width = look(), screen_width()
-        words = [("run", f"{state.run}  {state.status}"), *panels.head_lines(seen.head)]
+        words = [("run", f"{named(state.run)}  {state.status}"), *panels.head_lines(seen.head)]
         words += self.about(state)
         if result := self.kind.result_id(state):
             words.append(("model", f"{short(result)}  {self.kind.names(state).get(result, '')}"))

@@ -1,1 +1,0 @@
-var e=[`viewer`,`submitter`,`admin`];function t(e){return e.kind===`evomerge`}export{t as n,e as t};
