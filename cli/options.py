@@ -110,17 +110,22 @@ def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
         store.close()
 
 
-def named(run: str) -> str:
-    """Return what a run is called, with its id behind it if that is another word."""
+def names_of(runs: Sequence[str]) -> dict[str, str]:
+    """Return run → what it is called, of those that the log knows."""
     from runs.home import Home
     from runs.lists import queries
 
     store = Home.default().open_store()
     try:
-        row = queries.row(store, run)
+        return queries.names(store, runs)
     finally:
         store.close()
-    return run if row is None or row["name"] == run else f"{row['name']} ({run})"
+
+
+def named(run: str) -> str:
+    """Return what a run is called, with its id behind it if that is another word."""
+    name = names_of([run]).get(run, run)
+    return run if name == run else f"{name} ({run})"
 
 
 def short(recipe_id: str | None) -> str:

@@ -14,6 +14,7 @@ from api.state import children
 from api.state import head as heads
 from api.state.run_cache import Desk
 from runs import kinds
+from runs.lists import queries
 from runs.panels import markdown, report_html, tables, thinning
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
@@ -107,7 +108,8 @@ def compared(desk: Desk, runs: list[str]) -> SideBySide:
         thin = Panels(head=whole.head, panels=tuple(map(thinning.thin, whole.panels)))
         with desk.state(name) as state:
             seen.append(kinds.of(state.kind).seen_beside(state, thin))
-    return side_by_side(seen)
+    names = queries.names(desk.store, [run.head.run for run in seen])
+    return side_by_side(seen).model_copy(update={"names": names})
 
 
 @router.get("/runs/{run}/panels/{name}.json", response_model=Panel)

@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from cli import panels
-from cli.options import emit, json_option, say, table
+from cli.options import emit, json_option, names_of, say, table
 from cli.runs.panels import overview
 from cli.runs.replay import places
 from runs import kinds
 from runs.errors import NotFoundError
-from runs.panels.head import Head, Result, in_words
+from runs.panels.head import Result, in_words
 from runs.panels.panels import Panel
 from runs.panels.side_by_side import SideBySide, side_by_side
 
@@ -37,6 +37,7 @@ def compare_command(runs: tuple[str, ...], panel: str | None, as_json: bool) -> 
         for state, rows in places(*runs)
     ]
     data = side_by_side(seen)
+    data = data.model_copy(update={"names": names_of([head.run for head in data.heads])})
     if as_json:
         emit(data.model_dump(mode="json"))
     elif panel is not None:
@@ -62,8 +63,9 @@ def _panels(data: SideBySide) -> dict[str, list[tuple[str, Panel]]]:
         found[lines.name] = [(data.heads[0].run, lines)]
     for beside in data.beside:
         found[beside.name] = [
-            (own.run, own.panel.model_copy(update={"title": f"{own.panel.title}, {own.run}"}))
+            (own.run, own.panel.model_copy(update={"title": f"{own.panel.title}, {name}"}))
             for own in beside.panels
+            for name in (data.names.get(own.run, own.run),)
         ]
     return found
 
@@ -73,11 +75,10 @@ def _echo(data: SideBySide) -> None:
     for judgement in data.judgements:
         answer = f"no: {judgement.why_not}" if judgement.why_not else "yes"
         same = "; their lineages are the same, bit for bit" if judgement.same_lineage else ""
-        say(f"comparable {judgement.run} and {judgement.other}: {answer}{same}")
-    table(
-        ["run", "kind", "status", "done", "result", "interval", "measured on"], _results(data.heads)
-    )
-    runs = [head.run for head in data.heads]
+        both = (data.names.get(run, run) for run in (judgement.run, judgement.other))
+        say(f"comparable {' and '.join(both)}: {answer}{same}")
+    table(["run", "kind", "status", "done", "result", "interval", "measured on"], _results(data))
+    runs = [data.names.get(head.run, head.run) for head in data.heads]
     if data.settings:
         cells = [[row.name, *map(_setting, row.values)] for row in data.settings]
         table(["setting", *runs], cells, title="settings that differ")
@@ -88,13 +89,14 @@ def _echo(data: SideBySide) -> None:
         say(f"one of them: forge compare {' '.join(runs)} --panel {names[-1]}")
 
 
-def _results(heads: tuple[Head, ...]) -> list[list[str]]:
+def _results(data: SideBySide) -> list[list[str]]:
     """Return a row for each run: how far it is, and its result."""
     rows = []
-    for head in heads:
+    for head in data.heads:
         of = "" if head.of is None else f" of {head.of}"
         done = f"{head.done}{of} {head.unit}s"
-        rows.append([head.run, head.kind, head.status, done, *_result(head.result)])
+        name = data.names.get(head.run, head.run)
+        rows.append([name, head.kind, head.status, done, *_result(head.result)])
     return rows
 
 

@@ -8,9 +8,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cli import kind_views, live
+from cli.options import names_of
 from runs import kinds
 from runs.lists.curve import Curve
 from worker.queue.reporting import activity
@@ -39,11 +41,12 @@ class _Followed:
         self.began = self.newest = ""
         self.news: deque[str] = deque(maxlen=live.NEWS)
         self._curve = Curve(kinds.of(state.kind), state.registry)
+        self.name = names_of([state.run]).get(state.run, state.run)
 
     def time(self, row: Any) -> None:
         """Note when the run began, and when its newest event came."""
         self.began = self.began or row.recorded_at
-        if row.type != "exported":  # the run had ended before
+        if row.type not in ("exported", "described"):  # the run may have ended before
             self.newest = row.recorded_at
 
     def take(self, state: Any, rows: Sequence[Any]) -> None:
@@ -59,7 +62,8 @@ class _Followed:
     def frame(self, state: Any, hands: Sequence[live.Hand], rehearsal: Any) -> Any:
         """Return what a terminal draws of the run."""
         times, news = (self.began, self.newest), tuple(self.news)
-        return self.view.frame(state, *times, hands, news, self._curve.values, rehearsal)
+        frame = self.view.frame(state, *times, hands, news, self._curve.values, rehearsal)
+        return replace(frame, run=self.name)
 
 
 class Progress:

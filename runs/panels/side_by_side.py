@@ -73,6 +73,8 @@ class SideBySide(Shape):
     settings: tuple[SettingBeside, ...]
     lines: tuple[Lines, ...]
     beside: tuple[PanelsBeside, ...]
+    #: Run → what it is called, of those that the run list knows.
+    names: dict[str, str] = {}
 
 
 def side_by_side(runs: Sequence[Seen]) -> SideBySide:

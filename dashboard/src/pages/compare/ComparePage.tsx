@@ -19,6 +19,7 @@ export default function ComparePage({ route }: { route: Route }) {
   const given = [...(query.get("runs") ?? "").split(","), query.get("a") ?? "", query.get("b") ?? ""];
   const names = [...new Set(given.map((name) => name.trim()).filter(Boolean))].slice(0, MOST);
   const put = (next: string[]) => go(href(["compare"], { runs: next.join(",") }));
+  const compared = useResource<SideBySide>(names.length < 2 ? null : withQuery("compare", { runs: names.join(",") }));
   useTitle("Compare");
   return (
     <>
@@ -29,7 +30,7 @@ export default function ComparePage({ route }: { route: Route }) {
         {names.map((name) => (
           <span key={name} className="chip">
             <a className="mono" href={href(["runs", name])}>
-              {name}
+              {compared.data?.names[name] ?? name}
             </a>
             <button type="button" className="button plain icon" aria-label={`Leave ${name} out`} onClick={() => put(names.filter((one) => one !== name))}>
               <Icon name="cross" />

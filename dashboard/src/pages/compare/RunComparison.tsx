@@ -9,7 +9,8 @@ import { Panel } from "../../ui/Panel";
 import { StatusMark } from "../../ui/StatusMark";
 
 export function RunComparison({ data }: { data: SideBySide }) {
-  const { heads, judgements, settings, lines, beside } = data;
+  const { heads, judgements, settings, lines, beside, names } = data;
+  const named = (run: string) => names[run] ?? run;
   const half = Math.max(4, Math.floor(12 / heads.length));
   return (
     <div className="panels">
@@ -18,7 +19,7 @@ export function RunComparison({ data }: { data: SideBySide }) {
           {judgements.map(({ run, other, why_not, same_lineage }) => (
             <li key={other} className={`note ${why_not === null ? "good" : "warn"}`}>
               <span>
-                <span className="mono">{run}</span> and <span className="mono">{other}</span>: <strong>{why_not === null ? "yes" : "no"}</strong>
+                <span className="mono">{named(run)}</span> and <span className="mono">{named(other)}</span>: <strong>{why_not === null ? "yes" : "no"}</strong>
                 {why_not !== null && `, ${why_not}`}
                 {same_lineage && "; their lineages are the same, bit for bit"}
               </span>
@@ -27,7 +28,7 @@ export function RunComparison({ data }: { data: SideBySide }) {
         </ul>
       </Panel>
       <Panel title="Results" span={12}>
-        <Results heads={heads} />
+        <Results heads={heads} named={named} />
       </Panel>
       {lines.map((panel, index) => (
         <Panel key={panel.name} title={panel.title} note={panel.says} span={index === lines.length - 1 && index % 2 === 0 ? 12 : 6}>
@@ -35,12 +36,12 @@ export function RunComparison({ data }: { data: SideBySide }) {
         </Panel>
       ))}
       <Panel title="Settings that differ" span={12}>
-        <Differences settings={settings} runs={heads.map((head) => head.run)} />
+        <Differences settings={settings} runs={heads.map((head) => named(head.run))} />
       </Panel>
       {beside.flatMap(({ name, panels }) =>
         panels.map(({ run, panel }) => (
           <PanelPlaceProvider key={`${name} ${run}`} value={{ run, at: null, upto: null, pick: null, mayAct: false }}>
-            <Framed panel={{ ...panel, title: `${panel.title}, ${run}` }} span={half} />
+            <Framed panel={{ ...panel, title: `${panel.title}, ${named(run)}` }} span={half} />
           </PanelPlaceProvider>
         )),
       )}
@@ -48,7 +49,7 @@ export function RunComparison({ data }: { data: SideBySide }) {
   );
 }
 
-function Results({ heads }: { heads: SideBySide["heads"] }) {
+function Results({ heads, named }: { heads: SideBySide["heads"]; named: (run: string) => string }) {
   const facts = [...new Set(heads.flatMap((head) => head.facts.map((fact) => fact.name)))];
   const rows: [string, (head: SideBySide["heads"][number]) => React.ReactNode][] = [
     ["kind", (head) => head.kind],
@@ -75,7 +76,7 @@ function Results({ heads }: { heads: SideBySide["heads"] }) {
               <th key={head.run} scope="col">
                 <i className="swatch" style={{ background: look(index).color }} aria-hidden="true" />{" "}
                 <a className="mono" href={href(["runs", head.run])}>
-                  {head.run}
+                  {named(head.run)}
                 </a>
               </th>
             ))}

@@ -55,7 +55,7 @@ export function RunPicker({ without, onPick }: { without: string[]; onPick: (run
       <ul id={`${id}-runs`} className="picker-runs" role="listbox" aria-label="Runs that match" hidden={!open}>
         {rows.map((row, index) => (
           <li key={row.run} id={`${id}-${index}`} role="option" aria-selected={index === at} onPointerDown={(event) => event.preventDefault()} onClick={() => pick(row)} onPointerEnter={() => setAt(index)}>
-            <b className="mono">{row.run}</b>
+            <b className="mono">{row.name}</b>
             <span className="quiet">
               {row.kind}, {row.status}
               {row.value !== null && `, ${resultInWords(row)}`}
