@@ -126,7 +126,7 @@ class Runs:
     """The projection of the log to the run list."""
 
     name = "runs"
-    version = 3
+    version = 4
     tables = (RUNS,)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
