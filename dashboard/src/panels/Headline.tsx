@@ -1,7 +1,7 @@
 /** The head of a run of any kind: its result with interval and items, how far it is, further facts. */
 import type { Head, Result } from "../api/types";
 import { number, plural, score, short } from "../lib/format";
-import { lead, measured, VERDICTS } from "./words";
+import { between, lead, measured, VERDICTS } from "./words";
 
 const ENDED: ReadonlySet<string> = new Set(["completed", "failed", "cancelled"]);
 
@@ -34,7 +34,7 @@ function titleOf({ name, metric }: Result): string {
 function Told({ result }: { result: Result }) {
   const { metric, value, low, high, on, n, over, model } = result;
   const unit = measured(value, metric.unit).endsWith(` ${metric.unit}`) ? metric.unit : "";
-  const range = low !== null && high !== null ? `95 % interval ${measured(low, metric.unit)} … ${measured(high, metric.unit)}` : "";
+  const range = low !== null && high !== null ? `95 % interval ${between(low, high, metric.unit)}` : "";
   const stands = [unit, range, metric.better ? `${metric.better === "up" ? "higher" : "lower"} is better` : ""].filter(Boolean).join("; ");
   const where = [on && `on the ${on}`.replace("the the", "the"), n !== null ? `${number(n)} ${result.items}` : ""].filter(Boolean).join(", ");
   return (

@@ -4,7 +4,7 @@ import { NONE, number, setting } from "../../lib/format";
 import { href } from "../../lib/router";
 import { PanelPlaceProvider } from "../../panels/context";
 import { drawn, Framed } from "../../panels/PanelGrid";
-import { look, measured, resultInWords } from "../../panels/words";
+import { between, look, measured, resultInWords } from "../../panels/words";
 import { Panel } from "../../ui/Panel";
 import { StatusMark } from "../../ui/StatusMark";
 
@@ -55,7 +55,7 @@ function Results({ heads, named }: { heads: SideBySide["heads"]; named: (run: st
     ["kind", (head) => head.kind],
     ["status", (head) => <StatusMark status={head.status} />],
     ["result", ({ result }) => (result ? <b>{resultInWords({ ...result.metric, metric: result.metric.name, value: result.value })}</b> : NONE)],
-    ["95 % interval", ({ result }) => (result && result.low !== null && result.high !== null ? `${measured(result.low, result.metric.unit)} … ${measured(result.high, result.metric.unit)}` : NONE)],
+    ["95 % interval", ({ result }) => (result && result.low !== null && result.high !== null ? between(result.low, result.high, result.metric.unit) : NONE)],
     ["measured on", ({ result }) => (result?.on ? `${result.on}${result.n === null ? "" : `, ${number(result.n)} ${result.items}`}` : NONE)],
     ["done", (head) => `${number(head.done)}${head.of === null ? "" : ` of ${number(head.of)}`} ${head.unit}s`],
     ...facts.map((name): [string, (head: SideBySide["heads"][number]) => React.ReactNode] => [
