@@ -182,8 +182,11 @@ async def checked(state: State, wanted: schemas.Wanted, user: User) -> dict[str,
 def _waits(desk: Desk, plan: Plan, labels: list[str]) -> list[str]:
     """Return a warning if no connected worker could take the run."""
     row = {"run": "", "device": plan.config.device, "labels": " ".join(labels)}
-    why = wait_reason.reason({**row, "paused": None, "profile": None}, desk.roster.devices())
-    return [f"The run would wait for {why}."] if why else []
+    row, devices = {**row, "paused": None, "profile": None}, desk.roster.devices()
+    if not (why := wait_reason.reason(row, devices)):
+        return []
+    helps = wait_reason.advice(row, devices)
+    return [f"The run would wait for {why}." + (f" What helps: `{helps}`." if helps else "")]
 
 
 @router.post(

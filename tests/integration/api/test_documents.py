@@ -207,9 +207,10 @@ def test_a_check_warns_of_a_label_that_no_worker_has(
 
     assert warned("big") == []
     told = "The run would wait for a worker with the label demo (none is connected)."
-    assert warned("big", "demo") == [told]
+    assert warned("big", "demo") == [f"{told} What helps: `forge worker --queues big,demo`."]
     roster.leave(name, owner)
-    assert warned() == ["The run would wait for a worker (none is connected)."]
+    told = "The run would wait for a worker (none is connected)."
+    assert warned() == [f"{told} What helps: `forge worker`."]
 
 
 @pytest.mark.slow
