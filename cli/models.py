@@ -36,8 +36,9 @@ def _store() -> Any:
 
 @models_command.command("list")
 @click.option("--kind", type=KINDS)
+@click.option("--tag", help="Only models with this tag.")
 @json_option
-def list_models(kind: str | None, as_json: bool) -> None:
+def list_models(kind: str | None, tag: str | None, as_json: bool) -> None:
     """List them, the newest first.
 
     \b
@@ -48,7 +49,7 @@ def list_models(kind: str | None, as_json: bool) -> None:
 
     store = _store()
     try:
-        rows, total = reports_model_registry.listed(store, kind)
+        rows, total = reports_model_registry.listed(store, kind, tag=tag)
     finally:
         store.close()
     if as_json:
@@ -64,11 +65,13 @@ def list_models(kind: str | None, as_json: bool) -> None:
             f"{m['parameters']:,}",
             number(m["metrics"].get("test")),
             m["run"] or "-",
+            " ".join(m["tags"]),
             m["path"] or "-",
         ]
         for m in rows
     ]
-    table(["id", "kind", "name", "parameters", "test", "run", "where"], cells)
+    columns = ["id", "kind", "name", "parameters", "test", "run", "tags", "where"]
+    table(columns, cells, droppable=["where", "run", "test", "tags", "parameters", "kind"])
     if total > len(rows):
         click.echo(f"{total - len(rows)} more: --json has the newest {len(rows)} only", err=True)
 
@@ -192,6 +195,63 @@ def rename_model(model: str, name: str, as_json: bool) -> None:
         store.close()
     told = {"id": found["id"], "name": name, "before": found["name"]}
     emit(told) if as_json else click.echo(f"model {found['id']} is called {name} now")
+
+
+@models_command.command("note")
+@click.argument("model")
+@click.argument("text")
+@json_option
+def note_model(model: str, text: str, as_json: bool) -> None:
+    """Write a note on a model, in the place of the one that it had. An empty TEXT removes it.
+
+    \b
+    Example:
+      forge models note best-25m "the one of the paper"
+    """
+    _describe(model, as_json, note=text)
+
+
+@models_command.command("tag")
+@click.argument("model")
+@click.argument("tags", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Take these tags away.")
+@json_option
+def tag_model(model: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
+    """Give a model tags, by which `forge models list --tag` finds it.
+
+    \b
+    Example:
+      forge models tag best-25m paper
+    """
+    _describe(model, as_json, tags=tags, remove=remove)
+
+
+def _describe(
+    model: str,
+    as_json: bool,
+    note: str | None = None,
+    tags: tuple[str, ...] = (),
+    remove: bool = False,
+) -> None:
+    """Record a note or changed tags of a model, and say so."""
+    from weights.storage import model_origin
+    from worker.commands import model_registry as commands_model_registry
+
+    store = _store()
+    try:
+        changed = None
+        if tags:
+            before = set(model_origin.entry(store, model)["tags"])
+            changed = tuple(sorted(before - set(tags) if remove else before | set(tags)))
+        found = commands_model_registry.describe(store, model, note, changed)
+    finally:
+        store.close()
+    if as_json:
+        emit({"id": found["id"], "note": note, "tags": changed})
+    elif changed is None:
+        click.echo(f"model {found['id']} has {'the note' if note else 'no note'}")
+    else:
+        click.echo(f"model {found['id']} has the tags {' '.join(changed) or '-'}")
 
 
 @models_command.command("rm")

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 
-from api.access.authorization import ADMIN, SUBMITTER, VIEWER
+from api.access.authorization import ADMIN, SUBMITTER, VIEWER, own
 from api.problems import UNPROCESSABLE, Problem
 from api.routes.runs import desk_of, tagged, told
 from api.schemas import bodies as schemas
@@ -38,11 +38,12 @@ def listed(
     request: Request,
     kind: reports_model_registry.Listed | None = None,
     q: str = Query("", max_length=200),
+    tag: str | None = Query(None, max_length=100),
     limit: int = Query(200, ge=1, le=1000),
 ) -> dict[str, Any]:
     """List the models that runs read or made, and the registered models."""
     store = desk_of(request).store
-    rows, total = reports_model_registry.listed(store, kind, q, limit)
+    rows, total = reports_model_registry.listed(store, kind, q, limit, tag)
     names = queries.names(store, {row["run"] for row in rows if row["run"]})
     models = [model_folders.sized(request.app.state, row) for row in rows]
     models = [{**model, "run_name": names.get(model["run"])} for model in models]
@@ -161,6 +162,20 @@ async def created(
     told = json.loads(bytes(made.body))
     union = {**told, "model_id": told["id"], "metadata": told}
     return JSONResponse(union, 201, {"Location": made.headers["Location"]})
+
+
+@router.patch("/models/{id}", response_model=schemas.Model)
+def described(
+    request: Request, id: str, words: schemas.ModelWords, user: User = Depends(SUBMITTER)
+) -> dict[str, Any]:
+    """Change the note or the tags of a model that belongs to the user; an admin changes any."""
+    store = desk_of(request).store
+    entry = model_origin.entry(store, id)
+    owner, first = reports_model_registry.owner(store, entry["id"]) or ("", 0)
+    own(user, owner, first)
+    tags = None if words.tags is None else tuple(words.tags)
+    commands_model_registry.describe(store, entry["id"], words.note, tags, user.name)
+    return reports_model_registry.find(store, entry["id"])
 
 
 @router.delete("/models/{id}", response_model=schemas.Model)

@@ -242,6 +242,13 @@ class Priority(Reason):
     priority: int = Field(ge=-1_000_000, le=1_000_000)
 
 
+class ModelWords(_Body):
+    """A user's words about a model; those that are left out stay."""
+
+    note: Text | None = Field(None, description="Empty: no note.")
+    tags: list[Name] | None = Field(None, max_length=64, description="All that it has then.")
+
+
 class Words(_Body):
     """A user's words about a run; those that are left out stay."""
 

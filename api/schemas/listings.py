@@ -27,6 +27,8 @@ class Model(Answer):
     run: str | None
     path: str | None
     registered_at: str
+    note: str
+    tags: list[str]
 
 
 class OwnedModel(Model):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, or_, select
+from sqlalchemy import BigInteger, Connection, Table, delete, func, insert, literal, or_, select
 from sqlmodel import Field, SQLModel
 
 from events import (
@@ -86,6 +86,19 @@ class ModelRenamed(Event):
     name: str
 
 
+@REGISTRY.event
+class ModelDescribed(Event):
+    """A user's words about a model: a note, tags. None: as before."""
+
+    type = "model_described"
+
+    id: str
+    #: Empty: no note.
+    note: str | None = None
+    #: All tags that it has now.
+    tags: tuple[str, ...] | None = None
+
+
 class ModelRow(SQLModel, table=True):
     """One model of the registry."""
 
@@ -107,6 +120,9 @@ class ModelRow(SQLModel, table=True):
     #: Where the model was, as recorded last: a folder or a Hub id.
     path: str | None
     registered_at: str
+    note: str = ""
+    #: Separated by spaces.
+    tags: str = ""
     removed: bool = False
 
 
@@ -145,7 +161,7 @@ class Models:
     """The projection of the model registry."""
 
     name = "models"
-    version = 3
+    version = 4
     tables = (MODELS, RUNS)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -219,6 +235,13 @@ class Models:
         elif isinstance(event, ModelRenamed):
             own = MODELS.c.id == event.id
             connection.execute(MODELS.update().where(own).values(name=event.name))
+        elif isinstance(event, ModelDescribed):
+            own = MODELS.c.id == event.id
+            words = event.model_dump(exclude={"id"}, exclude_none=True)
+            if "tags" in words:
+                words["tags"] = " ".join(event.tags or ())
+            if words:
+                connection.execute(MODELS.update().where(own).values(**words))
         elif isinstance(event, ModelRegistered):
             own = MODELS.c.id == id_of(event.digest)
             known = connection.execute(select(MODELS).where(own)).first()
@@ -260,19 +283,26 @@ def _put(
     connection.execute(delete(MODELS).where(MODELS.c.id == id_))
     own = {"id": id_, "first": row.position, "registered_at": row.recorded_at, "run": run}
     told = {"metrics": json.dumps(metrics, sort_keys=True), "lineage": json.dumps(lineage)}
-    connection.execute(insert(MODELS).values(**values, **own, **told, removed=False))
+    words = {"note": "", "tags": ""}
+    connection.execute(insert(MODELS).values(**values, **own, **told, **words, removed=False))
 
 
 def listed(
-    store: EventStore, kind: str | None = None, query: str = "", limit: int = 1000
+    store: EventStore,
+    kind: str | None = None,
+    query: str = "",
+    limit: int = 1000,
+    tag: str | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return (the newest models, the number of all that match `kind` and `query`)."""
+    """Return (the newest models, the number of all that match `kind`, `query` and `tag`)."""
     catch_up(store, Models())
     wanted = ~MODELS.c.removed
     if kind is not None:
         wanted &= MODELS.c.kind == kind
+    if tag is not None:
+        wanted &= (literal(" ") + MODELS.c.tags + " ").contains(f" {tag} ", autoescape=True)
     if query:
-        columns = (MODELS.c.name, MODELS.c.id, MODELS.c.run, MODELS.c.path)
+        columns = (MODELS.c.name, MODELS.c.id, MODELS.c.run, MODELS.c.path, MODELS.c.note)
         wanted &= or_(*(column.contains(query, autoescape=True) for column in columns))
     rows = store.database.rows(
         select(MODELS).where(wanted).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
@@ -334,4 +364,5 @@ def _told(row: Any) -> dict[str, Any]:
         **values,
         "metrics": json.loads(values["metrics"]),
         "lineage": json.loads(values["lineage"]),
+        "tags": values["tags"].split(),
     }

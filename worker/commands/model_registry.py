@@ -16,6 +16,7 @@ from runs.system import plain_text
 from weights.folders.sources import ALIASES
 from weights.storage import model_origin
 from worker.append import actor
+from worker.commands import words
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,25 @@ def rename(store: EventStore, model: str, name: str, by: str | None = None) -> d
             raise ConflictError(f"model {other['id']} is called {name} already: rename it first.")
     _append(store, model_registry.ModelRenamed(id=found["id"], name=name), by, version)
     return found
+
+
+def describe(
+    store: EventStore,
+    model: str,
+    note: str | None = None,
+    tags: tuple[str, ...] | None = None,
+    by: str | None = None,
+) -> dict[str, object]:
+    """Record a user's words about a registered model; return its entry before.
+
+    Raises ConfigError, NotFoundError, SourceError.
+    """
+    words.check_note(note or "")
+    words.check_tags(tags or ())
+    entry = model_origin.entry(store, model)
+    event = model_registry.ModelDescribed(id=entry["id"], note=note, tags=tags)
+    _append(store, event, by)
+    return entry
 
 
 def _append(

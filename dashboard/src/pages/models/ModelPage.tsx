@@ -1,12 +1,16 @@
 /** One model: what it measures, how it was made, where it is used from. */
-import { save } from "../../api/client";
+import { useState } from "react";
+import { save, send } from "../../api/client";
+import { invalidate } from "../../api/queries";
 import type { ModelFiles, ModelLineage, ModelMeasurements, OwnedModel } from "../../api/types";
 import { bytes, NONE, number, plural, score, words } from "../../lib/format";
 import { GraphPanel } from "../../panels/graph/GraphPanel";
-import { useMaySubmit } from "../../lib/currentUser";
+import { useMaySubmit, useOwns } from "../../lib/currentUser";
 import { type Resource, useResource, useTitle } from "../../lib/hooks";
 import { href } from "../../lib/router";
 import { Id } from "../../ui/CopyButton";
+import { DescribeDialog } from "../../ui/forms/DescribeDialog";
+import { Icon } from "../../ui/Icon";
 import { Loaded } from "../../ui/Messages";
 import { Panel } from "../../ui/Panel";
 import { Time } from "../../ui/Time";
@@ -20,6 +24,8 @@ export default function ModelPage({ id }: { id: string }) {
 
 function Told({ model }: { model: OwnedModel }) {
   const maySubmit = useMaySubmit();
+  const own = useOwns()(model.owner);
+  const [describing, setDescribing] = useState(false);
   const measured = useResource<ModelMeasurements>(`models/${model.id}/measurements`);
   const files = useFiles(model.id);
   const made = useResource<ModelLineage>(`models/${model.id}/lineage`);
@@ -28,6 +34,16 @@ function Told({ model }: { model: OwnedModel }) {
       <header className="page-head">
         <h1>{model.name}</h1>
         <span className={`tag ${model.kind === "champion" ? "champion" : ""}`}>{model.kind}</span>
+        {own && (
+          <button type="button" className="button plain small" onClick={() => setDescribing(true)} aria-label="Change note and tags">
+            <Icon name="pencil" />
+          </button>
+        )}
+        {model.tags.map((tag) => (
+          <a key={tag} className="tag" href={href(["models"], { tag })}>
+            {tag}
+          </a>
+        ))}
         {maySubmit && (
           <span className="buttons end">
             <a className="button" href={href(["new"], { kind: "evomerge", source: model.id })}>
@@ -51,6 +67,18 @@ function Told({ model }: { model: OwnedModel }) {
           </span>
         )}
       </header>
+      {model.note && <p className="soft">{model.note}</p>}
+      {describing && (
+        <DescribeDialog
+          title={`Describe ${model.name}`}
+          words={{ note: model.note, tags: model.tags }}
+          onClose={() => setDescribing(false)}
+          onSave={async (changes) => {
+            await send(modelPath(model.id), "PATCH", changes);
+            invalidate((path) => path.startsWith("models"));
+          }}
+        />
+      )}
       <div className="panels">
         <Panel title="Model">
           <dl className="facts">

@@ -16,12 +16,13 @@ const KINDS: ModelKind[] = ["source", "base", "specialist", "champion", "merge"]
 
 export default function ModelsPage({ route }: { route: Route }) {
   const kind = route.query.get("kind") ?? "";
+  const tag = route.query.get("tag") ?? "";
   const [text, setText] = useState("");
   const q = useDebounced(text.trim(), 250);
   const [dialog, setDialog] = useState<"register" | Model | null>(null);
   const maySubmit = useMaySubmit();
   const admin = useMe()?.role === "admin";
-  const answer = useResource<ModelList>(withQuery("models", { kind, q }));
+  const answer = useResource<ModelList>(withQuery("models", { kind, q, tag }));
   const done = () => {
     setDialog(null);
     void answer.reload();
@@ -42,17 +43,25 @@ export default function ModelsPage({ route }: { route: Route }) {
       </header>
       <div className="filters">
         <input className="input" type="search" aria-label="Search models" placeholder="Search" value={text} onChange={(event) => setText(event.target.value)} />
-        <select className="select" aria-label="Kind" value={kind} onChange={(event) => go(href(["models"], { kind: event.target.value }))}>
+        <select className="select" aria-label="Kind" value={kind} onChange={(event) => go(href(["models"], { kind: event.target.value, tag }))}>
           <option value="">Every kind</option>
           {KINDS.map((one) => (
             <option key={one}>{one}</option>
           ))}
         </select>
+        {tag && (
+          <>
+            <span className="tag">{tag}</span>
+            <a className="button plain" href={href(["models"], { kind })}>
+              Clear
+            </a>
+          </>
+        )}
       </div>
       <Loaded of={answer}>
         {(data) => (
           <div className={answer.stale ? "stale" : undefined}>
-            <Table models={data.models} filtered={Boolean(kind || q)} onRemove={admin ? setDialog : null} />
+            <Table models={data.models} filtered={Boolean(kind || q || tag)} onRemove={admin ? setDialog : null} />
           </div>
         )}
       </Loaded>

@@ -1,6 +1,6 @@
 /** One run: its header, its tabs, and the time slider under all of them. */
 import { type ReactNode, Suspense, useEffect, useMemo, useState } from "react";
-import { ApiError } from "../../api/client";
+import { ApiError, send } from "../../api/client";
 import { invalidate } from "../../api/queries";
 import { type Action, isMerging, type RunFacts } from "../../api/types";
 import { useOwns } from "../../lib/currentUser";
@@ -10,6 +10,7 @@ import { go, href, replace, type Route, withParts } from "../../lib/router";
 import { PanelPlaceProvider } from "../../panels/context";
 import { usePanels } from "../../panels/usePanels";
 import { Arriving, Boundary } from "../../ui/Boundary";
+import { DescribeDialog } from "../../ui/forms/DescribeDialog";
 import { Empty, Failure, NotFound } from "../../ui/Messages";
 import { Tabs } from "../../ui/Tabs";
 import { RunProvider, runPath } from "./context";
@@ -17,7 +18,6 @@ import { asked, queried } from "./moment";
 import { Breadcrumb, NotYet } from "./Breadcrumb";
 import { eventIndex } from "./eventIndex";
 import { ActionDialog } from "./dialogs/ActionDialog";
-import { DescribeDialog } from "./dialogs/DescribeDialog";
 import { ForkDialog } from "./dialogs/ForkDialog";
 import { CandidateDialog } from "./dialogs/CandidateDialog";
 import { Header } from "./Header";
@@ -138,7 +138,17 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
           </div>
         </div>
         <TimeSlider route={route} index={index} snapped={snapped && snapped.at === moment.at ? snapped.why : null} onFork={() => setDialog("fork")} />
-        {describing && <DescribeDialog onClose={() => setDescribing(false)} />}
+        {describing && (
+          <DescribeDialog
+            title={`Describe ${live.data.name}`}
+            words={{ name: live.data.name, note: live.data.note, tags: live.data.tags }}
+            onClose={() => setDescribing(false)}
+            onSave={async (changes) => {
+              await send(runPath(run), "PATCH", changes);
+              invalidate((path) => path.startsWith(runPath(run)) || path.startsWith("runs?") || path === "queue");
+            }}
+          />
+        )}
         {dialog === "fork" && <ForkDialog onClose={() => setDialog(null)} />}
         {dialog !== null && dialog !== "fork" && <ActionDialog action={dialog} onClose={() => setDialog(null)} />}
         {candidate && merging && <CandidateDialog id={candidate} onClose={() => replace(withParts(route, { candidate: null }))} />}
