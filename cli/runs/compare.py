@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from cli import panels
-from cli.options import emit, json_option, names_of, say, table
+from cli import screen
+from cli.options import emit, json_option, names_of, say, screen_width, table
+from cli.panels import cell
 from cli.runs.panels import overview
 from cli.runs.replay import places
 from runs import kinds
@@ -53,7 +54,7 @@ def _echo_panel(data: SideBySide, name: str) -> None:
         there = ", ".join(known) or "none"
         raise NotFoundError(f"these runs have no panel {name!r} in common. They have: {there}.")
     for run, panel in known[name]:
-        panels.echo(panel, run)
+        say("\n".join(["", *screen.whole(panel, run, screen_width())]))
 
 
 def _panels(data: SideBySide) -> dict[str, list[tuple[str, Panel]]]:
@@ -83,7 +84,7 @@ def _echo(data: SideBySide) -> None:
         cells = [[row.name, *map(_setting, row.values)] for row in data.settings]
         table(["setting", *runs], cells, title="settings that differ")
     for lines in data.lines[:1]:
-        panels.echo(lines, runs[0])
+        say("\n".join(["", *screen.whole(lines, runs[0], screen_width())]))
     if names := list(_panels(data)):
         say(f"\npanels in common: {', '.join(names)}")
         say(f"one of them: forge compare {' '.join(runs)} --panel {names[-1]}")
@@ -111,4 +112,4 @@ def _result(result: Result | None) -> tuple[str, str, str]:
 
 
 def _setting(value: Any) -> str:
-    return panels.cell(value if isinstance(value, str | int | float | None) else str(value))
+    return cell(value if isinstance(value, str | int | float | None) else str(value))

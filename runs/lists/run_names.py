@@ -1,8 +1,8 @@
 """Names of runs: what a user calls a run, or its kind and day; unique in a log. Pure.
 
 A name is a label: a user changes it at any time. What stands in streams, addresses and digests is the
-run's id. A run without a name is called by kind and day (`cognate-1128`), or by its id if somebody
-chose the id; a phase by its pipeline (`mini-1128.5-learned`). If a name is taken, the next number
+run's id. A run without a name is called by kind and day (`cognate-1128`), or by its id if a user chose
+the id; a phase by its pipeline (`mini-1128.5-learned`). If a name is taken, the next number
 follows (`cognate-1128-2`).
 """
 

@@ -139,7 +139,8 @@ def test_the_table_in_the_docs_is_the_matrix() -> None:
     for line in (ROOT / "docs" / "api.md").read_text("utf-8").splitlines():
         cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
         if len(cells) == 5 and cells[0].startswith(("GET ", "POST ", "PATCH ", "DELETE ")):
-            lowest = next((i for i, c in enumerate(cells[1:]) if c in ("yes", "own runs", "own models")), None)
+            may = ("yes", "own runs", "own models")
+            lowest = next((i for i, cell in enumerate(cells[1:]) if cell in may), None)
             assert lowest is not None
             method, path = cells[0].split()
             told[method, path] = [None, *ROLES][lowest]

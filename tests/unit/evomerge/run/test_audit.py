@@ -291,6 +291,7 @@ def test_what_answers_what_covers_every_event_that_a_task_gives() -> None:
         "cancelled",
         "retried",
         "priority_changed",
+        "described",
         "exported",
         "imported",
     }
