@@ -5,7 +5,7 @@ There is no past of it: a run at an earlier event has no head.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -75,7 +75,7 @@ def _hands(desk: Desk, state: State) -> list[Hand]:
     return [] if state.ended else at_work(state.run, desk.roster, desk.leases)
 
 
-def _elapsed(state: State, row: dict[str, Any] | None) -> float | None:
+def _elapsed(state: State, row: Mapping[str, Any] | None) -> float | None:
     """Return seconds since the start, pauses left out; before it, since the run was submitted."""
     now = datetime.now(UTC).isoformat()
     if state.started is None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from events import EventStore
 from runs.errors import NotFoundError
-from runs.history.repository import Log
 from runs.lists.finding import full_name, whole_name
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ T = TypeVar("T")
 RESULT = "champion"
 
 
-def find(log: Log, text: str) -> tuple[str, str] | None:
+def find(store: EventStore, text: str) -> tuple[str, str] | None:
     """Return (run, model) that a text means, the model empty for the run's result.
 
     None if it is neither the whole name of a run nor RUN:MODEL nor RUN/MODEL. Raise NotFoundError or
@@ -28,10 +28,10 @@ def find(log: Log, text: str) -> tuple[str, str] | None:
     """
     run, sign, model = split(text)
     if sign == ":":
-        return full_name(log, run), model
+        return full_name(store, run), model
     if (sign and not model) or "@" in text:
         return None
-    named = whole_name(log, run)
+    named = whole_name(store, run)
     return None if named is None else (named, model)
 
 
