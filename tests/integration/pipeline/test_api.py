@@ -160,6 +160,7 @@ def test_a_phase_s_run_says_where_it_stands(client: TestClient, tmp_path: Path) 
     first = client.get("/runs/p.1-first").json()
     assert first["part_of"] == {
         "run": "p",
+        "name": "p",
         "stage": "1 first",
         "previous": None,
         "next": "p.2-second",
