@@ -39,7 +39,7 @@ def test_both_names_give_one_class(home: Home, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("FORGE_HOME", str(home.folder))
     monkeypatch.delenv("FORGE_DATABASE_URL", raising=False)
     assert Run("who").name == "whole"
-    with pytest.raises(NotFoundError, match="runs here"):
+    with pytest.raises(NotFoundError, match="the newest runs are new, half, whole"):
         Run("nobody")
 
 
