@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from api.schemas.activity import Activity
 from api.schemas.candidates import Candidate, Layers, Lineage, Population
 from api.schemas.checks import Checks
 from api.schemas.events import Events, Moments
@@ -34,7 +35,8 @@ from api.schemas.listings import (
     Users,
     Workers,
 )
-from api.schemas.runs import Activity, Again, Answer, Rows, Run, RunFacts, Status
+from api.schemas.problems import Problem
+from api.schemas.runs import Again, Answer, Rows, Run, RunFacts, Status
 from api.schemas.texts import Config, Label, Lines, Name, NewName, Plain, Text
 from runs import kinds
 from worker.commands.accounts import MOST_DAYS, NAME, Role
@@ -249,12 +251,10 @@ class ModelWords(_Body):
     tags: list[Name] | None = Field(None, max_length=64, description="All that it has then.")
 
 
-class Words(_Body):
+class Words(ModelWords):
     """A user's words about a run; those that are left out stay."""
 
     name: Name | None = Field(None, max_length=100, description="Empty: kind and day again.")
-    note: Text | None = Field(None, description="Empty: no note.")
-    tags: list[Name] | None = Field(None, max_length=64, description="All that it has then.")
 
 
 class Fork(Reason):
@@ -313,23 +313,6 @@ class NewToken(_Body):
 
     note: Annotated[Plain, Field(max_length=200)] = ""
     days: int | None = Field(None, ge=1, le=MOST_DAYS)
-
-
-class WrongField(Answer):
-    """A part of a body or query that is wrong, and why."""
-
-    field: str
-    message: str
-
-
-class Problem(Answer):
-    """Problem details (RFC 9457); `errors` only if parts of a body or query are wrong."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    errors: list[WrongField] | None = None
 
 
 class Checked(Answer):
