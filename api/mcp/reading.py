@@ -11,7 +11,7 @@ from api.mcp.tool import Call
 from api.problems import Problem
 from api.routes import listings, panels, runs
 from api.schemas import listings as schemas
-from api.schemas.runs import Activity
+from api.schemas.activity import Activity
 from api.state import head as heads
 from runs.lists import family, model_registry
 from runs.panels import thinning

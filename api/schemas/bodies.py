@@ -134,7 +134,7 @@ class Wanted(Reason):
     """
 
     kind: Name = Field("evomerge", max_length=64, description="See `GET /kinds`.")
-    name: Name | None = Field(
+    name: NewName | None = Field(
         None, max_length=100, description="What to call the run.", examples=["first-try"]
     )
     models: Models = Field(
@@ -248,13 +248,13 @@ class ModelWords(_Body):
     """A user's words about a model; those that are left out stay."""
 
     note: Text | None = Field(None, description="Empty: no note.")
-    tags: list[Name] | None = Field(None, max_length=64, description="All that it has then.")
+    tags: list[NewName] | None = Field(None, max_length=20, description="All that it has then.")
 
 
 class Words(ModelWords):
     """A user's words about a run; those that are left out stay."""
 
-    name: Name | None = Field(None, max_length=100, description="Empty: kind and day again.")
+    name: NewName | None = Field(None, max_length=100, description="Empty: kind and day again.")
 
 
 class Fork(Reason):

@@ -28,6 +28,7 @@ from runs.record.events import TaskFailed as TaskFailed
 from runs.record.events import TaskQuarantined as TaskQuarantined
 from runs.record.events import luckless as luckless
 from runs.record.user_events import Cancelled as Cancelled
+from runs.record.user_events import Described as Described
 from runs.record.user_events import Exported as Exported
 from runs.record.user_events import Imported as Imported
 from runs.record.user_events import Paused as Paused

@@ -80,6 +80,33 @@ def page(
             "`value`, as `kind=evomerge`."
         )
     catch_up(store, Runs())
+    wanted = _wanted(status, owner, label, tag, text, kind, parts)
+    if sort is None:
+        older = wanted if before is None else wanted & (RUNS.c.first < before)
+        query = select(*WHOLE).where(older).order_by(RUNS.c.first.desc()).limit(limit)
+    else:
+        column = SORTS[sort]
+        way = column.desc() if descending else column.asc()
+        # Values of one metric on one slice stand together: those of the test slice first.
+        alike = (RUNS.c.measured_on.desc(), RUNS.c.unit) if sort == "value" else ()
+        order = (column.is_(None), *alike, way, RUNS.c.first.desc())
+        query = select(*WHOLE).where(wanted).order_by(*order)
+        query = query.offset(before or 0).limit(limit)
+    rows = [_told(row) for row in store.database.rows(query)]
+    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
+    return rows, int(total)
+
+
+def _wanted(
+    status: str | None,
+    owner: str | None,
+    label: str | None,
+    tag: str | None,
+    text: str,
+    kind: str | None,
+    parts: bool,
+) -> Any:
+    """Return the condition of the filters that `page` takes."""
     wanted = true()
     if not parts:
         wanted &= RUNS.c.part_of.is_(None)
@@ -96,20 +123,7 @@ def page(
     if text:
         columns = (*_WORDS, RUNS.c.run, RUNS.c.owner, RUNS.c.labels, RUNS.c.parent)
         wanted &= or_(*(column.contains(text, autoescape=True) for column in columns))
-    if sort is None:
-        older = wanted if before is None else wanted & (RUNS.c.first < before)
-        query = select(*WHOLE).where(older).order_by(RUNS.c.first.desc()).limit(limit)
-    else:
-        column = SORTS[sort]
-        way = column.desc() if descending else column.asc()
-        # Values of one metric on one slice stand together: those of the test slice first.
-        alike = (RUNS.c.measured_on.desc(), RUNS.c.unit) if sort == "value" else ()
-        order = (column.is_(None), *alike, way, RUNS.c.first.desc())
-        query = select(*WHOLE).where(wanted).order_by(*order)
-        query = query.offset(before or 0).limit(limit)
-    rows = [_told(row) for row in store.database.rows(query)]
-    total = store.database.rows(select(func.count()).select_from(RUNS).where(wanted))[0][0]
-    return rows, int(total)
+    return wanted
 
 
 def newest(store: EventStore) -> dict[str, dict[str, Any]]:

@@ -60,6 +60,17 @@ def of_schema_2() -> World:
     return world
 
 
+def described() -> World:
+    """A run that is named when it is submitted, while it runs and after its end."""
+    world = World()
+    ask(world, events.Described(name="first-try", key="nightly"))
+    world.run_until(lambda state: state.generation == 1)
+    ask(world, events.Described(note="with care", tags=("paper", "best")))
+    world.run()
+    ask(world, events.Described(name="best"))
+    return world
+
+
 def poisoned(quarantine: events.Quarantine) -> World:
     """A run with tasks that no process survives."""
     world = World(quarantine=quarantine)
@@ -90,7 +101,7 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    few = {"imported": imported, "schema-2": of_schema_2}.get(name)
+    few = {"imported": imported, "described": described, "schema-2": of_schema_2}.get(name)
     for number, world in enumerate([few()] if few else worlds(), start=1):
         path = FOLDER / f"{name}-{number}.jsonl"
         if path.exists():

@@ -15,9 +15,9 @@ def rows() -> list[dict]:
 
 
 def test_answers_are_those_of_the_tasks() -> None:
-    """By hand: z is followed by a."""
-    answers = {task: "".join(answer(list("kez"))) for task, answer in skills_data.TASKS.items()}
-    assert answers == {"shift": "lfa", "double": "kkeezz", "reverse": "zek"}
+    """By hand: the letters are a to l, and l is followed by a."""
+    answers = {task: "".join(answer(list("kel"))) for task, answer in skills_data.TASKS.items()}
+    assert answers == {"shift": "lfa", "double": "kkeell", "reverse": "lek"}
 
 
 def test_no_word_is_in_two_rows(rows) -> None:
@@ -56,27 +56,28 @@ SOLVED = {
     "shift": solves(8, 1, 0),
     "double": solves(2, 10, 0),
     "reverse": solves(1, 2, 4),
-    "mean": solves(6, 5, 2),
+    "average": solves(6, 5, 2),
     "geometric": solves(8, 6, 0),
 }
 
 
 def test_a_gain_is_relative_to_base_and_specialist() -> None:
     """Of shift (6−2)/(8−2), of double (5−2)/(10−2), of reverse 2/4: two of three reach a half."""
-    assert skills_tables.gains(SOLVED, "mean") == pytest.approx(
+    assert skills_tables.gains(SOLVED, "average") == pytest.approx(
         {"shift": 2 / 3, "double": 3 / 8, "reverse": 1 / 2}
     )
-    assert [skills_tables.held(SOLVED, m) for m in ("base", "double", "mean")] == [0, 1, 2]
+    assert [skills_tables.held(SOLVED, m) for m in ("base", "double", "average")] == [0, 1, 2]
 
 
 def test_a_specialist_that_gained_nothing_gives_no_skill() -> None:
     solved = {**SOLVED, "reverse": solves(1, 2, 0)}
-    assert skills_tables.gains(solved, "mean")["reverse"] == 0
+    assert list(skills_tables.gains(solved, "average")) == ["shift", "double"]
+    assert skills_tables.held(solved, "average") == 1
 
 
 def test_a_lost_task_counts_as_a_hundredth() -> None:
     """By hand: (6/8 · 5/10 · 2/4)^⅓, and (1 · 6/10 · 0.01)^⅓."""
-    assert skills_tables.relative(SOLVED, "mean") == pytest.approx((3 / 16) ** (1 / 3))
+    assert skills_tables.relative(SOLVED, "average") == pytest.approx((3 / 16) ** (1 / 3))
     assert skills_tables.relative(SOLVED, "geometric") == pytest.approx(0.006 ** (1 / 3))
 
 
@@ -101,18 +102,19 @@ def test_tables_name_every_model_and_the_lead_of_a_search() -> None:
     }
     lines = skills_tables.seed_table(result)
     assert "shift 5.0%" in lines[0]
-    assert (
-        "| mean | 6 of 10 (31% to 83%) | 5 of 10 (24% to 76%) | 2 of 10 (6% to 51%) |" in lines[8]
-    )
+    row = "| average | 6 of 10 (31% to 83%) | 5 of 10 (24% to 76%) | 2 of 10 (6% to 51%) |"
+    assert lines[8] == f"{row} 0.572 | 2 of 3 |"
     whole = skills_tables.summary([result, result], list(skills.STATIC), skills.ASKS)
-    assert whole[6].startswith("| mean | 60% ± 0% | 50% ± 0% | 20% ± 0% | 0.572 ± 0.000 | 2 | 0 |")
+    figures = "| average | 60% ± 0% | 50% ± 0% | 20% ± 0% | 0.572 ± 0.000 | 2 of 2 | 0 of 2 |"
+    assert whole[6] == figures
     assert whole[-1] == (
-        "Searched with geometric: -0.391 ± 0.000 over mean, the static merge with the highest mean; "
+        "Searched with geometric: -0.391 ± 0.000 over average, the static merge with the highest mean; "
         "ahead in 0 of 2 seeds."
     )
 
 
-def test_a_refused_seed_is_told_and_counted() -> None:
-    refused = {"seed": 8, "refused": "error: it is no specialist."}
-    assert skills_tables.seed_table(refused) == ["Seed 8: error: it is no specialist."]
-    assert skills_tables.summary([refused], [], []) == ["No seed has a result; 1 were refused."]
+def test_a_refused_seed_is_measured_and_counted() -> None:
+    result = {"seed": 8, "solved": SOLVED, "moved": {}, "cosines": {}, "refused": "it is none"}
+    assert skills_tables.seed_table(result)[1] == "Refused by `forge cognate`: it is none."
+    last = skills_tables.summary([result], list(skills.STATIC), skills.ASKS)[-1]
+    assert last == "Refused by `forge cognate`, and measured all the same: 1."
