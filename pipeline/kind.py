@@ -27,6 +27,7 @@ from pipeline.view import PipelineView
 from runs import kinds
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import MadeModel
+from runs.kinds import commands
 from runs.kinds.asked import Asked, Checked, Lookup, Named, Plan
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Origin
@@ -117,7 +118,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         if event.phase in state.overridden:
             return "the gate is overridden already"
         if state.cancelled or state.completed:
-            return f"it is {state.status}"
+            return commands.ended(state)
         stopped = [g for g in state.gates.get(event.phase, ()) if g.verdict == "stop"]
         return None if stopped else "no gate of that phase has stopped it"
 

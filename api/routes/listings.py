@@ -44,10 +44,7 @@ def listed(
     """List the models that runs read or made, and the registered models."""
     store = desk_of(request).store
     rows, total = reports_model_registry.listed(store, kind, q, limit, tag)
-    names = queries.names(store, {row["run"] for row in rows if row["run"]})
-    models = [model_folders.sized(request.app.state, row) for row in rows]
-    models = [{**model, "run_name": names.get(model["run"])} for model in models]
-    return {"models": models, "total": total}
+    return {"models": [model_folders.sized(request.app.state, r) for r in rows], "total": total}
 
 
 @router.get(

@@ -37,7 +37,13 @@ class OwnedModel(Model):
     owner: str
 
 
-class ListedModel(Model):
+class ModelOfRun(Model):
+    """A model of the list, and what its run is called."""
+
+    run_name: str | None
+
+
+class ListedModel(ModelOfRun):
     """A model with the source documents' `size`: its bytes, 0 if they are not known."""
 
     size: int
@@ -141,12 +147,6 @@ class ModelLineage(Answer):
     runs: list[OneRun]
     #: The models as a graph with a lane for each run; null if no run of this log made the model.
     tree: Graph | None
-
-
-class ModelOfRun(Model):
-    """A model of the list, and what its run is called."""
-
-    run_name: str | None
 
 
 class ModelList(Answer):

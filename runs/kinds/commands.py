@@ -29,7 +29,7 @@ def refusal(state: State, event: Event) -> str | None:
         case user_events.Cancelled() if kinds.of(state.kind).decision(state) is not None:
             return None  # the user gives it up
         case _ if state.ended:
-            return _ended(state)
+            return ended(state)
         case user_events.Paused() if state.paused:
             return "it is paused already"
         case user_events.Resumed() if not state.paused:
@@ -41,18 +41,18 @@ def _no_result(state: State) -> str:
     """Return why there is nothing to export yet."""
     result = kinds.of(state.kind).result_name
     if state.ended:
-        return f"{_ended(state)} and has no {result}"
+        return f"{ended(state)} and has no {result}"
     return f"it is {state.status} and has no {result} yet"
 
 
-def _ended(state: State) -> str:
+def ended(state: State) -> str:
     """Return how a run has ended."""
     return "it is cancelled" if state.cancelled else f"it has {state.status}"
 
 
 def _no_import(state: State, event: user_events.Imported) -> str | None:
     if state.completed or state.cancelled:
-        return _ended(state)
+        return ended(state)
     return None if event.head == state.head else "its last event is another than was imported"
 
 
@@ -60,7 +60,7 @@ def _no_retry(state: State) -> str | None:
     if state.failed and not state.cancelled:
         return None
     if state.ended:
-        return _ended(state)
+        return ended(state)
     failed = [t for t in state.failures if attempts(state, t)]
     died = [t for t in state.deaths if deaths(state, t)]
     return None if failed or died or state.quarantined else "nothing of it has failed"

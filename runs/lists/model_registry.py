@@ -294,7 +294,10 @@ def listed(
     limit: int = 1000,
     tag: str | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return (the newest models, the number of all that match `kind`, `query` and `tag`)."""
+    """Return (the newest models, the number of all that match `kind`, `query` and `tag`).
+
+    `run_name` is what the model's run is called.
+    """
     catch_up(store, Models())
     wanted = ~MODELS.c.removed
     if kind is not None:
@@ -308,7 +311,8 @@ def listed(
         select(MODELS).where(wanted).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
     )
     total = store.database.rows(select(func.count()).select_from(MODELS).where(wanted))[0][0]
-    return [_told(row) for row in rows], int(total)
+    names = queries.names(store, {row.run for row in rows if row.run})
+    return [{**_told(row), "run_name": names.get(row.run)} for row in rows], int(total)
 
 
 def find(store: EventStore, id_: str) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    few = {"imported": imported, "described": described, "schema-2": of_schema_2}.get(name)
+    few = {"imported": imported, "schema-1-described": described, "schema-2": of_schema_2}.get(name)
     for number, world in enumerate([few()] if few else worlds(), start=1):
         path = FOLDER / f"{name}-{number}.jsonl"
         if path.exists():

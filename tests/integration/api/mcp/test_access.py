@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from api.mcp.tools import TOOLS
 from api.options import Options
-from api.routes import runs
+from api.routes import panels
 from runs.errors import ConfigError
 from testing.toy import toy_pipelines, toy_runs
 from testing.toy.toy_pipelines import TWO
@@ -199,7 +199,7 @@ def test_a_defect_says_nothing_of_the_server(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(runs, "compared", fail)
+    monkeypatch.setattr(panels, "compared", fail)
 
     async def ask(talk: Talk) -> str:
         return await talk.refused("compare_runs", run="r", other="r")
