@@ -38,9 +38,9 @@ from worker.queue.scheduler import Offer
 
 __all__ = ["SITE", "Site", "record"]
 
-DONE, FRONT = "20261121-a9fb60", "20261121-c4e107"
-FAILED, CANCELLED, PAUSED = "20261120-77d0aa", "20261120-1b3c9f", "20261120-9ab311"
-WAITING, TESTING = "20261121-0ab5e1", "20261121-7e57ed"
+DONE, FRONT = "20261121-done", "20261121-front"
+FAILED, CANCELLED, PAUSED = "20261120-failed", "20261120-cancelled", "20261120-paused"
+WAITING, TESTING = "20261121-waiting", "20261121-testing"
 #: A finished run over real models, which is in the home before the others.
 REAL = "r"
 FORK_KEY = "20261121-shorter"

@@ -416,7 +416,7 @@ def test_a_live_run_says_what_it_does_how_far_it_is_and_its_clock_runs(
     leave()
     for run in (BUSY, DONE, FAILED, FORK):
         page.goto(f"{site.url}/#/runs/{run}")
-        page.get_by_role("heading", name=run).wait_for()
+        page.get_by_role("heading", name=site.get(f"runs/{run}")["name"], exact=True).wait_for()
         page.locator(".run-facts").wait_for()
         assert not HASH.search(page.locator("body").inner_text()), run
 

@@ -141,7 +141,7 @@ def test_chosen_runs_are_compared(visit: Callable[..., Any]) -> None:
 
 @pytest.mark.slow
 def test_a_run_is_reached_by_keyboard(visit: Callable[..., Any]) -> None:
-    page = visit("/runs?q=77d0aa")
+    page = visit(f"/runs?q={FAILED}")
     page.get_by_text("1 run", exact=True).wait_for()
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Tab")
