@@ -51,7 +51,8 @@ def test_sources_and_champions_come_by_themselves(store: EventStore) -> None:
     assert champion["lineage"] == [
         reports_model_registry.id_of(s.digest) for s in state.started.sources
     ]
-    assert reports_model_registry.find(store, champion["id"][:6]) == champion
+    entry = reports_model_registry.find(store, champion["id"][:6])
+    assert {**entry, "run_name": champion["run"]} == champion
     assert reports_model_registry.listed(store, "champion", RUN) == ([champion], 1)
 
 
@@ -187,7 +188,7 @@ def test_a_model_is_registered_by_its_weights(store: EventStore, toys: Toys) -> 
     (found,) = reports_model_registry.listed(store)[0]
     assert (found["name"], found["kind"], found["path"]) == ("mine too", "base", str(toys.base))
     assert found["bytes"] == 4 * found["parameters"]
-    assert reports_model_registry.find(store, "mine too") == found
+    assert {**reports_model_registry.find(store, "mine too"), "run_name": None} == found
     commands_model_registry.remove(store, id_[:5])
     for gone in (id_, "mine too", ""):
         with pytest.raises(NotFoundError):
