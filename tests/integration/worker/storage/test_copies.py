@@ -191,7 +191,7 @@ def altered_pages(home: Home, out: Path, document: dict[str, Any], weights: Weig
     older = re.sub(rb"markdown-it-py [0-9.]+", b"markdown-it-py 1.0", whole)
     ((level, message),) = found(older)
     assert level == "unchecked"
-    assert "it was rendered by markdown-it-py 1.0, and here is" in message
+    assert "it was rendered by page 2, markdown-it-py 1.0, and here is" in message
     assert found(whole) == []
     page.unlink()  # a folder that an earlier version wrote
     assert list(verify_folder.check(home, out, document, weights)) == []
