@@ -243,15 +243,15 @@ def _describe(
         if tags:
             before = set(model_origin.entry(store, model)["tags"])
             changed = tuple(sorted(before - set(tags) if remove else before | set(tags)))
-        found = commands_model_registry.describe(store, model, note, changed)
+        entry = commands_model_registry.describe(store, model, note, changed)
     finally:
         store.close()
     if as_json:
-        emit({"id": found["id"], "note": note, "tags": changed})
+        emit({"id": entry["id"], "note": note, "tags": changed})
     elif changed is None:
-        click.echo(f"model {found['id']} has {'the note' if note else 'no note'}")
+        click.echo(f"model {entry['id']} has {'the note' if note else 'no note'}")
     else:
-        click.echo(f"model {found['id']} has the tags {' '.join(changed) or '-'}")
+        click.echo(f"model {entry['id']} has the tags {' '.join(changed) or '-'}")
 
 
 @models_command.command("rm")

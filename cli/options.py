@@ -178,14 +178,15 @@ def _fitting(
     return places
 
 
-#: Columns that a table leaves for each column but the first, at least.
-LEAST = 8
+#: Letters that a table leaves for each column, at least, and the blanks between two columns.
+LEAST, BETWEEN = 6, 2
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return a table for people as lines of at most `width` columns, if its first column lets them.
+    """Return a table for people as lines of at most `width` columns, if words and names let them.
 
-    The first column names what a next command needs: it is never cut.
+    The first column names what a next command needs: it is never cut. No word of a head is, and no
+    word of a cell where the width suffices.
     """
     from io import StringIO
 
@@ -193,16 +194,34 @@ def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> l
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for place, column in enumerate(columns):
-        drawn.add_column(Text(visible(column)), no_wrap=place == 0, overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(visible(text)) for text in row))
-    first = max((len(row[0]) for row in (columns, *rows) if row), default=0)
-    least = first + LEAST * (len(columns) - 1)
+    cells = [[visible(text) for text in column] for column in zip(columns, *rows, strict=True)]
+    drawn, sizes = Table(box=None, pad_edge=False, padding=(0, BETWEEN, 0, 0)), _sizes(cells, width)
+    for column, size in zip(cells, sizes, strict=True):
+        drawn.add_column(Text(column[0]), overflow="fold", width=size)
+    for row in zip(*(column[1:] for column in cells), strict=True):
+        drawn.add_row(*map(Text, row))
     text = StringIO()
-    Console(file=text, width=max(width, least), color_system=None).print(drawn)
+    room = sum(sizes) + BETWEEN * len(sizes)
+    Console(file=text, width=room, color_system=None).print(drawn)
     return [line.rstrip() for line in text.getvalue().splitlines()]
+
+
+def _sizes(cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the letters of each column of a table; the first text of a column is its head."""
+    whole = [max(map(len, column)) for column in cells]
+    words = [max(map(_longest, column)) for column in cells]
+    heads = [max(LEAST, _longest(column[0])) for column in cells]
+    room = width - BETWEEN * (len(cells) - 1)
+    least = [whole[0], *(words if whole[0] + sum(words[1:]) <= room else heads)[1:]]
+    sizes = [min(size, full) for size, full in zip(least, whole, strict=True)]
+    for place, full in enumerate(whole):
+        sizes[place] += max(0, min(full - sizes[place], room - sum(sizes)))
+    return sizes
+
+
+def _longest(text: str) -> int:
+    """Return the letters of the longest word of a text."""
+    return max(map(len, text.split()), default=0)
 
 
 def show_table(

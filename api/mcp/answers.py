@@ -82,9 +82,9 @@ class Events(Answer):
 
 
 class Compared(Answer):
-    """Two runs side by side."""
+    """Two runs side by side: their heads as `show_run` has them."""
 
-    heads: tuple[Head, ...]
+    heads: tuple[dict[str, Any], ...]
     judgements: tuple[Judgement, ...]
     settings: tuple[SettingBeside, ...]
 

@@ -138,7 +138,8 @@ def _event(row: dict[str, Any], with_data: bool) -> answers.Event:
 def compare_runs(call: Call, asked: inputs.Pair) -> answers.Compared:
     """Compare two runs of any kinds: if their results compare, both heads, settings that differ."""
     whole = panels.compared(call.desk, [asked.run, asked.other])
-    return answers.Compared(heads=whole.heads, judgements=whole.judgements, settings=whole.settings)
+    heads = tuple(head.model_dump(mode="json") for head in whole.heads)
+    return answers.Compared(heads=heads, judgements=whole.judgements, settings=whole.settings)
 
 
 def list_models(call: Call, asked: inputs.Models) -> schemas.ModelList:

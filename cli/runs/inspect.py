@@ -20,6 +20,10 @@ def _home() -> Any:
     return Home.default()
 
 
+#: Words of the run list for how a run stands.
+STATUSES = ("submitted", "running", "paused", "completed", "failed", "cancelled")
+
+
 def _age(row: dict[str, Any]) -> str:
     """Return how long ago a run was submitted."""
     return rough(time.time() - datetime.fromisoformat(row["submitted_at"]).timestamp())
@@ -45,7 +49,7 @@ def _under_parents(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @click.argument("words", nargs=-1)
 @click.option("--tag", help="Only runs with this tag.")
 @click.option("--kind", help="Only runs of this kind.")
-@click.option("--status", help="Only runs that are running, completed, failed, …")
+@click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
 @click.option("--phases", is_flag=True, help="The runs that others have asked for, too.")
 @click.option("--limit", type=click.IntRange(1, 10**9), default=50, show_default=True)
 @click.option("--all", "everything", is_flag=True, help="All of them.")
@@ -70,8 +74,11 @@ def runs_command(
       forge runs
       forge runs --tag paper --kind evomerge
     """
+    from runs import kinds
     from runs.lists import queries
 
+    if kind is not None:
+        kinds.of(kind)  # raises for a kind that there is not
     store = _home().open_store()
     try:
         rows, total = queries.page(

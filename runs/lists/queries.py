@@ -32,11 +32,6 @@ def _told(row: Any) -> dict[str, Any]:
     return {**values, "done_unit": kind.unit, "curve_of": kind.curve_of}
 
 
-def runs(store: EventStore, limit: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """Return (the newest runs, the number of all). Raises ProjectionError."""
-    return page(store, limit)
-
-
 #: What users have said about a run.
 _WORDS = (RUNS.c.name, RUNS.c.note, RUNS.c.tags)
 

@@ -223,7 +223,7 @@ def test_a_fork_that_is_refused_marks_the_setting(visit: Callable[..., Any], sit
 def test_an_export_ends_with_the_download(
     visit: Callable[..., Any], site: Site, tmp_path: Path
 ) -> None:
-    """What the browser saves has the digest of the log; the model's page has the files, too."""
+    """The saved file has the digest of the log; the model's page has the files, too."""
     page = visit(f"/runs/{REAL}")
     page.get_by_role("button", name="Export", exact=True).click()
     dialog = page.get_by_role("dialog")

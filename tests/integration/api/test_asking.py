@@ -176,7 +176,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Request:
 
 
 def test_a_request_ends_however_long_its_models_take_together(models: Request) -> None:
-    """What was found first was forgotten until the last was found, and looked for again, without end.
+    """The first model was forgotten until the last one was located, and located again, without end.
 
     Each model takes longer than anything that is remembered for a time, and so does each pause.
     """
@@ -195,7 +195,7 @@ def test_a_request_ends_however_long_its_models_take_together(models: Request) -
 
 
 def test_a_model_whose_folder_has_changed_is_looked_for_again(models: Request) -> None:
-    """What was found is remembered as long as it is so, not for a time."""
+    """A located model is kept as long as its folder stays the same, not for a time."""
 
     async def talk() -> None:
         await models.ask("ada", "ab", PATIENCE)

@@ -27,7 +27,7 @@ def own(served: Served, monkeypatch: pytest.MonkeyPatch) -> Served:
 
 
 def told(served: Served) -> dict[str, Any]:
-    """What the API says of the run's checks."""
+    """Return the answer of the API about the run's checks."""
     return served.get(f"/runs/{RUN}/checks", "viewer").json()
 
 

@@ -107,7 +107,7 @@ def test_a_folder_that_the_server_may_not_read_is_not_told(served: Served, tmp_p
 
 
 def test_a_zip_has_the_files_and_a_ticket_opens_it_once(served: Served, folder: Path) -> None:
-    """What a browser saves by opening an address; the ticket is for one model, and for reading."""
+    """A ticket lets a browser save a file by opening an address: of one model, and for reading."""
     ticket = served.ask("POST", "/models/tiny/tickets", "submitter").json()
     address = f"{ticket['path']}zip?ticket={ticket['ticket']}"
     assert (

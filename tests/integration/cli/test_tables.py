@@ -7,7 +7,7 @@ import sys
 import click
 import pytest
 
-from cli.options import table
+from cli.options import grid, table
 from cli.runs.inspect import _runs_table, _under_parents
 
 NAMES = ["speedrun-1128-12.5-learned-test", "mini-1128", "a-long-name-that-somebody-has-typed-1128"]
@@ -86,3 +86,25 @@ def test_a_table_that_fits_has_all_columns(
     table(["a", "b"], [["1", "2"]], droppable=["b"])
     told = capsys.readouterr()
     assert (click.unstyle(told.out).split(), told.err) == (["a", "b", "1", "2"], "")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_no_word_of_a_head_is_cut(width: int) -> None:
+    """The heads of what each model solves broke into `question` and `s`."""
+    figures = ("bits per byte", "questions right of 400")
+    columns = ["", *(f"{part}: {text}" for part in ("code", "data", "math") for text in figures)]
+    lines = grid(columns, [["task-arithmetic-0.5", *["1.8803"] * 6]], width)
+    words = " ".join(lines).split()
+    assert [words.count(word) for word in ("questions", "right", "per")] == [3, 3, 3]
+
+
+def test_a_word_of_a_cell_is_cut_only_where_it_must_be() -> None:
+    """A verdict and a limit were cut in two at 80 columns, which suffice: 65 letters, 7 gaps."""
+    columns = ["gate", "value", "95 % interval", "baseline", "limit", "verdict", "by", "reason"]
+    row = ["first total", "2,004", "", "-", "1,000,000,000", "overridden", "root", "good enough"]
+    text = "\n".join(grid(columns, [row], 80))
+    assert "1,000,000,000" in text
+    assert "overridden" in text
+    assert max(map(len, text.splitlines())) <= 80
+    narrow = grid(columns, [row], 60)
+    assert all(word in "\n".join(narrow) for word in ("first total", "interval", "reason"))

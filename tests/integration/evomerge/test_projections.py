@@ -85,17 +85,17 @@ def assert_like_the_fold(store: EventStore, run: str, state: RunState) -> None:
 
 
 def test_the_projection_equals_the_fold_of_every_run(store: EventStore) -> None:
-    rows, total = queries.runs(store)
+    rows, total = queries.page(store, None)
     assert total == len(rows) == 5
     for row in rows:
         assert_like_the_fold(store, row["run"], repository.load(store, row["run"]))
 
 
 def test_the_newest_runs_come_first_and_may_be_limited(store: EventStore) -> None:
-    rows, total = queries.runs(store, limit=2)
+    rows, total = queries.page(store, 2)
     assert total == 5
     assert [row["parent"] is not None for row in rows] == [True, True]
-    assert [row["run"] for row in queries.runs(store)[0]][-1] == RUN
+    assert [row["run"] for row in queries.page(store, None)[0]][-1] == RUN
 
 
 def test_in_steps_it_comes_to_the_same(path: Path, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_dropped_tables_come_back(store: EventStore) -> None:
     with store.database.writing() as connection:
         for which in (PROJECTIONS, *Runs.tables):
             which.drop(connection)
-    assert queries.runs(store)[1] == 5
+    assert queries.page(store, None)[1] == 5
     assert everything(store) == wanted
 
 
@@ -205,24 +205,24 @@ def test_a_log_that_lost_events_is_said_and_not_papered_over(store: EventStore) 
             text("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
         )
     with pytest.raises(ProjectionError, match="no longer has that event"):
-        queries.runs(store)
+        queries.page(store, None)
     rebuild(store, Runs())
-    assert queries.runs(store)[1] == 4
+    assert queries.page(store, None)[1] == 4
 
 
 def test_rows_of_other_kinds_of_run_are_passed_over(store: EventStore) -> None:
     from testing.stores.contract import new
 
-    before = queries.runs(store)
+    before = queries.page(store, None)
     store.append("training/t1", 0, [new("t1/begun")])
-    assert queries.runs(store) == before
+    assert queries.page(store, None) == before
 
 
 def test_what_a_newer_version_wrote_does_not_stop_the_list(store: EventStore) -> None:
     from testing.stores.contract import new
 
     store.append(stream("evomerge", "new"), None, [new("new/unknown")])
-    rows, _ = queries.runs(store)
+    rows, _ = queries.page(store, None)
     (entry,) = [row for row in rows if row["run"] == "new"]
     assert entry["version"] == 2
     assert entry["status"] == "submitted"

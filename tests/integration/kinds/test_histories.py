@@ -117,7 +117,7 @@ def test_a_fork_travels_with_its_past(ended: Home, home: Home, tmp_path: Path) -
     assert set(done.new) == {"r", name}
     assert toy_runs.state(home, name).lineage_digest() == digest
     with closing(home.open_store()) as store:
-        rows, _ = queries.runs(store)
+        rows, _ = queries.page(store, None)
     assert {row["run"]: row["status"] for row in rows} == {"r": "paused", name: "completed"}
 
 

@@ -286,7 +286,7 @@ def test_priority_and_totals_are_in_the_run_list(ended: Home) -> None:
     toy_runs.submit(ended, "waiting")
     ask(ended, user_events.PriorityChanged(priority=7), "waiting")
     with closing(ended.open_store()) as store:
-        rows, total = queries.runs(store)
+        rows, total = queries.page(store, None)
         queue = queries.queue(store)
     assert (total, [row["kind"] for row in rows]) == (2, ["toy", "toy"])
     assert [(row["run"], row["priority"]) for row in queue] == [("waiting", 7)]

@@ -1,4 +1,4 @@
-"""What runs are called: by kind and day, by users, by a pipeline; unique in a log."""
+"""Names of runs: by kind and day, by users, by a pipeline; unique in a log."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def store(tmp_path: Path) -> Iterator[EventStore]:
 
 def names(store: EventStore) -> dict[str, str]:
     """Run → name, as the list has them and as a list that is made again has them."""
-    listed = {row["run"]: row["name"] for row in queries.runs(store)[0]}
+    listed = {row["run"]: row["name"] for row in queries.page(store, None)[0]}
     rebuild(store, Runs())
-    assert listed == {row["run"]: row["name"] for row in queries.runs(store)[0]}
+    assert listed == {row["run"]: row["name"] for row in queries.page(store, None)[0]}
     assert len(set(listed.values())) == len(listed)
     return listed
 

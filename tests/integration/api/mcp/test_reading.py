@@ -110,7 +110,7 @@ def test_every_tool_describes_itself_its_fields_and_its_effects(served: Served) 
     ending = {name for name, tool in told.items() if tool.annotations.destructive_hint}  # pyright: ignore
     assert ending == {"cancel_run"}
     whole = json.dumps([t.model_dump(mode="json", exclude_none=True) for t in told.values()])
-    assert len(whole) < 42_000  # a client's model reads all of it, in every conversation
+    assert len(whole) < 40_000  # a client's model reads all of it, in every conversation
 
 
 def test_pages_of_events_are_bounded_and_follow_one_another(

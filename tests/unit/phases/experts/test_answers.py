@@ -21,7 +21,7 @@ from phases.experts import answers
 def test_a_mixture_far_behind_is_measured_on_the_probe_and_that_may_be_all(
     probe: int, measured: int, said: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two windows; the audit called a mixture wrong whose probe was all that there is."""
+    """The probe was of both windows that there were, and the audit called the mixture wrong."""
     behind = SimpleNamespace(gives_up=lambda items, given: True)
     given = SimpleNamespace(items={"code": (1.0, 1.0)})
     search = SimpleNamespace(given=given, bar=lambda number: behind)
