@@ -149,17 +149,15 @@ def test_postgresql_ends_with_its_parent_and_starts_again(tmp_path: Path) -> Non
     wait_until(lambda: not lives(again), "it ends")
 
 
-#: A server that ends when asked to, and notes the process of the next one, given as argument.
+#: A server that ends when asked to, and notes the process of the next one, given as argument. It waits
+#: for the signal itself: a handler would not run if the signal came just before a sleep.
 FOLLOWED = """
-import pathlib, signal, sys, time
+import pathlib, signal, sys
 
-def end(*_):
-    pathlib.Path("postmaster.pid").write_text(sys.argv[1])
-    sys.exit()
-
-signal.signal(signal.SIGINT, end)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 pathlib.Path("ready").touch()
-time.sleep(3600)
+signal.sigwait({signal.SIGINT})
+pathlib.Path("postmaster.pid").write_text(sys.argv[1])
 """
 
 
