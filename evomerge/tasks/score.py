@@ -20,6 +20,7 @@ from evaluation.data.slices import Slice
 from evaluation.evaluate import Judge, evaluate
 from evaluation.item_filter import measurable, why_not_run
 from evaluation.loading import load_tokenizer
+from evaluation.metered import Metered
 from evaluation.speed import Beside, paired
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components
@@ -75,6 +76,8 @@ def score(
     data = pack(kept, judge.tokenizer, context)[slice_]
     tell(f"scoring {model.name} on {len(kept)} items of the {slice_} slice")
     draws = outcomes.whole({domain: packed.pool() for domain, packed in data.items()})
+    if isinstance(evaluator, ResidentModel):
+        evaluator = Metered(evaluator, data, judge.tokenizer, tell)
     seen = evaluate(evaluator, data, draws, judge).outcomes
     price = _price(model, context)
     measured = composite.components(seen, price.flops_per_token, price.bytes)
