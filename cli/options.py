@@ -40,6 +40,9 @@ set_option = click.option(
     help="Change a setting; KEY=@FILE reads it from JSON, or a list from JSONL.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Try the work here and say what it will cost; start nothing."
+)
 
 
 def emit(data: Any, indent: int | None = 2) -> None:

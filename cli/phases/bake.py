@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli.options import json_option, queue_options, set_option, setting
+from cli.options import dry_run_option, json_option, queue_options, set_option, setting
 
 
 @click.command("bake")
@@ -50,6 +50,7 @@ from cli.options import json_option, queue_options, set_option, setting
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of text.")
 @set_option
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@dry_run_option
 @queue_options
 @json_option
 def bake_command(
@@ -63,6 +64,7 @@ def bake_command(
     data: tuple[str, ...],
     settings: tuple[str, ...],
     detach: bool,
+    dry_run: bool,
     as_json: bool,
     **queued: Any,
 ) -> None:
@@ -101,7 +103,7 @@ def bake_command(
         config["others"] = [_text(file) for file in others]
     home = Home.default()
     plan = planned(home, "bake", config, (f"model={model}",), data, out, detach)
-    begin(home, plan, queued, detach, as_json)
+    begin(home, plan, queued, detach, dry_run, as_json)
 
 
 def _check(file: str) -> Any:

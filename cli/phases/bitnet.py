@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.options import json_option, queue_options, set_option, setting
+from cli.options import dry_run_option, json_option, queue_options, set_option, setting
 
 
 @click.command("bitnet")
@@ -25,6 +25,7 @@ from cli.options import json_option, queue_options, set_option, setting
 )
 @set_option
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@dry_run_option
 @queue_options
 @json_option
 def bitnet_command(
@@ -34,6 +35,7 @@ def bitnet_command(
     data: tuple[str, ...],
     settings: tuple[str, ...],
     detach: bool,
+    dry_run: bool,
     as_json: bool,
     **queued: Any,
 ) -> None:
@@ -58,4 +60,4 @@ def bitnet_command(
     config = dict(map(setting, settings)) | ({} if tokens is None else {"tokens": tokens})
     home = Home.default()
     plan = planned(home, "bitnet", config, (f"model={model}",), data, out, detach)
-    begin(home, plan, queued, detach, as_json)
+    begin(home, plan, queued, detach, dry_run, as_json)

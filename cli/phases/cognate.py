@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import json_option, queue_options, set_option, setting, split
+from cli.options import dry_run_option, json_option, queue_options, set_option, setting, split
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 )
 @set_option
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@dry_run_option
 @queue_options
 @json_option
 def cognate_command(
@@ -63,6 +64,7 @@ def cognate_command(
     data: tuple[str, ...],
     settings: tuple[str, ...],
     detach: bool,
+    dry_run: bool,
     as_json: bool,
     **queued: Any,
 ) -> None:
@@ -89,7 +91,7 @@ def cognate_command(
         config["domains"] = split(domains)
     config |= dict(map(setting, settings))
     plan = _plan(home, config, base_model, data, Path(out).absolute(), detach)
-    begin(home, plan, queued, detach, as_json, _key(plan))
+    begin(home, plan, queued, detach, dry_run, as_json, _key(plan))
 
 
 def _plan(

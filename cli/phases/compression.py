@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cli.options import json_option, queue_options, set_option, setting
+from cli.options import dry_run_option, json_option, queue_options, set_option, setting
 
 
 @click.command("compress")
@@ -34,6 +34,7 @@ from cli.options import json_option, queue_options, set_option, setting
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of items.")
 @set_option
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@dry_run_option
 @queue_options
 @json_option
 def compress_command(
@@ -45,6 +46,7 @@ def compress_command(
     data: tuple[str, ...],
     settings: tuple[str, ...],
     detach: bool,
+    dry_run: bool,
     as_json: bool,
     **queued: Any,
 ) -> None:
@@ -78,4 +80,4 @@ def compress_command(
     home = Home.default()
     models = (f"model={model}", *(f"students={student}" for student in students))
     plan = planned(home, "compression", config, models, data, out, detach)
-    begin(home, plan, queued, detach, as_json)
+    begin(home, plan, queued, detach, dry_run, as_json)

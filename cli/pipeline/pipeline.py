@@ -82,7 +82,7 @@ def run_command(
         else:
             _say_checked(told, as_json)
         return
-    begin(home, plan, queued, detach, as_json, _key(plan, Path(file)), file)
+    begin(home, plan, queued, detach, False, as_json, _key(plan, Path(file)), file)
 
 
 def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Plan:

@@ -53,15 +53,21 @@ def begin(
     plan: Any,
     queued: dict[str, Any],
     detach: bool,
+    dry_run: bool,
     as_json: bool,
     same: str | None = None,
     config_file: str | None = None,
 ) -> None:
-    """Record a run and carry it to its end; only record it with `detach`.
+    """Record a run and carry it to its end; only record it with `detach`, only try it with `dry_run`.
 
     `same` is the key of the same command, which goes on with the run after an interruption. A run
     that is given no name is called after the file of its settings.
     """
+    if dry_run:
+        from cli.runs.dry_run import show
+
+        show(plan, detach, as_json)
+        return
     run, name = recorded(home, plan, queued, same, config_file)
     if detach:
         emit({"run": run, "name": name}) if as_json else click.echo(f"run {name} submitted")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli import config_file as files
-from cli.options import json_option, queue_options, set_option, setting
+from cli.options import dry_run_option, json_option, queue_options, set_option, setting
 from cli.runs.carry_on import begin, carry_on, resumed
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ EXAMPLES = ("models/math", "models/base")
     "--resume", metavar="RUN", help="Go on with a run of any kind after a crash or Ctrl-C."
 )
 @click.option("--detach", is_flag=True, help="Only submit; another process carries the run on.")
+@dry_run_option
 @queue_options
 @json_option
 def start_command(
@@ -47,6 +48,7 @@ def start_command(
     output_dir: str | None,
     resume: str | None,
     detach: bool,
+    dry_run: bool,
     as_json: bool,
     **queued: Any,
 ) -> None:
@@ -80,7 +82,7 @@ def start_command(
         raise click.UsageError("give the KIND of a new run, or --resume RUN.")
     config = {**files.read(config_file), **dict(map(setting, settings))}
     plan = planned(home, kind, config, models, data, output_dir, detach)
-    begin(home, plan, queued, detach, as_json, config_file=config_file)
+    begin(home, plan, queued, detach, dry_run, as_json, config_file=config_file)
 
 
 def of_kind(kind: str, line: str) -> click.Command:

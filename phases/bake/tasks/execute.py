@@ -19,6 +19,7 @@ from evaluation.trajectories import divergence, kept
 from evaluation.trajectories.contexts import Beginnings
 from evaluation.trajectories.kept import LazyStreams
 from evaluation.trajectories.sampled import Sample, Sampled
+from evaluation.trajectories.sampling import ROWS
 from events import Event, failpoints
 from phases.bake import behaviour, findings, plan, prompts, stages, submission
 from phases.bake.events import BakeState, Started
@@ -88,10 +89,30 @@ class Context(GivenContext[BakeState]):
         """Return stream → trajectories of a task, sampled now."""
         config, wanted = self.state.submitted.config, self._wanted()
         streams = {name: wanted[name] for name in task.streams}
-        writer = self._parent
+        writer = self.parent_model
         if task.recipe_id != plan.parent(self.state.started).id:
             writer = self._loaded(task.recipe_id)
         return replies.written(writer, self.text, self._beginnings, config, streams)
+
+    def tried_replies(self) -> tuple[float, list[Trajectory]]:
+        """Return the seconds of all replies by those of a forward pass of each stream; and a pass.
+
+        Replies of a pursuit are priced as those of the given model.
+        """
+        config, wanted, seconds = self.state.submitted.config, self._wanted(), 0.0
+        written: list[Trajectory] = []
+        room = config.context_tokens + config.reply_tokens + self.state.started.prompt_tokens
+        rows = min(ROWS, self.parent_model.rows(room))
+        few = config.model_copy(update={"trajectories": rows, "held_out": rows})
+        for name, stream in wanted.items():
+            if stream.like is None:
+                began = time.monotonic()
+                one = {name: stream}
+                written = replies.written(self.parent_model, self.text, self._beginnings, few, one)[
+                    name
+                ]
+                seconds += (time.monotonic() - began) * -(-prompts.count(config, stream) // rows)
+        return seconds, written
 
     @cached_property
     def _kept(self) -> dict[str, Mapping[str, Ids]]:
@@ -135,7 +156,7 @@ class Context(GivenContext[BakeState]):
         return ResidentModel.from_module(modules.build(model, self.device))
 
     @cached_property
-    def _parent(self) -> ResidentModel:
+    def parent_model(self) -> ResidentModel:
         """The given model."""
         return self._resident(plan.parent(self.state.started))
 
@@ -182,7 +203,7 @@ class Context(GivenContext[BakeState]):
         streams = self.trajectories()
         for name, group in self._groups(task).items():
             known = unpack(streams[name]) if name in streams else []
-            apart = divergence.along(self._parent, model, known)
+            apart = divergence.along(self.parent_model, model, known)
             for one, value in zip(known, apart, strict=True):
                 own = f"{group}{one.prompt + 1}" if group == findings.OTHER else group
                 items.setdefault(own, []).append(value)

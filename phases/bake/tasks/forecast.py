@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.given_model_runs import training_plan
+from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.folders import write_companions
+from evaluation.measures.perplexity import score_windows
 from evaluation.training_text.kept_text import ITEMS
-from phases.bake import plan, prompts, stages
+from evaluation.trajectories import divergence
+from phases.bake import plan, prompts
 from phases.bake.events import BakeState, Submitted
+from phases.bake.prompts import TEST
 from phases.bake.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
-from runs.system.stopwatch import timed
+from runs.system.stopwatch import least, timed
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
-from weights.training.canary import STEPS, canary
+from weights.training.canary import STEPS
+from weights.training.trajectories import Trajectory
+from weights.training.windows import Ids
 
 #: Bytes of a number of the models, which are stored in float32.
 STORED = 4
+#: Windows that the price of a window is measured on.
+WINDOWS = 2
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a run costs here. Raises the errors of a start.
 
-    The given model's replies are sampled, and steps are timed; measurements are not.
+    A pass of replies of each stream, steps as long as any, and measurements of a few items are timed.
     """
     set_threads()
     state = BakeState()
@@ -35,24 +44,24 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
     first, config = context.initial(state.started), submitted.config
-    sampling = timed(lambda: state.take(context.carry_out(plan.sample(state)), key=_key(state)))
-    recipe = stages.trainings(state)[plan.FULL]
-    given = dict.fromkeys(recipe.inputs, first)
-    _, stepping = canary(recipe, first, context.streams, inputs=given, device=context.device)
+    _, stepping = context.canary(state.started, first)
+    steps, bakes = min(STEPS, config.steps), len(prompts.stages(config))
+    every = config.steps * bakes
+    sampling, written = context.tried_replies()
+    measuring = _measuring(context, written, bakes)
     parameters = state.started.model.parameters
     stand_in = folder / plan.PARENT
     stand_in.mkdir(parents=True)
     write_weights(stand_in, first.weights, SHARD_BYTES)
     write_companions(context, stand_in)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
-    steps = min(STEPS, config.steps)
-    bakes = len(prompts.stages(config))
-    models, every = len(stages.recipes(state)) * bakes, config.steps * bakes
+    models = 1 + bakes * (len({1.0, *config.strengths}) + len(config.stops))
     return Forecast(
         Amount(
-            opening + sampling + every * stepping / steps,
-            f"timed here: the start {duration(opening)}, the replies {duration(sampling)}, {steps} "
-            f"steps {duration(stepping)}, and there are {every:,}. Measurements come on top",
+            opening + sampling + every * stepping / steps + measuring,
+            f"timed here: the start {duration(opening)}, {steps} of {every:,} steps "
+            f"{duration(stepping)}; by a part of each: the replies {duration(sampling)}, the "
+            f"measurements {duration(measuring)}",
         ),
         Amount(
             models * parameters * STORED + text,
@@ -68,6 +77,28 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     )
 
 
-def _key(state: BakeState) -> str:
-    """Return the key that the event of the replies is recorded under."""
-    return f"{state.run}/{plan.sample(state).key}"
+def _measuring(context: Context, written: Sequence[Trajectory], bakes: int) -> float:
+    """Return the seconds of all measurements, by the cost of a trajectory and of a window here.
+
+    Each candidate is measured on the selection slice; the given model, the results and the last
+    training on the test slice, with other prompts and beyond ordinary text.
+    """
+    config, started = context.state.submitted.config, context.state.started
+    sets = sum(s.slice == "test" for s in prompts.streams(config, started.beyond).values())
+    candidates = 1 + bakes * (len(config.strengths) + len(config.stops))
+    finals = 2 + bakes
+    model = context.parent_model
+    windows = {on: _windows(context, on) for on in (CHOOSING, TEST)}
+    few = windows[TEST][:WINDOWS]
+    window = least(lambda: score_windows(model, few)) / len(few)
+    reply = least(lambda: divergence.along(model, model, written)) / len(written)
+    return candidates * (config.held_out * reply + len(windows[CHOOSING]) * window) + finals * (
+        sets * config.held_out * reply + len(windows[TEST]) * window
+    )
+
+
+def _windows(context: Context, on: str) -> list[Ids]:
+    """Return the windows of ordinary text that a slice's measurements read."""
+    contexts = context.state.submitted.config.contexts
+    data = context.held_out(on)
+    return [ids for name in sorted(set(data) - set(contexts)) for ids in data[name].windows]

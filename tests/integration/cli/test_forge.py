@@ -94,6 +94,18 @@ def test_evo_prints_data_on_stdout_and_progress_on_stderr(finished) -> None:
     assert match[1] == match[2]
 
 
+def test_any_kind_says_what_a_run_would_cost_and_starts_nothing(toys: Toys, tmp_path: Path) -> None:
+    models = ("--model", f"model={toys.base}", "--model", f"against={toys.sources[0]}")
+    words = ("start", "measure", *models, "--data", str(toys.data), "--dry-run")
+    told = json.loads(call(tmp_path, *words, "--json").stdout)
+    assert told["time"]["value"] > 0
+    assert told["memory"]["how"].startswith("counted")
+    lines = call(tmp_path, *words).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["time", "disk", "memory"]
+    assert "leave out --detach" in fails(tmp_path, 2, *words, "--detach")
+    assert call(tmp_path, "runs", "--json").stdout.strip() == "[]"
+
+
 @pytest.mark.slow
 def test_a_dry_run_says_what_it_would_cost_and_starts_nothing(toys: Toys, tmp_path: Path) -> None:
     settings = tmp_path / "settings.toml"
