@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from weights.making.shared_snapshots import SharedSnapshots
 from weights.model import Model
 from weights.recipes import Train
 from weights.tensors import Weights
-from weights.training.room import OutOfMemoryError
+from weights.training.room import OutOfMemoryError, kept_below
 from weights.training.snapshots import Snapshots
 
 S = TypeVar("S", bound=MakingState)
@@ -92,14 +93,17 @@ class TrainingContext(TaskContext[S]):
     def fitted(self, started: Any, start: Model, rows: int, parts: int) -> tuple[Any, str, float]:
         """Return `started` with as few parts of a step as fit in memory, and canary and seconds.
 
-        A step has `rows` windows in each process, and at least `parts` parts. Raises OutOfMemoryError
-        if not even one window fits.
+        A step has `rows` windows in each process, and at least `parts` parts. On a processor a part of
+        several windows keeps at most `room.KEPT_BYTES` for its gradients. Raises OutOfMemoryError if
+        not even one window fits.
         """
         last: OutOfMemoryError | None = None
         for count in (n for n in range(parts, rows + 1) if rows % n == 0):
             divided = started.model_copy(update={"accumulation": count})
+            small = self.device == "cpu" and count < rows
             try:
-                return (divided, *self.canary(divided, start))
+                with kept_below() if small else nullcontext():
+                    return (divided, *self.canary(divided, start))
             except OutOfMemoryError as error:
                 last = error
         raise OutOfMemoryError(

@@ -153,7 +153,8 @@ class Training:
             _check_whole(recipe, sharded)
             self.module = own(recipe, start, inputs, place).train()
         else:
-            self.module = modules.build(start, place, recipe.attention).train()
+            frozen = getattr(objective, "frozen", False) and not sharded
+            self.module = modules.build(start, place, recipe.attention, frozen).train()
         if recipe.checkpointing:
             modules.checkpoint_activations(self.module)
         if sharded:

@@ -21,6 +21,10 @@ SHARE = 0.9
 CGROUP = Path("/sys/fs/cgroup")
 
 
+#: Bytes that a step may keep for its gradients on a processor; a larger one is computed in parts.
+KEPT_BYTES = 3 << 29
+
+
 class OutOfMemoryError(UnavailableError):
     """The work does not fit in memory."""
 
@@ -63,6 +67,35 @@ def bounded() -> Iterator[None]:
         raise OutOfMemoryError(_sentence(error)) from error
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+@contextmanager
+def kept_below(limit: int = KEPT_BYTES) -> Iterator[None]:
+    """Raise OutOfMemoryError as soon as a forward pass keeps more than `limit` bytes for its gradients.
+
+    Counted are activations, each memory once, since the last backward pass; no parameters.
+    """
+    places: set[int] = set()
+    kept = 0
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal kept
+        storage = tensor.untyped_storage()
+        if not tensor.is_leaf and storage.data_ptr() not in places:
+            places.add(storage.data_ptr())
+            kept += storage.nbytes()
+            if kept > limit:
+                raise OutOfMemoryError(f"a step keeps more than {limit:,} bytes for its gradients")
+        return tensor.detach()
+
+    def unpack(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal kept
+        kept = 0
+        places.clear()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        yield
 
 
 def lacks_memory(error: BaseException) -> bool:

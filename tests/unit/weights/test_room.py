@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,34 @@ def test_an_allocation_that_does_not_fit_raises_and_the_bound_ends(monkeypatch) 
 def test_other_errors_pass(monkeypatch) -> None:
     with pytest.raises(RuntimeError, match="another"), room.bounded():
         raise RuntimeError("another")
+
+
+def test_what_a_step_keeps_for_its_gradients_is_bounded() -> None:
+    """Counted are activations, each memory once, since the last backward pass; no parameters."""
+    weight = torch.ones(64, 64, requires_grad=True)
+    rows = torch.ones(4, 64)
+    exactly = 4 * 64 * 4  # the 4 rows of 64 float32 numbers that tanh gives, which sin keeps, too
+
+    def loss() -> torch.Tensor:
+        return (rows @ weight).tanh().sin().sum()
+
+    with room.kept_below(exactly):
+        for _ in range(3):
+            loss().backward()
+    with pytest.raises(room.OutOfMemoryError, match="for its gradients"):
+        with room.kept_below(exactly - 1):
+            loss()
+    with pytest.raises(room.OutOfMemoryError), room.kept_below(exactly):
+        _ = loss() + (rows @ weight).exp().sum()  # nothing is freed between the two
+
+
+def test_a_bound_on_what_is_kept_changes_no_gradient() -> None:
+    weight = torch.linspace(-1, 1, 4096).reshape(64, 64).requires_grad_()
+    gradients = []
+    for bound in (1 << 30, None):
+        with room.kept_below(bound) if bound else nullcontext():
+            (torch.ones(4, 64) @ weight).tanh().log_softmax(-1).sin().sum().backward()
+        assert weight.grad is not None
+        gradients.append(weight.grad.clone())
+        weight.grad = None
+    assert torch.equal(*gradients)

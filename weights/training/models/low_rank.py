@@ -140,7 +140,12 @@ class Adapters:
             raise KeyError(sorted(names ^ set(tensors))[0])
         for key, tensor in tensors.items():
             name, _, part = key.partition("/")
-            getattr(self._layers[name], part).copy_(tensor)
+            layer = self._layers[name]
+            if part == "weight":  # it may be the memory of another model
+                own = tensor.to(layer.weight.device, layer.weight.dtype, copy=True)
+                layer.weight = torch.nn.Parameter(own, requires_grad=False)
+            else:
+                getattr(layer, part).copy_(tensor)
 
 
 @torch.no_grad()

@@ -9,15 +9,21 @@ import torch
 from runs.errors import SourceError
 from weights.folders.model_config import described
 from weights.folders.parameters import fill as parameters_of
+from weights.folders.parameters import fill_buffers
 from weights.model import Model
 from weights.training.models import low_rank
 from weights.training.models.sharding import whole
 
+#: Bytes at whose multiples torch begins tensors; kernels may compute others with other last bits.
+ALIGNED = 64
 
-def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
+
+def build(model: Model, device: str = "cpu", attention: str = "sdpa", frozen: bool = False) -> Any:
     """Return a causal language model of transformers with copies of the weights, in float32.
 
-    Raises SourceError if the config describes no such model, or names or shapes do not fit it.
+    The parameters of a `frozen` one need no gradients, and are the given tensors themselves if these
+    lie as torch's own do: one memory for all models of these weights. Raises SourceError if the config
+    describes no such model, or names or shapes do not fit it.
     """
     from weights.architectures.auto import AutoModelForCausalLM
     from weights.architectures.auto_config import AutoConfig
@@ -25,32 +31,54 @@ def build(model: Model, device: str = "cpu", attention: str = "sdpa") -> Any:
     with described("the config describes no model that can be built"):
         config = AutoConfig.for_model(**dict(model.config))
         config.use_cache = False
-        with torch.random.fork_rng(devices=[]):  # initialising draws numbers that nothing reads
+        with torch.device("meta"):
             module = AutoModelForCausalLM.from_config(
                 config,
                 dtype=torch.float32,
                 attn_implementation=attention,
                 trust_remote_code=False,
             )
-    fill(module, model)
+    fill_buffers(module, torch.device("cpu"))
+    place = _as_given if frozen else _copied
+    for name, tensor in _fitting(module, model).items():
+        parent, _, leaf = name.rpartition(".")
+        parameter = torch.nn.Parameter(place(tensor), requires_grad=not frozen)
+        module.get_submodule(parent)._parameters[leaf] = parameter
+    module.tie_weights()
     return module.to(device)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's values in torch's own memory, in float32."""
+    return tensor.to(torch.float32, copy=True).contiguous()
+
+
+def _as_given(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor itself if it is float32 and lies as torch's own do, else a copy."""
+    own = tensor.dtype == torch.float32 and tensor.is_contiguous()
+    return tensor if own and tensor.data_ptr() % ALIGNED == 0 else _copied(tensor)
 
 
 def fill(module: Any, model: Model) -> None:
     """Copy a model's weights into the parameters of a module. Raises SourceError if they differ."""
-    parameters, given = (
-        dict(module.named_parameters()),
-        parameters_of(module, model.weights).tensors,
-    )
-    if set(parameters) != set(given):
-        name = sorted(set(parameters) ^ set(given))[0]
-        raise SourceError(f"tensor {name} is only in one of the weights and their architecture")
+    parameters = dict(module.named_parameters())
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            if parameter.shape != given[name].shape:
-                shapes = [*given[name].shape], [*parameter.shape]
-                raise SourceError(f"tensor {name} has the shape {shapes[0]}, not {shapes[1]}")
-            parameter.copy_(given[name])
+        for name, tensor in _fitting(module, model).items():
+            parameters[name].copy_(tensor)
+
+
+def _fitting(module: Any, model: Model) -> dict[str, torch.Tensor]:
+    """Return parameter → tensor of a model. Raises SourceError unless all names and shapes fit."""
+    parameters = dict(module.named_parameters())
+    tensors = dict(parameters_of(module, model.weights).tensors)
+    if set(parameters) != set(tensors):
+        name = sorted(set(parameters) ^ set(tensors))[0]
+        raise SourceError(f"tensor {name} is only in one of the weights and their architecture")
+    for name, parameter in parameters.items():
+        if parameter.shape != tensors[name].shape:
+            shapes = [*tensors[name].shape], [*parameter.shape]
+            raise SourceError(f"tensor {name} has the shape {shapes[0]}, not {shapes[1]}")
+    return tensors
 
 
 def checkpoint_activations(module: Any) -> None:

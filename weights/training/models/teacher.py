@@ -20,8 +20,8 @@ class Teacher:
 
     def __init__(self, model: Model, device: torch.device, recipe: Train) -> None:
         """Build the model as the trained one is built. Raises SourceError."""
-        module: Any = modules.build(model, str(device), recipe.attention)
-        self._module = module.eval().requires_grad_(False)
+        module: Any = modules.build(model, str(device), recipe.attention, frozen=True)
+        self._module = module.eval()
         self.vocabulary = int(module.config.get_text_config().vocab_size)
 
     @torch.no_grad()

@@ -45,6 +45,8 @@ class Lora:
     """The loss of another objective, whose gradients reach adapters alone."""
 
     Params = LoraParams
+    #: The weights of the module stay as they are.
+    frozen = True
 
     def __init__(
         self,
