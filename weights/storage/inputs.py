@@ -157,7 +157,11 @@ class Supply:
         """
         if Path(given.path).exists():
             return Path(given.path)
-        if given.hub_id is not None:
+        if given.gguf is not None and (
+            Path(given.gguf).is_file() or not Path(given.gguf).is_absolute()
+        ):
+            return Path(resolve(given.gguf).path)
+        if given.hub_id is not None and given.gguf is None:
             return Path(resolve(f"{given.hub_id}@{given.revision}").path)
         if self._home is not None:
             from weights.storage import made_again
