@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from runs.system.digests import Digest, Pinned
 from runs.system.integers import Large
@@ -23,8 +23,6 @@ class ModelReference(Part):
     revision: str | None = None
     #: BLAKE3 of the weights that are meant; None: of those in the folder when the run starts.
     digest: Digest | None = None
-    #: The GGUF file that the folder was made of: its path, hub:… or package:…; no event has it as None.
-    gguf: str | None = Field(default=None, exclude_if=lambda file: file is None)
 
 
 class MadeModel(Part):

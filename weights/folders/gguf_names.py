@@ -20,6 +20,7 @@ from weights.folders.hub_errors import not_fetched
 ENDING = ".gguf"
 _HUB, _PACKAGE = "hub:", "package:"
 _DIST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200}[A-Za-z0-9])?")
+_ADDRESS = re.compile(r"-[0-9a-f]{32}-\d+$")
 _REPOSITORY = re.compile(
     r"(?!.*\.\.)([\w.-]{1,96}/[\w.-]{1,96})/([\w./+ -]{1,300}\.gguf)", re.ASCII
 )
@@ -33,10 +34,15 @@ def is_package(text: str) -> bool:
 def at(place: Path, name: str = "") -> ModelReference | None:
     """Return the model of a GGUF file, converted; None if the path is no such file.
 
+    A folder of the cache that is gone is made again.
+
     Raise SourceError for a file that ends in .gguf and is none, and as `cached.folder` does.
     """
     from weights.folders.gguf_source import header
 
+    if place.parent == _cache():  # a folder that an earlier command was told of
+        folder = place if place.is_dir() else made_again(place) or place
+        return ModelReference(name=name or _ADDRESS.sub("", place.name), path=str(folder))
     if not place.is_file():
         return None
     if not header.is_gguf(place):
@@ -56,16 +62,33 @@ def named(text: str) -> ModelReference | None:
 
         place = _in_package(text.removeprefix(_PACKAGE), text)
         return _converted(place, header.stem(place), text)
-    if text.startswith(_HUB):
+    if text.startswith(_HUB) or _REPOSITORY.fullmatch(text.partition("@")[0]):
         return _of_hub(text)
     return None
+
+
+def made_again(folder: Path) -> Path | None:
+    """Return a folder of the cache that is gone, converted again; None if its file is gone, too.
+
+    Raise SourceError, UnavailableError.
+    """
+    from weights.folders.gguf_source import cached
+
+    origin = cached.origin(folder) if folder.parent == _cache() else None
+    if origin is None:
+        return None
+    found = at(Path(origin)) if Path(origin).is_absolute() else named(origin)
+    return None if found is None else Path(found.path)
+
+
+def _cache() -> Path:
+    return Home.default().artifacts / "gguf"
 
 
 def _converted(place: Path, name: str, origin: str) -> ModelReference:
     from weights.folders.gguf_source import cached
 
-    folder = cached.folder(place, Home.default().artifacts / "gguf")
-    return ModelReference(name=name, path=str(folder), gguf=origin)
+    return ModelReference(name=name, path=str(cached.folder(place, _cache(), origin)))
 
 
 def _in_package(text: str, whole: str) -> Path:
@@ -122,4 +145,4 @@ def _of_hub(text: str) -> ModelReference:
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         raise not_fetched(f"file {name} of {repository}", error) from error
     made = _converted(place, header.stem(place), f"{_HUB}{repository}/{name}@{commit}")
-    return made.model_copy(update={"hub_id": repository, "revision": commit})
+    return made.model_copy(update={"hub_id": f"{repository}/{name}", "revision": commit})

@@ -2,6 +2,7 @@
 
     FOLDER/NAME-DIGEST-VERSION/    a model folder, with a note of what it was made of
     FOLDER/.NAME-….lock            held by the process that makes it
+    FOLDER/.NAME-….origin          the name that the file was last given by, to convert it again
 
 DIGEST is of the file's bytes, VERSION that of the conversion. A folder is made hidden and renamed when
 it is on disk. Before it is used again its files are compared with the note.
@@ -34,9 +35,10 @@ VERSION = 1
 CHUNK = 1 << 22
 
 
-def folder(file: Path, cache: Path, disk_bytes: int = DISK_BYTES) -> Path:
+def folder(file: Path, cache: Path, origin: str, disk_bytes: int = DISK_BYTES) -> Path:
     """Return the model folder of a GGUF file in `cache`, making it if it is missing or damaged.
 
+    `origin` is the name that the file was given by.
     Raise SourceError for a file that is no model here, NotFiniteError for one with NaN or Inf,
     UnavailableError if the disk lacks space.
     """
@@ -48,6 +50,7 @@ def folder(file: Path, cache: Path, disk_bytes: int = DISK_BYTES) -> Path:
         with alone(cache / f".{place.name}.lock"):
             if not _is_whole(place):
                 _make(header, place)
+            _origin_file(place).write_text(origin, "utf-8")
     except OSError as error:
         raise UnavailableError(
             f"{file} cannot be converted into {cache}: {error.strerror or error}. Free space, or set "
@@ -56,6 +59,18 @@ def folder(file: Path, cache: Path, disk_bytes: int = DISK_BYTES) -> Path:
     touch(place)
     evict(cache, disk_bytes, lambda old: shutil.rmtree(old, ignore_errors=True))
     return place
+
+
+def origin(place: Path) -> str | None:
+    """Return the name of the file that a folder, which may be gone, was made of; None: not known."""
+    try:
+        return bounded_files.read_text(_origin_file(place), MOST_BYTES)
+    except SourceError:
+        return None
+
+
+def _origin_file(place: Path) -> Path:
+    return place.with_name(f".{place.name}.origin")
 
 
 def _make(header: headers.Header, place: Path) -> None:
