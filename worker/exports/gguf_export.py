@@ -16,7 +16,7 @@ from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.home import Home
 from weights.folders.checkpoint import open_checkpoint, sync
 from weights.folders.sources import resolve
-from weights.formats import gguf_file, gguf_tokens
+from weights.formats import gguf_architectures, gguf_file, gguf_tokens
 from weights.storage.model_origin import Finder
 from worker.exports import modelfile
 
@@ -69,7 +69,7 @@ def export(
         "type": type_,
         "bytes": written.bytes,
         "other_types": list(written.other),
-        "notes": list(tokens.notes),
+        "notes": [*tokens.notes, *gguf_architectures.notes(checkpoint.config)],
         **more,
     }
 

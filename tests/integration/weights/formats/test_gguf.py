@@ -146,9 +146,9 @@ def test_what_cannot_be_written_is_refused_before_any_work(toys: Toys, tmp_path:
     short = {name: value for name, value in config.items() if name != "rms_norm_eps"}
     (changed / "config.json").write_text(json.dumps(short))
     refused(SourceError, "config.json lacks rms_norm_eps", changed)
-    scaled = {"rope_theta": 1e4, "rope_type": "yarn", "factor": 2.0}
+    scaled = {"rope_theta": 1e4, "rope_type": "dynamic", "factor": 2.0}
     (changed / "config.json").write_text(json.dumps(config | {"rope_parameters": scaled}))
-    refused(SourceError, "positions are scaled by 'yarn'", changed)
+    refused(SourceError, "positions that are scaled by 'dynamic'", changed)
     (changed / "config.json").write_text(json.dumps(config))
     tensors = open_checkpoint(toys.base).tensors()
     bad = dict(tensors) | {"model.norm.weight": torch.full((16,), float("nan"))}
