@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,25 @@ from cli.runs import formats
 @click.option(
     "--type",
     "type_",
-    help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_0, …; of compressed-tensors: int8, int4.",
+    help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_K_M, IQ3_M, …, or several with commas; of "
+    "compressed-tensors: int8, int4.",
+)
+@click.option(
+    "--imatrix",
+    multiple=True,
+    metavar="DATA",
+    help="Of a quantised GGUF file: text that tells how much each input of a matrix matters; or a file "
+    "of llama-imatrix. Again for several.",
+)
+@click.option(
+    "--imatrix-out", type=click.Path(), help="Keep the importance matrix, in llama.cpp's format."
+)
+@click.option(
+    "--measure",
+    multiple=True,
+    metavar="DATA",
+    help="Of a GGUF file: text to measure its bits per byte on, in llama.cpp; default: that of "
+    "--imatrix.",
 )
 @click.option(
     "--fallback",
@@ -44,6 +63,9 @@ def export_command(
     parquet: str | None,
     format_: str,
     type_: str | None,
+    imatrix: tuple[str, ...],
+    imatrix_out: str | None,
+    measure: tuple[str, ...],
     fallback: str | None,
     ollama: bool,
     push: str | None,
@@ -70,6 +92,7 @@ def export_command(
       forge export 20261121-3fa9c1:mean --out mean
       forge export 20261121-3fa9c1 --parquet tables
       forge export 20261121-3fa9c1 --format gguf --type Q8_0 --out champion.gguf
+      forge export MODEL --format gguf --type Q4_K_M --imatrix texts.jsonl --out model.gguf
       forge export 20261121-3fa9c1:model --format bitnet --out packed
       forge export 20261121-3fa9c1 --out champion --push me/champion
     """
@@ -80,25 +103,35 @@ def export_command(
         formats.write(
             format_,
             run,
-            formats.Options(out, parquet, reason, type_, ollama, fallback, as_json, to),
+            formats.Options(
+                *(out, parquet, reason, type_, ollama, fallback, as_json, to),
+                *(imatrix, imatrix_out, measure),
+            ),
         )
         return
-    _check_folder(type_, ollama, fallback, out, parquet)
+    _check_folder(
+        {
+            "--type": type_,
+            "--ollama": ollama,
+            "--fallback": fallback,
+            "--imatrix": imatrix or imatrix_out,
+            "--measure": measure,
+        },
+        out,
+        parquet,
+    )
     home = Home.default()
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
         _model(home, run, Path(out), reason, as_json, tables, to)
 
 
-def _check_folder(
-    type_: str | None, ollama: bool, fallback: str | None, out: str | None, parquet: str | None
-) -> None:
-    """Raise ConfigError for options that a run's folder and tables do not have."""
+def _check_folder(others: Mapping[str, Any], out: str | None, parquet: str | None) -> None:
+    """Raise ConfigError for options, by name, that a run's folder and tables do not have."""
     from runs.errors import ConfigError
 
-    if type_ or ollama or fallback:
-        option = "--type" if type_ else "--ollama" if ollama else "--fallback"
-        raise ConfigError(f"{option} is of another format: add --format gguf, for example.")
+    if options := [option for option, value in others.items() if value]:
+        raise ConfigError(f"{options[0]} is of another format: add --format gguf, for example.")
     if out is None and parquet is None:
         raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ class Options:
     as_json: bool
     #: Where at a Hub the export is sent to (`worker.exports.hub.Target`); None: nowhere.
     to: Any
+    #: Of a GGUF file: data for its importance matrix, where that is kept, data to measure on.
+    imatrix: tuple[str, ...] = ()
+    imatrix_out: str | None = None
+    measure: tuple[str, ...] = ()
 
     @property
     def place(self) -> Path:
@@ -36,11 +40,16 @@ def write(format_: str, model: str, given: Options) -> None:
     """Write a model in one of FORMATS, send it if that was asked for, and say so."""
     what, function = FORMATS[format_]
     _check(given, what)
-    if (given.ollama or given.fallback) and format_ != "gguf":
+    only = {
+        "--ollama": given.ollama,
+        "--fallback": given.fallback,
+        "--imatrix": given.imatrix or given.imatrix_out,
+        "--measure": given.measure,
+    }
+    if format_ != "gguf" and (options := [option for option, value in only.items() if value]):
         from runs.errors import ConfigError
 
-        option = "--ollama" if given.ollama else "--fallback"
-        raise ConfigError(f"{option} is of a GGUF file: add --format gguf.")
+        raise ConfigError(f"{options[0]} is of a GGUF file: add --format gguf.")
     function(model, given)
 
 
@@ -63,10 +72,14 @@ def _tell(text: str) -> None:
 
 
 def _gguf(model: str, given: Options) -> None:
-    """Write a model's GGUF file, and say so."""
+    """Write a model's GGUF file, or one of each type, and say so."""
+    from runs.errors import ConfigError
     from runs.home import Home
     from worker.exports import gguf_export
 
+    keep = None if given.imatrix_out is None else Path(given.imatrix_out)
+    if keep is not None and not given.imatrix:
+        raise ConfigError("--imatrix-out keeps what --imatrix DATA measures: add it.")
     told = gguf_export.export(
         Home.default(),
         model,
@@ -75,24 +88,41 @@ def _gguf(model: str, given: Options) -> None:
         _tell,
         given.ollama,
         given.fallback is not None,
+        gguf_export.Text(given.imatrix, given.measure, keep),
     )
+    files = told.get("files", [told])
     beside = [Path(told["modelfile"])] if given.ollama else []
-    told |= send(given.to, Path(told["file"]), *beside)
+    places = [Path(file["file"]) for file in files]
+    told |= send(given.to, *places, *beside)
     if given.as_json:
         emit(told)
         return
-    click.echo(f"model:    {told['file']} ({told['bytes']:,} bytes, {told['type']})")
-    if others := told["other_types"]:
-        click.echo(
-            f"F16:      {len(others)} matrices, whose rows {told['type']} cannot cut into blocks, such "
-            f"as {others[0]}"
-        )
+    for file in files:
+        _say_file(file)
+    if "imatrix_tokens" in told:
+        kept = f", kept as {told['imatrix']}" if "imatrix" in told else ""
+        click.echo(f"imatrix:  measured on {told['imatrix_tokens']:,} tokens{kept}")
+    if "measured_tokens" in told:
+        click.echo(f"measured: on {told['measured_tokens']:,} tokens, in llama.cpp")
     if "modelfile" in told:
         click.echo(f"ollama:   ollama create NAME -f {told['modelfile']}")
         click.echo(f"template: {told['template']}")
     for note in told["notes"]:
         click.echo(f"note:     {note}")
     say_sent(told)
+
+
+def _say_file(file: Mapping[str, Any]) -> None:
+    """Print a GGUF file's size, its loss if it was measured, and which matrices have other types."""
+    loss = f", {file['bits_per_byte']:.4f} bits per byte" if "bits_per_byte" in file else ""
+    click.echo(f"model:    {file['file']} ({file['bytes']:,} bytes, {file['type']}{loss})")
+    others = file["other_types"]
+    for type_ in sorted(set(others.values())):
+        names = [name for name, other in others.items() if other == type_]
+        click.echo(
+            f"{type_ + ':':9} {len(names)} matrices, whose rows {file['type']} cannot cut into blocks, "
+            f"such as {names[0]}"
+        )
 
 
 def _compressed(model: str, given: Options) -> None:

@@ -56,8 +56,8 @@ class Written:
     """A file that was written."""
 
     bytes: int
-    #: Matrices that have another type than the one asked for, which does not fit their rows.
-    other: tuple[str, ...]
+    #: Matrices that have another type than the one asked for, which does not fit their rows → type.
+    other: Mapping[str, str]
 
 
 def check(checkpoint: Checkpoint, type_: str, fallback: bool = False) -> None:
@@ -72,6 +72,12 @@ def check(checkpoint: Checkpoint, type_: str, fallback: bool = False) -> None:
         architectures.tensor_name(checkpoint.config, name)
     if type_ in TERNARY and not fallback:
         _check_widths(checkpoint, type_)
+
+
+def exact_type(checkpoint: Checkpoint) -> str:
+    """Return the smallest type that keeps every weight as it is: BF16, F16 or F32."""
+    dtypes = {dtype for dtype, _ in checkpoint.shapes.values()}
+    return {("BF16",): "BF16", ("F16",): "F16"}.get(tuple(dtypes), "F32")
 
 
 def _check_widths(checkpoint: Checkpoint, type_: str) -> None:
@@ -143,7 +149,8 @@ def write(
     matrices = [n for _, n in placed if not architectures.is_exact(n, checkpoint.shapes[n][1])]
     if type_ in TERNARY:
         matrices = [n for n in matrices if _linear(n)]
-    return Written(file.stat().st_size, tuple(n for n in matrices if types[n] != wanted))
+    other = {name: types[name].name for name in matrices if types[name] != wanted}
+    return Written(file.stat().st_size, other)
 
 
 def _add_tensor(writer: gguf.GGUFWriter, name: str, shape: tuple[int, ...], type_: Type) -> None:

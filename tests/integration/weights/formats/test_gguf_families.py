@@ -160,7 +160,7 @@ def test_llama_cpp_computes_every_family_as_transformers_does(tmp_path: Path, ca
     kind, more = CASES[case]
     file = tmp_path / "m.gguf"
     model = made(kind, tmp_path, more)
-    assert gguf_file.write(open_checkpoint(tmp_path), TOKENS, file, "F32", "toy").other == ()
+    assert gguf_file.write(open_checkpoint(tmp_path), TOKENS, file, "F32", "toy").other == {}
     ours = logits(model, IDS)
     assert ours.std() > 0.3, "the logits say something"
     np.testing.assert_allclose(llama_cpp_logits(model, file, IDS), ours, atol=1e-3)
