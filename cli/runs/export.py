@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from cli.options import emit, json_option, warn_skipped
 from cli.runs import formats
+from cli.runs.gguf_options import Gguf, gguf_options
 
 
 @click.command("export")
@@ -28,29 +28,7 @@ from cli.runs import formats
     help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_K_M, IQ3_M, …, or several with commas; of "
     "compressed-tensors: int8, int4.",
 )
-@click.option(
-    "--imatrix",
-    multiple=True,
-    metavar="DATA",
-    help="Of a quantised GGUF file: text that tells how much each input of a matrix matters; or a file "
-    "of llama-imatrix. Again for several.",
-)
-@click.option(
-    "--imatrix-out", type=click.Path(), help="Keep the importance matrix, in llama.cpp's format."
-)
-@click.option(
-    "--measure",
-    multiple=True,
-    metavar="DATA",
-    help="Of a GGUF file: text to measure its bits per byte on, in llama.cpp; default: that of "
-    "--imatrix.",
-)
-@click.option(
-    "--fallback",
-    type=click.Choice(["F16"]),
-    help="Of a GGUF file of type TQ1_0 or TQ2_0: for matrices whose rows are no multiple of 256.",
-)
-@click.option("--ollama", is_flag=True, help="Write a Modelfile beside the GGUF file.")
+@gguf_options
 @click.option(
     "--push", metavar="OWNER/NAME", help="Upload what --out has to a Hugging Face Hub, too."
 )
@@ -63,11 +41,7 @@ def export_command(
     parquet: str | None,
     format_: str,
     type_: str | None,
-    imatrix: tuple[str, ...],
-    imatrix_out: str | None,
-    measure: tuple[str, ...],
-    fallback: str | None,
-    ollama: bool,
+    gguf: Gguf,
     push: str | None,
     public: bool,
     reason: str | None,
@@ -103,35 +77,22 @@ def export_command(
         formats.write(
             format_,
             run,
-            formats.Options(
-                *(out, parquet, reason, type_, ollama, fallback, as_json, to),
-                *(imatrix, imatrix_out, measure),
-            ),
+            formats.Options(out, parquet, reason, type_, gguf, as_json, to),
         )
         return
-    _check_folder(
-        {
-            "--type": type_,
-            "--ollama": ollama,
-            "--fallback": fallback,
-            "--imatrix": imatrix or imatrix_out,
-            "--measure": measure,
-        },
-        out,
-        parquet,
-    )
+    _check_folder(type_, gguf, out, parquet)
     home = Home.default()
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
         _model(home, run, Path(out), reason, as_json, tables, to)
 
 
-def _check_folder(others: Mapping[str, Any], out: str | None, parquet: str | None) -> None:
-    """Raise ConfigError for options, by name, that a run's folder and tables do not have."""
+def _check_folder(type_: str | None, gguf: Gguf, out: str | None, parquet: str | None) -> None:
+    """Raise ConfigError for options that a run's folder and tables do not have."""
     from runs.errors import ConfigError
 
-    if options := [option for option, value in others.items() if value]:
-        raise ConfigError(f"{options[0]} is of another format: add --format gguf, for example.")
+    if option := "--type" if type_ else gguf.first:
+        raise ConfigError(f"{option} is of another format: add --format gguf, for example.")
     if out is None and parquet is None:
         raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from cli.options import emit
+from cli.runs.gguf_options import Gguf
 
 
 @dataclass(frozen=True)
@@ -20,15 +21,10 @@ class Options:
     parquet: str | None
     reason: str | None
     type_: str | None
-    ollama: bool
-    fallback: str | None
+    gguf: Gguf
     as_json: bool
     #: Where at a Hub the export is sent to (`worker.exports.hub.Target`); None: nowhere.
     to: Any
-    #: Of a GGUF file: data for its importance matrix, where that is kept, data to measure on.
-    imatrix: tuple[str, ...] = ()
-    imatrix_out: str | None = None
-    measure: tuple[str, ...] = ()
 
     @property
     def place(self) -> Path:
@@ -40,16 +36,10 @@ def write(format_: str, model: str, given: Options) -> None:
     """Write a model in one of FORMATS, send it if that was asked for, and say so."""
     what, function = FORMATS[format_]
     _check(given, what)
-    only = {
-        "--ollama": given.ollama,
-        "--fallback": given.fallback,
-        "--imatrix": given.imatrix or given.imatrix_out,
-        "--measure": given.measure,
-    }
-    if format_ != "gguf" and (options := [option for option, value in only.items() if value]):
+    if format_ != "gguf" and (option := given.gguf.first):
         from runs.errors import ConfigError
 
-        raise ConfigError(f"{options[0]} is of a GGUF file: add --format gguf.")
+        raise ConfigError(f"{option} is of a GGUF file: add --format gguf.")
     function(model, given)
 
 
@@ -77,8 +67,9 @@ def _gguf(model: str, given: Options) -> None:
     from runs.home import Home
     from worker.exports import gguf_export
 
-    keep = None if given.imatrix_out is None else Path(given.imatrix_out)
-    if keep is not None and not given.imatrix:
+    options = given.gguf
+    keep = None if options.imatrix_out is None else Path(options.imatrix_out)
+    if keep is not None and not options.imatrix:
         raise ConfigError("--imatrix-out keeps what --imatrix DATA measures: add it.")
     told = gguf_export.export(
         Home.default(),
@@ -86,12 +77,12 @@ def _gguf(model: str, given: Options) -> None:
         given.place,
         "F16" if given.type_ is None else given.type_,
         _tell,
-        given.ollama,
-        given.fallback is not None,
-        gguf_export.Text(given.imatrix, given.measure, keep),
+        options.ollama,
+        options.fallback is not None,
+        gguf_export.Text(options.imatrix, options.measure, keep),
     )
     files = told.get("files", [told])
-    beside = [Path(told["modelfile"])] if given.ollama else []
+    beside = [Path(told["modelfile"])] if options.ollama else []
     places = [Path(file["file"]) for file in files]
     told |= send(given.to, *places, *beside)
     if given.as_json:

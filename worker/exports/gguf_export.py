@@ -31,6 +31,7 @@ from weights.formats import (
     gguf_tokens,
     libllama,
 )
+from weights.formats.byte_bpe import Tokens
 from weights.storage.model_origin import Finder
 from worker.exports import gguf_measures as measures
 from worker.exports import modelfile
@@ -87,52 +88,75 @@ def export(
     _check_types(types, weighed, ollama)
     single = _target(out) if len(types) == 1 else None
     beside = _modelfile(single) if ollama and single else None
-    given = resolve(model, named=Finder(home, tell))
-    checkpoint = open_checkpoint(Path(given.path))
-    for each in types:
-        known = each if each in gguf_file.TYPES else "F32"
-        gguf_file.check(checkpoint, known, fallback)
-    rows = checkpoint.config["vocab_size"]
-    tokenizer = load_tokenizer(given.path)
-    tokens = gguf_tokens.of(tokenizer, rows)
-    if text.measured or any(gguf_quantised.by_library(t, weighed) for t in types):
-        libllama.require(f"--type {type_}" if not text.measured else "--measure")
+    opened = _opened(home, model, types, tell, fallback)
+    if text.measured or any(gguf_quantised.by_library(each, weighed) for each in types):
+        libllama.require("--measure" if text.measured else f"--type {type_}")
     if text.keep is not None:
         _target(text.keep)
-    read = _Reading(checkpoint, tokenizer, text, tell)
-    places = {t: single or _target(_inside(out) / _file_name(given.name, t)) for t in types}
+    read = _Reading(opened, text, tell)
+    places = {t: single or _target(_inside(out) / _file_name(opened.name, t)) for t in types}
     more: dict[str, Any] = {}
     content = ""
     if beside is not None:
-        described = modelfile.of(
-            tokenizer,
-            places[types[0]].name,
-            gguf_architectures.context(checkpoint.config),
-            tokens.begins,
-        )
+        described = opened.modelfile(places[types[0]])
         content, more = described.text, {"modelfile": str(beside), "template": described.note}
-
-    def plain(file: Path, type_: str) -> gguf_file.Written:
-        return gguf_file.write(checkpoint, tokens, file, type_, given.name, fallback)
-
     with tempfile.TemporaryDirectory(prefix=".gguf-", dir=places[types[0]].parent) as folder:
-        files = _files(places, weighed, read, Path(folder), plain)
+        files = _files(opened, places, weighed, read, Path(folder))
     if beside is not None:
         _placed(beside, lambda hidden: hidden.write_text(content, "utf-8"))
     return {
-        "model": given.name,
+        "model": opened.name,
         **(files[0] if single else {"files": files}),
         **read.told,
-        "notes": [*tokens.notes, *gguf_architectures.notes(checkpoint.config)],
+        "notes": [
+            *opened.tokens.notes,
+            *gguf_architectures.notes(opened.checkpoint.config),
+        ],
         **more,
     }
 
 
-class _Reading:
-    """What an export reads of text: both slices before any work, the rest when it is due."""
+@dataclass(frozen=True)
+class _Opened:
+    """A model that can be written, with its tokenizer as files have it."""
 
-    def __init__(self, checkpoint: Checkpoint, tokenizer: Any, text: Text, tell: Any) -> None:
-        self.checkpoint, self._text, self._tell = checkpoint, text, tell
+    name: str
+    checkpoint: Checkpoint
+    tokenizer: Any
+    tokens: Tokens
+    #: True if matrices that a ternary type cannot cut into blocks are F16.
+    fallback: bool
+
+    def write(self, type_: str, file: Path) -> gguf_file.Written:
+        """Write a file of a type that needs no library."""
+        return gguf_file.write(self.checkpoint, self.tokens, file, type_, self.name, self.fallback)
+
+    def modelfile(self, file: Path) -> modelfile.Modelfile:
+        """Return the Modelfile of a file."""
+        positions = gguf_architectures.context(self.checkpoint.config)
+        return modelfile.of(self.tokenizer, file.name, positions, self.tokens.begins)
+
+
+def _opened(
+    home: Home, model: str, types: Sequence[str], tell: Callable[[str], None], fallback: bool
+) -> _Opened:
+    """Return a model that all types can be written of. Raises ConfigError, SourceError."""
+    given = resolve(model, named=Finder(home, tell))
+    checkpoint = open_checkpoint(Path(given.path))
+    for type_ in types:
+        known = type_ if type_ in gguf_file.TYPES else "F32"
+        gguf_file.check(checkpoint, known, fallback)
+    tokenizer = load_tokenizer(given.path)
+    tokens = gguf_tokens.of(tokenizer, checkpoint.config["vocab_size"])
+    return _Opened(given.name, checkpoint, tokenizer, tokens, fallback)
+
+
+class _Reading:
+    """The text of an export, read before any work, and the measurements on it."""
+
+    def __init__(self, opened: _Opened, text: Text, tell: Callable[[str], None]) -> None:
+        self._checkpoint, self._text, self._tell = opened.checkpoint, text, tell
+        checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
         self._calibration: measures.Split = {}
         self.loss: measures.Split = {}
         #: What is said of the text.
@@ -153,7 +177,7 @@ class _Reading:
         """Return the file of the importance matrix, measured if it was not given."""
         if not self._text.imatrix or self._text.matrix:
             return self._text.matrix
-        means, tokens = measures.importance(self.checkpoint, self._calibration, self._tell)
+        means, tokens = measures.importance(self._checkpoint, self._calibration, self._tell)
         self.told["imatrix_tokens"] = tokens
         source = ", ".join(Path(path).name for path in self._text.imatrix)
 
@@ -174,11 +198,11 @@ class _Reading:
 
 
 def _files(
+    opened: _Opened,
     places: Mapping[str, Path],
     weighed: bool,
     read: _Reading,
     folder: Path,
-    plain: Callable[[Path, str], gguf_file.Written],
 ) -> list[dict[str, Any]]:
     """Write and measure a file of each type; return what is said of each. `folder` is for the way."""
     used = [type_ for type_ in places if gguf_quantised.by_library(type_, weighed)]
@@ -190,11 +214,11 @@ def _files(
         matrix = read.matrix(folder) if used or weighed else None
         for type_, place in places.items():
             if type_ in used and not source.exists():
-                plain(source, gguf_file.exact_type(read.checkpoint))
+                opened.write(gguf_file.exact_type(opened.checkpoint), source)
             fill = (
-                partial(gguf_quantised.write, library, read.checkpoint, source, type_, matrix)
+                partial(gguf_quantised.write, library, opened.checkpoint, source, type_, matrix)
                 if type_ in used
-                else partial(plain, type_=type_)
+                else partial(opened.write, type_)
             )
             written = _placed(place, fill)
             found.append(

@@ -1,4 +1,4 @@
-"""What a GGUF export reads of text: the importance of inputs, and the loss of a file in llama.cpp.
+"""Measurements of a GGUF export on text: importance of inputs, and loss of a file in llama.cpp.
 
 Windows and tokens are those of `forge score` and `forge compress`: each document alone, after the start
 token, in windows of at most CONTEXT tokens; bits per byte are the mean over domains.
@@ -29,7 +29,7 @@ from weights.formats.libllama import Library
 #: Tokens of a window: those of llama.cpp's own tools.
 CONTEXT = 512
 #: Tokens that the importance is measured on, and that a file's loss is measured on.
-IMPORTANCE_TOKENS, LOSS_TOKENS = 32_768, 16_384
+IMPORTANCE_TOKENS, LOSS_TOKENS = 32_768, 8_192
 #: Slices that they are of.
 IMPORTANCE: Slice = "train"
 LOSS: Slice = "test"
