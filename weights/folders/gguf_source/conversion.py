@@ -105,7 +105,7 @@ def write(made: Converted, folder: Path) -> None:
     """
     dtype = _dtype(made)
     config = {**made.config, "dtype": str(dtype).removeprefix("torch.")}
-    generation = {**made.tokens.ids, "eos_token_id": list(made.tokens.ends), "do_sample": False}
+    generation = {**made.tokens.ids, "eos_token_id": list(made.tokens.ends) or None}
     files = {
         companions.CONFIG: config,
         "tokenizer.json": made.tokens.tokenizer,

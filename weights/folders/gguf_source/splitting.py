@@ -1,7 +1,8 @@
 """Ways to split text before byte-level BPE, by the names that llama.cpp gives them.
 
 The patterns are those of the models' own tokenizer.json; llama.cpp writes some of them in other words
-(`src/llama-vocab.cpp`). Of a list, each pattern splits what the one before has left.
+(`src/llama-vocab.cpp`). Of a list, each pattern splits what the one before has left. One difference
+stays: by `tekken`, `gpt-4o` and `llama4` llama.cpp tells capitals from small letters in ASCII alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ _WORDS = rf"{_ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _SLASHED = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+DIGITS = r"\p{N}"
 QWEN2 = rf"{_WORDS}\p{{N}}{_MARKS}"
 LLAMA3 = rf"{_WORDS}\p{{N}}{{1,3}}{_MARKS}"
 
@@ -38,7 +40,7 @@ class Splitting:
 
 
 _GPT2 = Splitting((GPT2,))
-_DIGITS = Splitting((r"\p{N}", GPT2))
+_DIGITS = Splitting((DIGITS, GPT2))
 _QWEN2 = Splitting((QWEN2,))
 _LLAMA3 = Splitting((LLAMA3,), whole=True, begins=True)
 _BARE_LLAMA3 = Splitting((LLAMA3,))

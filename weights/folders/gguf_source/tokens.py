@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from weights.folders.gguf_source.metadata import Metadata
-from weights.folders.gguf_source.splitting import SPLITTINGS, Splitting
+from weights.folders.gguf_source.splitting import DIGITS, GPT2, SPLITTINGS, Splitting
 
 #: Kinds of tokens (llama.cpp, `llama_token_type`).
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -39,8 +39,10 @@ class Tokens:
     #: Contents of tokenizer.json and tokenizer_config.json.
     tokenizer: Mapping[str, Any]
     config: Mapping[str, Any]
-    #: Ids that config.json has; `eos_token_id` may be several for generation.
-    ids: Mapping[str, int]
+    #: Ids of bos, eos and pad by their names in config.json; None for one that there is not, for
+    #: configs have ids of their own as defaults.
+    ids: Mapping[str, int | None]
+    #: Tokens that end a reply.
     ends: Sequence[int]
     template: str | None
 
@@ -69,9 +71,11 @@ def of(source: Metadata) -> Tokens:
         if (id_ := source.id(key, size)) is not None
     }
     vocabulary = _Vocabulary.of(source)
-    spelled = vocabulary.spelled if model == SENTENCE_PIECE else vocabulary.names
+    spelled: Sequence[str] = vocabulary.names
     if model == SENTENCE_PIECE:
-        parts, begins = _sentence_piece(source, vocabulary, ids), True
+        prefix, begins = source.flag("add_space_prefix", True), True
+        spelled = spelled if prefix else vocabulary.spelled
+        parts = _sentence_piece(source, vocabulary, spelled, ids, prefix)
     else:
         splitting = _splitting(source)
         parts, begins = _byte_level(source, vocabulary, splitting), splitting.begins
@@ -84,14 +88,14 @@ def of(source: Metadata) -> Tokens:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": vocabulary.added(model == SENTENCE_PIECE),
+        "added_tokens": vocabulary.added(spelled),
         **parts,
         "post_processor": _frame(framed, spelled) or parts.get("post_processor"),
     }
     return Tokens(
         document,
         _config(source, ids, spelled),
-        {f"{name}_token_id": id_ for name, id_ in ids.items() if name != "unk"},
+        {f"{name}_token_id": ids.get(name) for name in ("bos", "eos", "pad")},
         [id_ for id_ in dict.fromkeys((ids.get("eos"), source.id("eot", size))) if id_ is not None],
         _template(source),
     )
@@ -136,12 +140,11 @@ class _Vocabulary:
             if name and not (self.kinds[id_] == UNUSED and name == f"[PAD{id_}]")
         }
 
-    def added(self, spelled: bool) -> list[dict[str, Any]]:
+    def added(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Return the tokens that are found in text before it is split, as tokenizer.json has them.
 
-        Those with spaces are looked for where spaces are spelled.
+        Those in which a space is spelled are looked for where spaces are spelled.
         """
-        names = self.spelled if spelled else self.names
         last = self.numbers(names)
         return [
             {
@@ -150,7 +153,7 @@ class _Vocabulary:
                 "single_word": False,
                 "lstrip": False,
                 "rstrip": False,
-                "normalized": spelled and kind == USER_DEFINED and SPACE in name,
+                "normalized": kind == USER_DEFINED and name != self.names[id_],
                 "special": kind != USER_DEFINED,
             }
             for id_, (name, kind) in enumerate(zip(names, self.kinds, strict=True))
@@ -183,36 +186,43 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
                 f"its tokenizer merges {merge[:60]!r}, of which something is no token."
             )
         pairs.append((left, right))
-    level = {
-        "type": "ByteLevel",
-        "add_prefix_space": False,
-        "trim_offsets": True,
-        "use_regex": False,
-    }
-    splits = [
-        {"type": "Split", "pattern": {"Regex": one}, "behavior": "Isolated", "invert": False}
-        for one in how.patterns
-    ]
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    level["use_regex"] = own = how.patterns[-1] == GPT2  # ByteLevel's own pattern
+    patterns = how.patterns[: -1 if own else None]
     return {
         "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [*splits, level]},
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [*map(_split, patterns), level],
+        },
         "post_processor": level | {"trim_offsets": False},
         "decoder": level,
         "model": _model(numbers, pairs, None, False) | {"ignore_merges": how.whole},
     }
 
 
+def _split(pattern: str) -> dict[str, Any]:
+    """Return the step that splits by a pattern, written as the models' own tokenizer.json has it."""
+    if pattern == DIGITS:
+        return {"type": "Digits", "individual_digits": True}
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
 def _sentence_piece(
-    source: Metadata, vocabulary: _Vocabulary, ids: Mapping[str, int]
+    source: Metadata,
+    vocabulary: _Vocabulary,
+    names: Sequence[str],
+    ids: Mapping[str, int],
+    prefix: bool,
 ) -> dict[str, Any]:
-    """Return the same of SentencePiece's BPE."""
+    """Return the same of SentencePiece's BPE; `prefix`: a text gets a space in front.
+
+    So does text after a special token, or after one that a user has defined.
+    """
     if vocabulary.scores is None:
         raise source.error("its tokenizer has no scores (tokenizer.ggml.scores).")
-    names = vocabulary.spelled
     numbers = vocabulary.numbers(names)
-    bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
-    fallback = all(name in numbers for name in bytes_)
-    prefix = source.flag("add_space_prefix", True)
+    fallback = all(f"<0x{byte:02X}>" in numbers for byte in range(256))
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
     before = [{"type": "Prepend", "prepend": SPACE}] if prefix else []
     back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
