@@ -31,6 +31,11 @@ def is_package(text: str) -> bool:
     return text.startswith(_PACKAGE)
 
 
+def is_prefixed(text: str) -> bool:
+    """Return True if a text begins as names of GGUF files do, and so is no name of the log."""
+    return text.startswith((_HUB, _PACKAGE))
+
+
 def at(place: Path, name: str = "") -> ModelReference | None:
     """Return the model of a GGUF file, converted; None if the path is no such file.
 
