@@ -71,11 +71,8 @@ def of(source: Metadata) -> Tokens:
         if (id_ := source.id(key, size)) is not None
     }
     vocabulary = _Vocabulary.of(source)
-    spelled: Sequence[str] = vocabulary.names
     if model == SENTENCE_PIECE:
-        prefix, begins = source.flag("add_space_prefix", True), True
-        spelled = spelled if prefix else vocabulary.spelled
-        parts = _sentence_piece(source, vocabulary, spelled, ids, prefix)
+        parts, begins = _sentence_piece(source, vocabulary, ids), True
     else:
         splitting = _splitting(source)
         parts, begins = _byte_level(source, vocabulary, splitting), splitting.begins
@@ -88,13 +85,13 @@ def of(source: Metadata) -> Tokens:
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": vocabulary.added(spelled),
+        "added_tokens": vocabulary.added(),
         **parts,
-        "post_processor": _frame(framed, spelled) or parts.get("post_processor"),
+        "post_processor": _frame(framed, vocabulary.names) or parts.get("post_processor"),
     }
     return Tokens(
         document,
-        _config(source, ids, spelled),
+        _config(source, ids, vocabulary.names),
         {f"{name}_token_id": ids.get(name) for name in ("bos", "eos", "pad")},
         [id_ for id_ in dict.fromkeys((ids.get("eos"), source.id("eot", size))) if id_ is not None],
         _template(source),
@@ -124,28 +121,20 @@ class _Vocabulary:
             raise source.error("tokenizer.ggml.scores holds NaN or Inf.")
         return cls(names, [int(kind) for kind in kinds], scores)
 
-    @property
-    def spelled(self) -> list[str]:
-        """The tokens as SentencePiece spells them: files have spaces in those that users define."""
-        return [
-            name.replace(" ", SPACE) if kind == USER_DEFINED else name
-            for name, kind in zip(self.names, self.kinds, strict=True)
-        ]
-
-    def numbers(self, names: Sequence[str]) -> dict[str, int]:
+    def numbers(self) -> dict[str, int]:
         """Return token → id, without ids that stand for nothing; the last of equal tokens has it."""
         return {
             name: id_
-            for id_, name in enumerate(names)
+            for id_, name in enumerate(self.names)
             if name and not (self.kinds[id_] == UNUSED and name == f"[PAD{id_}]")
         }
 
-    def added(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Return the tokens that are found in text before it is split, as tokenizer.json has them.
+    def added(self) -> list[dict[str, Any]]:
+        """Return the tokens that are found in text before anything else, as tokenizer.json has them.
 
-        Those in which a space is spelled are looked for where spaces are spelled.
+        Files have spaces in those that users define, where SentencePiece has its own letter.
         """
-        last = self.numbers(names)
+        last = self.numbers()
         return [
             {
                 "id": id_,
@@ -153,10 +142,10 @@ class _Vocabulary:
                 "single_word": False,
                 "lstrip": False,
                 "rstrip": False,
-                "normalized": kind == USER_DEFINED and name != self.names[id_],
+                "normalized": False,
                 "special": kind != USER_DEFINED,
             }
-            for id_, (name, kind) in enumerate(zip(names, self.kinds, strict=True))
+            for id_, (name, kind) in enumerate(zip(self.names, self.kinds, strict=True))
             if kind in (CONTROL, USER_DEFINED, UNKNOWN) and last.get(name) == id_
         ]
 
@@ -176,7 +165,7 @@ def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> di
     merges = source.fields.get("tokenizer.ggml.merges")
     if not isinstance(merges, list):
         raise source.error("its tokenizer has no merges (tokenizer.ggml.merges).")
-    numbers = vocabulary.numbers(vocabulary.names)
+    numbers = vocabulary.numbers()
     pairs = []
     for merge in merges:
         at = merge.find(" ", 1)
@@ -209,25 +198,21 @@ def _split(pattern: str) -> dict[str, Any]:
 
 
 def _sentence_piece(
-    source: Metadata,
-    vocabulary: _Vocabulary,
-    names: Sequence[str],
-    ids: Mapping[str, int],
-    prefix: bool,
+    source: Metadata, vocabulary: _Vocabulary, ids: Mapping[str, int]
 ) -> dict[str, Any]:
-    """Return the same of SentencePiece's BPE; `prefix`: a text gets a space in front.
+    """Return the same of SentencePiece's BPE.
 
-    So does text after a special token, or after one that a user has defined.
+    A text may get a space in front, and text after a token that is found before splitting, too.
     """
     if vocabulary.scores is None:
         raise source.error("its tokenizer has no scores (tokenizer.ggml.scores).")
-    numbers = vocabulary.numbers(names)
+    prefix, numbers = source.flag("add_space_prefix", True), vocabulary.numbers()
     fallback = all(f"<0x{byte:02X}>" in numbers for byte in range(256))
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
     before = [{"type": "Prepend", "prepend": SPACE}] if prefix else []
     back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
     strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefix else []
-    unknown = names[ids["unk"]] if "unk" in ids else None
+    unknown = vocabulary.names[ids["unk"]] if "unk" in ids else None
     return {
         "normalizer": {"type": "Sequence", "normalizers": [*before, spaces]},
         "pre_tokenizer": None,
