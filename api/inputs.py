@@ -14,6 +14,7 @@ from api.options import Options
 from evaluation.lm_eval import spec
 from runs.errors import ConfigError
 from runs.event_types import ModelReference
+from weights.folders import gguf_names
 from weights.folders.sources import ALIASES
 from weights.storage import model_origin as origins
 from worker.commands.accounts import User
@@ -63,7 +64,7 @@ async def find(
     for name in dict.fromkeys(models):
         text = meant.get(name, name)
         origin = None
-        if not _is_path(places[text]) and text not in ALIASES:
+        if not (_is_path(places[text]) or text in ALIASES or gguf_names.is_prefixed(text)):
             origin = await asyncio.to_thread(_origin, state, text)
         if origin is None:
             options.check_fetched(places[text])

@@ -13,6 +13,7 @@ from evaluation.data import domains, hub_data, training_texts
 from runs.errors import ConfigError
 from runs.system import user_folders
 from runs.system.child_environment import may_ask_hub
+from weights.folders import gguf_names
 
 #: Names of this machine that only this machine has.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -164,8 +165,11 @@ class Options:
         return placed
 
     def check_fetched(self, placed: str) -> None:
-        """Raise ConfigError for a placed model that is no path, where no models may be fetched."""
-        if not Path(placed).is_absolute() and not self.hub:
+        """Raise ConfigError for a placed model that is no path, where no models may be fetched.
+
+        Packages that are installed here are trusted, and so may be read.
+        """
+        if not (Path(placed).is_absolute() or self.hub or gguf_names.is_package(placed)):
             raise ConfigError(
                 f"{placed[:200]!r} is in none of this server's folders (`GET /me` lists them), and no "
                 "run or registered model has that name. It fetches nothing from the Hub: start it with "

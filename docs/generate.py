@@ -133,8 +133,9 @@ order:
 
 | name | the model |
 |---|---|
-| a path | a folder with safetensors; a log's model of the same name is told of |
+| a path | a folder with safetensors, or a GGUF file; a log's model of the same name is told of |
 | an alias | what `aliases` of the config file says, or `deepseek`, `nemotron`, `qwen2` |
+| `package:NAME[/FILE]`, `hub:owner/name/FILE` | a [GGUF file](merging.md#gguf-files) elsewhere |
 | `RUN`, `RUN:champion`, `RUN/champion` | the result of a run of any kind that has one result |
 | `RUN:ROLE`, `RUN/ROLE` | a model of a run: a role (`base`, `code`, …), a candidate, a point |
 | an id, a name | a registered model; `forge models rename` gives names |

@@ -155,7 +155,7 @@ def _models(inputs: Inputs) -> Iterator[str]:
     from weights.folders.sources import ALIASES
 
     aliases = ", ".join(sorted(ALIASES))
-    yield f"# Models to merge: folders, Hub ids (owner/name), aliases ({aliases}), runs."
+    yield f"# Models to merge: folders, GGUF files, Hub ids (owner/name), aliases ({aliases}), runs."
     shown = inputs.sources or ("models/code", "models/math")
     yield f"{'' if inputs.sources else '#'}base_models = {_toml(shown)}"
     yield "# Their common ancestor; without it, the first model is the base."

@@ -15,8 +15,8 @@ def model_options(function: Callable) -> Callable:
         click.option(
             "--base-models",
             metavar="A,B,C",
-            help="The models to merge: folders, Hub ids (owner/name[@revision]), aliases, runs "
-            "(RUN/champion, RUN:ROLE, RUN:CANDIDATE), or registered models by id or name. For "
+            help="The models to merge: folders, GGUF files, Hub ids (owner/name[@revision]), aliases, "
+            "runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), or registered models by id or name. For "
             "forge evo without any models: deepseek,nemotron,qwen2 of the Hub.",
         ),
         click.option("--base-model", metavar="M", help="Their common ancestor."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import click
@@ -59,10 +60,11 @@ def score_command(
 ) -> None:
     """Measure models as runs do, on a slice of the data, without a run; in the weights' own dtype.
 
-    MODELS are folders, Hub ids, aliases, runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), or
-    registered models by id or name. Columns: perplexity; bits per byte, which compares
-    models of different tokenizers; share of tokens predicted; questions whose right choice was the
-    most likely, chance in brackets; problems whose generated reply a program found right.
+    MODELS are folders, GGUF files (PATH, hub:OWNER/NAME/FILE or package:NAME), Hub ids, aliases,
+    runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), or registered models by id or name. Columns:
+    perplexity; bits per byte, which compares models of different tokenizers; share of tokens
+    predicted; questions whose right choice was the most likely, chance in brackets; problems whose
+    generated reply a program found right.
 
     A model that a server holds is asked there for log-probabilities and replies; MODELS is then the
     same model's folder or Hub id, for its tokenizer, its limits and its shapes.
@@ -111,11 +113,16 @@ def _items(data: tuple[str, ...]) -> list[Any]:
 def _references(models: tuple[str, ...]) -> list[Any]:
     """Return the models that are named: folders, Hub ids, runs, registered models."""
     from runs.home import Home
+    from weights.folders import gguf_note
     from weights.folders.sources import resolve
     from weights.storage.model_origin import Finder
 
     named = Finder(Home.default(), _tell)
-    return [resolve(model, named=named) for model in models]
+    found = [resolve(model, named=named) for model in models]
+    for reference in found:
+        for words in gguf_note.warnings(Path(reference.path)):
+            _tell(f"warning: {words}")
+    return found
 
 
 def _evaluator(model: Any, options: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ import click
 
 from cli.options import emit, json_option, warn_skipped
 from cli.runs import formats
+from cli.runs.gguf_options import Gguf, gguf_options
 
 
 @click.command("export")
@@ -24,14 +25,10 @@ from cli.runs import formats
 @click.option(
     "--type",
     "type_",
-    help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_0, …; of compressed-tensors: int8, int4.",
+    help="Of a GGUF file: F32, F16 (default), BF16, Q8_0, Q4_K_M, IQ3_M, …, or several with commas; of "
+    "compressed-tensors: int8, int4.",
 )
-@click.option(
-    "--fallback",
-    type=click.Choice(["F16"]),
-    help="Of a GGUF file of type TQ1_0 or TQ2_0: for matrices whose rows are no multiple of 256.",
-)
-@click.option("--ollama", is_flag=True, help="Write a Modelfile beside the GGUF file.")
+@gguf_options
 @click.option(
     "--push", metavar="OWNER/NAME", help="Upload what --out has to a Hugging Face Hub, too."
 )
@@ -44,8 +41,7 @@ def export_command(
     parquet: str | None,
     format_: str,
     type_: str | None,
-    fallback: str | None,
-    ollama: bool,
+    gguf: Gguf,
     push: str | None,
     public: bool,
     reason: str | None,
@@ -70,6 +66,7 @@ def export_command(
       forge export 20261121-3fa9c1:mean --out mean
       forge export 20261121-3fa9c1 --parquet tables
       forge export 20261121-3fa9c1 --format gguf --type Q8_0 --out champion.gguf
+      forge export MODEL --format gguf --type Q4_K_M --imatrix texts.jsonl --out model.gguf
       forge export 20261121-3fa9c1:model --format bitnet --out packed
       forge export 20261121-3fa9c1 --out champion --push me/champion
     """
@@ -80,24 +77,21 @@ def export_command(
         formats.write(
             format_,
             run,
-            formats.Options(out, parquet, reason, type_, ollama, fallback, as_json, to),
+            formats.Options(out, parquet, reason, type_, gguf, as_json, to),
         )
         return
-    _check_folder(type_, ollama, fallback, out, parquet)
+    _check_folder(type_, gguf, out, parquet)
     home = Home.default()
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
         _model(home, run, Path(out), reason, as_json, tables, to)
 
 
-def _check_folder(
-    type_: str | None, ollama: bool, fallback: str | None, out: str | None, parquet: str | None
-) -> None:
+def _check_folder(type_: str | None, gguf: Gguf, out: str | None, parquet: str | None) -> None:
     """Raise ConfigError for options that a run's folder and tables do not have."""
     from runs.errors import ConfigError
 
-    if type_ or ollama or fallback:
-        option = "--type" if type_ else "--ollama" if ollama else "--fallback"
+    if option := "--type" if type_ else gguf.first:
         raise ConfigError(f"{option} is of another format: add --format gguf, for example.")
     if out is None and parquet is None:
         raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")

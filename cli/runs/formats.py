@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from cli.options import emit
+from cli.runs.gguf_options import Gguf
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,7 @@ class Options:
     parquet: str | None
     reason: str | None
     type_: str | None
-    ollama: bool
-    fallback: str | None
+    gguf: Gguf
     as_json: bool
     #: Where at a Hub the export is sent to (`worker.exports.hub.Target`); None: nowhere.
     to: Any
@@ -36,10 +36,9 @@ def write(format_: str, model: str, given: Options) -> None:
     """Write a model in one of FORMATS, send it if that was asked for, and say so."""
     what, function = FORMATS[format_]
     _check(given, what)
-    if (given.ollama or given.fallback) and format_ != "gguf":
+    if format_ != "gguf" and (option := given.gguf.first):
         from runs.errors import ConfigError
 
-        option = "--ollama" if given.ollama else "--fallback"
         raise ConfigError(f"{option} is of a GGUF file: add --format gguf.")
     function(model, given)
 
@@ -63,36 +62,58 @@ def _tell(text: str) -> None:
 
 
 def _gguf(model: str, given: Options) -> None:
-    """Write a model's GGUF file, and say so."""
+    """Write a model's GGUF file, or one of each type, and say so."""
+    from runs.errors import ConfigError
     from runs.home import Home
     from worker.exports import gguf_export
 
+    options = given.gguf
+    keep = None if options.imatrix_out is None else Path(options.imatrix_out)
+    if keep is not None and not options.imatrix:
+        raise ConfigError("--imatrix-out keeps what --imatrix DATA measures: add it.")
     told = gguf_export.export(
         Home.default(),
         model,
         given.place,
         "F16" if given.type_ is None else given.type_,
         _tell,
-        given.ollama,
-        given.fallback is not None,
+        options.ollama,
+        options.fallback is not None,
+        gguf_export.Text(options.imatrix, options.measure, keep),
     )
-    beside = [Path(told["modelfile"])] if given.ollama else []
-    told |= send(given.to, Path(told["file"]), *beside)
+    files = told.get("files", [told])
+    beside = [Path(told["modelfile"])] if options.ollama else []
+    places = [Path(file["file"]) for file in files]
+    told |= send(given.to, *places, *beside)
     if given.as_json:
         emit(told)
         return
-    click.echo(f"model:    {told['file']} ({told['bytes']:,} bytes, {told['type']})")
-    if others := told["other_types"]:
-        click.echo(
-            f"F16:      {len(others)} matrices, whose rows {told['type']} cannot cut into blocks, such "
-            f"as {others[0]}"
-        )
+    for file in files:
+        _say_file(file)
+    if "imatrix_tokens" in told:
+        kept = f", kept as {told['imatrix']}" if "imatrix" in told else ""
+        click.echo(f"imatrix:  measured on {told['imatrix_tokens']:,} tokens{kept}")
+    if "measured_tokens" in told:
+        click.echo(f"measured: on {told['measured_tokens']:,} tokens, in llama.cpp")
     if "modelfile" in told:
         click.echo(f"ollama:   ollama create NAME -f {told['modelfile']}")
         click.echo(f"template: {told['template']}")
     for note in told["notes"]:
         click.echo(f"note:     {note}")
     say_sent(told)
+
+
+def _say_file(file: Mapping[str, Any]) -> None:
+    """Print a GGUF file's size, its loss if it was measured, and which matrices have other types."""
+    loss = f", {file['bits_per_byte']:.4f} bits per byte" if "bits_per_byte" in file else ""
+    click.echo(f"model:    {file['file']} ({file['bytes']:,} bytes, {file['type']}{loss})")
+    others = file["other_types"]
+    for type_ in sorted(set(others.values())):
+        names = [name for name, other in others.items() if other == type_]
+        click.echo(
+            f"{type_ + ':':9} {len(names)} matrices, whose rows {file['type']} cannot cut into blocks, "
+            f"such as {names[0]}"
+        )
 
 
 def _compressed(model: str, given: Options) -> None:

@@ -8,7 +8,7 @@ al. 2024, arXiv 2405.14782).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,18 @@ def documents(texts: Sequence[Text], tokenizer: Any, context: int) -> list[Windo
     start = tokenizer.bos_token_id
     start = tokenizer.eos_token_id if start is None else start
     return [_document(text, tokenizer, start, context) for text in texts]
+
+
+def in_turn(domains: Iterable[Sequence[Windows]], tokens: int) -> list[Ids]:
+    """Return windows of every domain in turn, the last one cut, up to a number of tokens."""
+    queues = [[w for document in split for w in document.windows] for split in domains]
+    windows: list[Ids] = []
+    for number in range(max(map(len, queues), default=0)):
+        for queue in queues:
+            if number < len(queue) and tokens > 0:
+                windows.append(queue[number][:tokens])
+                tokens -= len(windows[-1])
+    return windows
 
 
 def _document(text: Text, tokenizer: Any, start: int | None, context: int) -> Windows:

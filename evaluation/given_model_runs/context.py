@@ -18,6 +18,7 @@ from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
 from runs.event_types import SourceRecord
 from runs.home import segment_steps
+from weights.folders import gguf_note
 from weights.folders.checkpoint import Checkpoint, open_checkpoint
 from weights.making.events import Making
 from weights.making.maker import Maker
@@ -170,7 +171,8 @@ class GivenContext(TrainingContext[S]):
         segment = min(config.steps_of(started.context), segment_steps(seconds / STEPS))
         parts = getattr(started, "accumulation", None) or config.accumulation
         divided = training_defaults.divided(config.batch, config.accumulation, parts)
-        notes = (*made.notes, *divided, *self.notes(started))
+        rounded = gguf_note.warnings(Path(given.path))
+        notes = (*rounded, *made.notes, *divided, *self.notes(started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
 
     def _fitting(self, started: Any) -> tuple[Any, str, float]:

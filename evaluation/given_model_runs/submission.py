@@ -97,10 +97,10 @@ def checked(plan: Plan, given: Checkpoint) -> Checked:
 
     given_tokenizer(Path(plan.fields["model"].path))
     if not plan.fields["data"]:
-        return Checked(parameters=given.parameters)
+        return Checked(given.warnings, given.parameters)
     found = training_texts.read(plan.fields["data"])
     counts = {
         domain: {slice_: len(texts) for slice_, texts in split.items()}
         for domain, split in found.documents.items()
     }
-    return Checked(tuple(found.notes), given.parameters, counts)
+    return Checked((*given.warnings, *found.notes), given.parameters, counts)

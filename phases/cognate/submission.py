@@ -85,6 +85,7 @@ def check(plan: Plan) -> Checked:
     """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
     config, base, data = plan.config, plan.fields["base"], plan.fields["data"]
     parameters: int = config.size.parameters
+    warnings: tuple[str, ...] = ()
     if base is not None:
         from evaluation.training_text.parts import given_tokenizer
         from phases.cognate.plan import window
@@ -94,7 +95,7 @@ def check(plan: Plan) -> Checked:
         folder = Path(base.path)
         opened = open_checkpoint(folder)
         window(config, opened.positions)
-        parameters = opened.parameters
+        parameters, warnings = opened.parameters, opened.warnings
         opened.check_plain("trained")
         model_config.check_predicts_tokens(folder, opened.config)
         given_tokenizer(folder)
@@ -106,9 +107,9 @@ def check(plan: Plan) -> Checked:
         texts = learning(config, None if found is None else found.documents)
         train_tokenizer(texts, config.size.vocabulary)
     if found is None:
-        return Checked(parameters=parameters)
+        return Checked(warnings, parameters)
     counts = {
         domain: {slice_: len(texts) for slice_, texts in split.items()}
         for domain, split in found.documents.items()
     }
-    return Checked(tuple(found.notes), parameters, counts)
+    return Checked((*warnings, *found.notes), parameters, counts)

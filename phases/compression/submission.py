@@ -75,7 +75,7 @@ def check(plan: Plan) -> Checked:
     for given, own in zip(smaller, others, strict=True):
         read = load_tokenizer(given.path)
         students.check(given.name, own.parameters, opened.parameters, read, tokenizer)
-    notes: list[str] = []
+    notes = [warning for one in (opened, *others) for warning in one.warnings]
     items = load_items(
         plan.fields["data"], parameters=opened.parameters, note=notes.append, needed=NEEDED
     )

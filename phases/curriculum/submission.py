@@ -63,7 +63,7 @@ def check(plan: Plan) -> Checked:
     plans.check_length(plan.config, context)
     tokenizer = given_tokenizer(Path(plan.fields["model"].path))
     check_items(plan.config, tokenizer, context)
-    return Checked(parameters=opened.parameters)
+    return Checked(opened.warnings, opened.parameters)
 
 
 def check_machine(config: CurriculumConfig) -> None:

@@ -42,14 +42,15 @@ def check(plan: Plan) -> Checked:
     from weights.folders.checkpoint import open_checkpoint
 
     parameters = 0
+    notes: list[str] = []
     for role in ROLES:
         for model in plan.fields[role]:
             opened = open_checkpoint(Path(model.path))
             model_config.check_predicts_tokens(opened.given, opened.config)
             load_tokenizer(model.path)
             parameters = max(parameters, opened.parameters)
+            notes += opened.warnings
     on = plan.config.slice
-    notes: list[str] = []
     items = load_items(plan.fields["data"], parameters=parameters, note=notes.append, needed=(on,))
     counts = {domain: {on: len(some)} for domain, some in texts_of(items, on).items()}
     return Checked(tuple(notes), parameters, counts)

@@ -11,6 +11,7 @@ from runs.errors import UnavailableError
 #: Name of the module → what pip is to install for it, as in pyproject.toml's extras.
 REQUIREMENTS: Mapping[str, tuple[str, ...]] = {
     "constriction": ("constriction>=0.5,<0.6",),
+    "llama_cpp_py_sync": ("llama-cpp-py-sync>=0.11739",),
     "lm_eval": ("lm-eval>=0.4.13,<0.5",),
     "mcp": ("mcp>=2.3,<3", "mcp-types>=2.3,<3"),
     "pandas": ("pandas>=2.2",),

@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from events import failpoints
 from runs.errors import SourceError, UnavailableError
 from runs.system import bounded_files, open_files
-from weights.folders import adapter_folders, model_config, safetensors_header
+from weights.folders import adapter_folders, gguf_note, model_config, safetensors_header
 from weights.folders.confrontation import TORCH, confront
 from weights.model import Model
 from weights.tensors import HEADS, Shape, elements
@@ -124,7 +124,7 @@ def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
         shapes={name: checkpoint.shapes[place] for name, place in fit.stored.items()},
         stored=fit.stored,
         packed=fit.packed,
-        warnings=fit.warnings,
+        warnings=(*checkpoint.warnings, *fit.warnings),
     )
 
 
@@ -157,7 +157,8 @@ def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
         raise SourceError(f"{folder / INDEX} names tensor {lacking[0]}, which no shard holds.")
     model_config.check(config_file, config, {name: shape for name, (_, shape) in shapes.items()})
     stored = {name: name for name in files}
-    return Checkpoint(folder, given or folder, config, files, shapes, stored)
+    notes = gguf_note.warnings(given or folder)
+    return Checkpoint(folder, given or folder, config, files, shapes, stored, warnings=notes)
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,11 @@ def lines(folder: str, names: Sequence[str], config: Mapping[str, Any]) -> list[
 def merged_from(hub_ids: Iterable[str]) -> list[str]:
     """Return the front matter's lines on the models of a Hub that a merge was made from.
 
-    [] if there are none: the path of a folder says nothing on another machine.
+    Of a GGUF file it is the repository. [] if there are none: the path of a folder says nothing on
+    another machine.
     """
-    ids = [f"- {json.dumps(id_)}" for id_ in dict.fromkeys(hub_ids)]
+    repositories = dict.fromkeys("/".join(id_.split("/")[:2]) for id_ in hub_ids)
+    ids = [f"- {json.dumps(id_)}" for id_ in repositories]
     return ["base_model:", *ids, "base_model_relation: merge"] if ids else []
 
 

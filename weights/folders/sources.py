@@ -1,8 +1,9 @@
 """Sources of a merge: from the text that a user types to opened models that fit together.
 
-A model is a local folder, an alias, a model of the log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a
-Hub id (`owner/name[@revision]`), in this order. Sources must agree on tensors and shapes; settings
-that bear on the function but not on shapes are compared (`compared_settings`).
+A model is a local folder or GGUF file, an alias, a GGUF file elsewhere (`gguf_names`), a model of the
+log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a Hub id (`owner/name[@revision]`), in this order.
+Sources must agree on tensors and shapes; settings that bear on the function but not on shapes are
+compared (`compared_settings`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from runs.errors import SourceError
 from runs.event_types import ModelReference
 from runs.kinds.asked import Names
 from runs.system import user_folders
-from weights.folders import adapter_folders, model_config
+from weights.folders import adapter_folders, gguf_names, model_config
 from weights.folders.compared_settings import compare_settings
 from weights.folders.hub_errors import not_fetched
 from weights.tensors import HEADS, Shape
@@ -41,6 +42,8 @@ def resolve(
 ) -> ModelReference:
     """Return what the user typed as a local folder, fetching a Hub model if it is not here yet.
 
+    A GGUF file is converted into a folder of the home's cache.
+
     `named` finds the models of a log. An alias stands for a name of any form. Raise SourceError or
     UnavailableError.
     """
@@ -51,11 +54,13 @@ def resolve(
     if place is not None:
         if named is not None and not text.startswith((".", "/", "~")):
             named.hidden_by(text, place)
-        return ModelReference(name=place.name, path=str(place))
+        return _local(place)
     meant = aliases.get(text, text)
     place = _place(meant) if meant != text else None
     if place is not None:
-        return ModelReference(name=text, path=str(place))
+        return _local(place, text)
+    if (file := gguf_names.named(meant)) is not None:
+        return file
     found = named(meant) if named else None
     if found is not None:
         return found
@@ -66,12 +71,18 @@ def resolve(
             ", nor a run (RUN, RUN/champion or RUN:ROLE), nor a registered model" if named else ""
         )
         raise SourceError(
-            f"model {text!r} is neither a folder here, nor a Hub id (owner/name[@revision]), nor "
-            f"an alias ({known}){more}."
+            f"model {text!r} is neither a folder here, nor a GGUF file, nor a Hub id "
+            f"(owner/name[@revision]), nor an alias ({known}){more}."
         )
     name = text if text in aliases else repository.split("/")[1]
     folder = _fetch(repository, revision or None)
     return ModelReference(name=name, path=str(folder), hub_id=repository, revision=folder.name)
+
+
+def _local(place: Path, name: str = "") -> ModelReference:
+    """Return the model of a folder, or of a GGUF file, which is converted."""
+    folder = ModelReference(name=name or place.name, path=str(place))
+    return gguf_names.at(place, name) or folder
 
 
 def _place(text: str) -> Path | None:

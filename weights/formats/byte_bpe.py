@@ -8,16 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs.errors import SourceError
+from weights.formats import pre_tokenizers
 
-_LETTERS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
-_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-#: Pattern by which a tokenizer splits text before it merges → its name in llama.cpp. "" stands for
-#: ByteLevel's own pattern, that of GPT-2.
-SPLITS = {
-    "": "gpt-2",
-    rf"{_LETTERS}\p{{N}}{_REST}": "qwen2",
-    rf"{_LETTERS}\p{{N}}{{1,3}}{_REST}": "llama-bpe",
-}
 #: Kinds of tokens (llama.cpp, `llama_token_type`): ordinary, special, not used.
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 
@@ -64,7 +56,7 @@ def of(tokenizer: Any, size: int) -> Tokens:
     merges = (pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"])
     special = special_ids(tokenizer)
     return Tokens(
-        split=_split(told["pre_tokenizer"]),
+        split=pre_tokenizers.name_of(tokenizer, told),
         tokens=names,
         kinds=kinds,
         merges=tuple(merges),
@@ -123,19 +115,3 @@ def _kind(names: Mapping[int, str], added: Mapping[int, Mapping[str, Any]], id_:
     if id_ not in added:
         return NORMAL
     return CONTROL if added[id_]["special"] else USER_DEFINED
-
-
-def _split(told: Mapping[str, Any] | None) -> str:
-    """Return the name of a pre-tokenizer's way to split. Raises SourceError if it has none."""
-    parts = (told or {}).get("pretokenizers", [told] if told else [])
-    patterns = [part["pattern"].get("Regex") for part in parts if part["type"] == "Split"]
-    levels = [part for part in parts if part["type"] == "ByteLevel"]
-    pattern = patterns[0] if patterns else ""
-    plain = len(levels) == 1 and len(patterns) + 1 == len(parts) and len(patterns) <= 1
-    one = plain and not levels[0]["add_prefix_space"] and bool(patterns) != levels[0]["use_regex"]
-    if one and pattern in SPLITS:
-        return SPLITS[pattern]
-    raise SourceError(
-        "the tokenizer splits text in a way that has no name in llama.cpp here: known are those of "
-        f"{', '.join(SPLITS.values())}."
-    )

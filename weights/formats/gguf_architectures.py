@@ -2,15 +2,17 @@
 
 llama.cpp does not take everything from a file. What it takes for granted is checked here, and a config
 that means something else is refused: another activation, another period of sliding layers, another
-scale of attention. Tensors keep their shapes; two things change in their values:
+scale of attention. `gguf_rope.py` has the positions. Some values change:
 
-- Llama's and Mistral's query and key rows are put into the order in which llama.cpp rotates them
-  (pairs of neighbours instead of halves);
-- Gemma's norms multiply by 1 + weight in transformers and by the weight in llama.cpp, so 1 is added.
+- query and key rows of the families that llama.cpp rotates in pairs of neighbours are put into that
+  order (transformers rotates halves);
+- Gemma's norms multiply by 1 + weight in transformers and by the weight in llama.cpp, so 1 is added;
+- the kernels of LFM2's convolutions lose their middle dimension, which is 1.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,18 +22,32 @@ import gguf
 import numpy as np
 
 from runs.errors import SourceError
+from weights.formats import gguf_rope
 
 Config = Mapping[str, Any]
 
 #: Numbers of a config that a file needs. transformers has defaults for some; a file is told no default.
 NEEDED = (
-    *("hidden_size", "intermediate_size", "max_position_embeddings", "num_attention_heads"),
-    *("num_hidden_layers", "rms_norm_eps", "vocab_size"),
+    *("hidden_size", "max_position_embeddings", "num_attention_heads", "num_hidden_layers"),
+    "vocab_size",
 )
+#: Of every family but LFM2, whose layers are told by their tensors.
+_NEEDED_MOST = ("intermediate_size", "rms_norm_eps")
 #: Names of the activation of a gated layer, as configs have them.
 _TANH_GELU = ("gelu_pytorch_tanh", "gelu_new")
 #: Number of layers → the models of Gemma whose attention llama.cpp scales by hidden_size / heads.
 _BY_HIDDEN = {"gemma2": 46, "gemma3_text": 62}
+#: SmolLM3: every layer of this number has no positions (llama.cpp, `n_no_rope_layer_step`).
+_UNROTATED = 4
+#: Granite: multiplier of a config → the writer's method. llama.cpp takes 0 for "none".
+_MULTIPLIERS = {
+    "attention_multiplier": "add_attention_scale",
+    "embedding_multiplier": "add_embedding_scale",
+    "residual_multiplier": "add_residual_scale",
+    "logits_scaling": "add_logit_scale",
+}
+
+Check = Callable[[Config], str | None]
 
 
 @dataclass(frozen=True)
@@ -43,19 +59,62 @@ class Architecture:
     paired: bool = False
     #: True if norms are stored as their difference from 1.
     centred: bool = False
+    #: True if the width of a head may be another than hidden_size / heads.
+    wide: bool = False
+    #: True if a window is not in llama.cpp's graph: the file's context ends where it would begin.
+    unslid: bool = False
+    #: Scalings of rotary positions that llama.cpp computes.
+    scalings: tuple[str, ...] = ("linear", "yarn")
+    #: True if a part of each head may be rotated.
+    partial: bool = False
     #: Yields what a config has that llama.cpp would compute otherwise.
-    unfit: Callable[[Config], str | None] = lambda config: None
+    unfit: Check = lambda config: None
     #: Adds numbers that only this architecture has.
     describe: Callable[[gguf.GGUFWriter, Config], None] = lambda writer, config: None
 
 
-def _unfit_llama(config: Config) -> str | None:
-    """Return what of a Qwen2, Llama or Mistral config llama.cpp does not compute."""
+def _unfit_silu(config: Config) -> str | None:
+    """Return what of a config llama.cpp does not compute, in the families around Llama."""
     if config.get("hidden_act", "silu") != "silu":
         return f"the activation {config['hidden_act']!r} (it has silu)"
-    window = config.get("use_sliding_window")
-    if window or (config["model_type"] == "mistral" and config.get("sliding_window")):
+    layers = config.get("layer_types") or ()
+    if config.get("use_sliding_window") or "sliding_attention" in layers:
         return "a sliding window for this architecture"
+    return None
+
+
+def _unfit_biased(config: Config) -> str | None:
+    biased = config.get("attention_bias") or config.get("mlp_bias")
+    return "biases of linear layers for this architecture" if biased else None
+
+
+def _unfit_smollm3(config: Config) -> str | None:
+    """Return what of a SmolLM3 config llama.cpp does not compute."""
+    layers, step = config["num_hidden_layers"], config.get("no_rope_layer_interval", _UNROTATED)
+    usual = [int((i + 1) % _UNROTATED != 0) for i in range(layers)]
+    stated = config.get("no_rope_layers") or [int((i + 1) % step != 0) for i in range(layers)]
+    if stated != usual:
+        return f"another order of layers without positions than every layer of number {_UNROTATED}"
+    return None
+
+
+def _unfit_granite(config: Config) -> str | None:
+    zero = next((name for name in _MULTIPLIERS if config.get(name) == 0), None)
+    return f"{zero} 0, which it takes for 1" if zero else None
+
+
+def _unfit_olmo2(config: Config) -> str | None:
+    return "a head that is the embedding" if config.get("tie_word_embeddings") else None
+
+
+def _unfit_lfm2(config: Config) -> str | None:
+    """Return what of an LFM2 config llama.cpp does not compute."""
+    if config.get("conv_bias"):
+        return "biases of convolutions"
+    if config.get("norm_eps") is None:
+        return "a config without norm_eps"
+    if set(lfm2_layers(config)) - {"conv", "full_attention"}:
+        return "other layers than conv and full_attention"
     return None
 
 
@@ -102,7 +161,7 @@ def _unfit_gemma2(config: Config) -> str | None:
     return None
 
 
-def _all_of(*checks: Callable[[Config], str | None]) -> Callable[[Config], str | None]:
+def _all_of(*checks: Check) -> Check:
     return lambda config: next((why for check in checks if (why := check(config))), None)
 
 
@@ -118,21 +177,86 @@ def _describe_gemma2(writer: gguf.GGUFWriter, config: Config) -> None:
         writer.add_final_logit_softcapping(final)
 
 
+def _describe_granite(writer: gguf.GGUFWriter, config: Config) -> None:
+    """Add the multipliers; transformers has 1 for one that a config lacks."""
+    for name, method in _MULTIPLIERS.items():
+        getattr(writer, method)(float(config.get(name, 1.0)))
+
+
+def lfm2_layers(config: Config) -> list[str]:
+    """Return the kind of each layer of LFM2, by either way in which a config says it."""
+    count = config["num_hidden_layers"]
+    attending = config.get("full_attn_idxs")
+    indices = range(count) if attending is None else attending
+    usual = ["full_attention" if i in indices else "conv" for i in range(count)]
+    return list(config.get("layer_types") or usual)
+
+
+def lfm2_width(config: Config) -> int:
+    """Return the width of LFM2's gated layers, which a config may say before it is adjusted."""
+    width = config.get("block_ff_dim") or config.get("intermediate_size") or 12288
+    if config.get("block_auto_adjust_ff_dim", True):
+        width = int(2 * width / 3)
+        multiplier, block = (
+            config.get("block_ffn_dim_multiplier", 1.0),
+            config.get("block_multiple_of", 256),
+        )
+        width = int((1.0 if multiplier is None else multiplier) * width)
+        width = block * -(-width // block)
+    return width
+
+
+def _describe_lfm2(writer: gguf.GGUFWriter, config: Config) -> None:
+    writer.add_shortconv_l_cache(config.get("conv_L_cache", 3))
+
+
+_LONG = ("linear", "yarn", "llama3", "longrope")
+_LLAMA = Architecture(
+    gguf.MODEL_ARCH.LLAMA, paired=True, wide=True, scalings=_LONG, unfit=_unfit_silu
+)
 #: `model_type` of a config → its architecture.
 ARCHITECTURES = {
-    "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, unfit=_unfit_llama),
-    "llama": Architecture(gguf.MODEL_ARCH.LLAMA, paired=True, unfit=_unfit_llama),
-    "mistral": Architecture(gguf.MODEL_ARCH.LLAMA, paired=True, unfit=_unfit_llama),
-    "gemma": Architecture(gguf.MODEL_ARCH.GEMMA, centred=True, unfit=_unfit_gemma),
+    "qwen2": Architecture(gguf.MODEL_ARCH.QWEN2, unfit=_unfit_silu),
+    "qwen3": Architecture(
+        gguf.MODEL_ARCH.QWEN3, wide=True, unfit=_all_of(_unfit_silu, _unfit_biased)
+    ),
+    "llama": _LLAMA,
+    "mistral": dataclasses.replace(_LLAMA, unslid=True),
+    "smollm3": Architecture(
+        gguf.MODEL_ARCH.SMOLLM3,
+        paired=True,
+        unfit=_all_of(_unfit_silu, _unfit_biased, _unfit_smollm3),
+    ),
+    "granite": Architecture(
+        gguf.MODEL_ARCH.GRANITE,
+        paired=True,
+        scalings=_LONG,
+        unfit=_all_of(_unfit_silu, _unfit_granite),
+        describe=_describe_granite,
+    ),
+    "phi3": Architecture(
+        gguf.MODEL_ARCH.PHI3, scalings=("longrope",), partial=True, unslid=True, unfit=_unfit_silu
+    ),
+    "olmo2": Architecture(
+        gguf.MODEL_ARCH.OLMO2, unfit=_all_of(_unfit_silu, _unfit_biased, _unfit_olmo2)
+    ),
+    "lfm2": Architecture(gguf.MODEL_ARCH.LFM2, unfit=_unfit_lfm2, describe=_describe_lfm2),
+    "gemma": Architecture(
+        gguf.MODEL_ARCH.GEMMA, centred=True, wide=True, scalings=(), unfit=_unfit_gemma
+    ),
     "gemma2": Architecture(
         gguf.MODEL_ARCH.GEMMA2,
         centred=True,
+        wide=True,
+        scalings=(),
         unfit=_all_of(_unfit_gemma, _unfit_gemma2),
         describe=_describe_gemma2,
     ),
     "gemma3_text": Architecture(
         gguf.MODEL_ARCH.GEMMA3,
         centred=True,
+        wide=True,
+        scalings=("linear",),
         unfit=_all_of(_unfit_gemma, _unfit_gemma2),
         describe=_describe_gemma2,
     ),
@@ -152,42 +276,66 @@ def check(config: Config, given: object) -> None:
             f"{given}: a model of type {kind!r} cannot be written as GGUF: known are "
             f"{', '.join(ARCHITECTURES)}."
         )
-    if lacking := [name for name in NEEDED if config.get(name) is None]:
+    needed = NEEDED if kind == "lfm2" else NEEDED + _NEEDED_MOST
+    if lacking := [name for name in needed if config.get(name) is None]:
         raise SourceError(
             f"{given}: config.json lacks {', '.join(lacking)}, which a GGUF file needs."
         )
-    for told in _rope(config):
-        if (scaling := told.get("rope_type") or told.get("type")) not in (None, "default"):
-            raise SourceError(
-                f"{given}: positions are scaled by {scaling!r}; files are written of models with plain "
-                "rotary positions only."
-            )
-    if why := of(config).unfit(config):
+    architecture = of(config)
+    if why := (
+        gguf_rope.unfit(config, architecture.scalings, architecture.partial)
+        or _unfit_width(config, architecture)
+        or architecture.unfit(config)
+    ):
         raise SourceError(
             f"{given}: llama.cpp does not have {why}, and would compute something else."
         )
+
+
+def _unfit_width(config: Config, architecture: Architecture) -> str | None:
+    usual = config["hidden_size"] // config["num_attention_heads"]
+    if architecture.wide or config.get("head_dim") in (None, usual):
+        return None
+    return f"head_dim {config['head_dim']} for this architecture (it has hidden_size / heads)"
+
+
+def context(config: Config) -> int:
+    """Return the positions of the file: those before a window slides, if llama.cpp has none."""
+    window = config.get("sliding_window") if of(config).unslid else None
+    return min(config["max_position_embeddings"], window or config["max_position_embeddings"])
+
+
+def notes(config: Config) -> tuple[str, ...]:
+    """Return sentences on what a file does otherwise than the model."""
+    length = context(config)
+    if length == config["max_position_embeddings"]:
+        return ()
+    return (
+        f"llama.cpp does not slide the window of this architecture: the context of the file ends with "
+        f"the window, at {length} tokens.",
+    )
 
 
 def describe(writer: gguf.GGUFWriter, config: Config, name: str) -> None:
     """Add the architecture's numbers, and what the model is called."""
     heads, kv_heads = _heads(config)
     width = config.get("head_dim") or config["hidden_size"] // heads
+    recurrent = config["model_type"] == "lfm2"
     writer.add_name(name)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_context_length(context(config))
     writer.add_embedding_length(config["hidden_size"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_feed_forward_length(lfm2_width(config) if recurrent else config["intermediate_size"])
     writer.add_head_count(heads)
-    writer.add_head_count_kv(kv_heads)
+    layers = lfm2_layers(config) if recurrent else []
+    writer.add_head_count_kv(
+        [kv_heads if kind == "full_attention" else 0 for kind in layers] or kv_heads
+    )
     writer.add_key_length(width)
     writer.add_value_length(width)
-    writer.add_rope_dimension_count(width)
-    bases = _bases(config)
-    writer.add_rope_freq_base(bases[0])
-    if config["model_type"] == "gemma3_text":
-        writer.add_rope_freq_base_swa(bases[1])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    gguf_rope.describe(writer, config)
+    writer.add_layer_norm_rms_eps(config["norm_eps" if recurrent else "rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
     of(config).describe(writer, config)
 
@@ -206,8 +354,22 @@ def tensor_name(config: Config, name: str) -> str:
     return found
 
 
+def shape(name: str, stored: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a tensor's shape in the file."""
+    return (stored[0], stored[-1]) if _is_kernel(name) else stored
+
+
+def is_exact(name: str, stored: tuple[int, ...]) -> bool:
+    """Return True for a tensor that is always F32: a vector, or the kernels of a convolution."""
+    return len(stored) < 2 or _is_kernel(name)
+
+
+def _is_kernel(name: str) -> bool:
+    return name.endswith(".conv.conv.weight")
+
+
 def values(config: Config, name: str, tensor: np.ndarray) -> np.ndarray:
-    """Return a tensor as llama.cpp has it: the same shape, float32."""
+    """Return a tensor as llama.cpp has it, float32."""
     architecture = of(config)
     if architecture.centred and name.endswith("norm.weight"):
         return tensor + np.float32(1)
@@ -216,30 +378,13 @@ def values(config: Config, name: str, tensor: np.ndarray) -> np.ndarray:
         return _paired(tensor, heads)
     if architecture.paired and "self_attn.k_proj" in name:
         return _paired(tensor, kv_heads)
-    return tensor
+    return tensor.reshape(shape(name, tensor.shape))
 
 
 @functools.lru_cache(maxsize=4)
 def _names(architecture: gguf.MODEL_ARCH, layers: int) -> gguf.TensorNameMap:
     """Return the package's table of names, whose making takes as long as writing a small file."""
     return gguf.get_tensor_name_map(architecture, layers)
-
-
-def _rope(config: Config) -> list[Mapping[str, Any]]:
-    """Return what is told of rotary positions: once, or for full and for sliding layers."""
-    told = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    parts = [told[part] for part in ("full_attention", "sliding_attention") if told.get(part)]
-    return parts or [told]
-
-
-def _bases(config: Config) -> tuple[float, float]:
-    """Return the rotary base of full and of sliding layers, by a config of transformers 4 or 5."""
-    three = config["model_type"] == "gemma3_text"
-    told = config.get("rope_parameters") or {}
-    full, sliding = told.get("full_attention") or told, told.get("sliding_attention") or {}
-    base = full.get("rope_theta") or config.get("rope_theta") or (1e6 if three else 1e4)
-    local = sliding.get("rope_theta") or config.get("rope_local_base_freq") or 1e4
-    return float(base), float(local)
 
 
 def _heads(config: Config) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from gguf.quants import quantize
 from runs.errors import ConfigError, NotFiniteError
 from weights.folders.checkpoint import Checkpoint, sync
 from weights.formats import gguf_architectures as architectures
+from weights.formats import gguf_rope
 from weights.formats.byte_bpe import Tokens
 from weights.tensors import HEADS
 from weights.ternary.quantiser import parts
@@ -55,8 +56,8 @@ class Written:
     """A file that was written."""
 
     bytes: int
-    #: Matrices that have another type than the one asked for, which does not fit their rows.
-    other: tuple[str, ...]
+    #: Matrices that have another type than the one asked for, which does not fit their rows → type.
+    other: Mapping[str, str]
 
 
 def check(checkpoint: Checkpoint, type_: str, fallback: bool = False) -> None:
@@ -73,10 +74,20 @@ def check(checkpoint: Checkpoint, type_: str, fallback: bool = False) -> None:
         _check_widths(checkpoint, type_)
 
 
+def exact_type(checkpoint: Checkpoint) -> str:
+    """Return the smallest type that keeps every weight as it is: BF16, F16 or F32."""
+    dtypes = {dtype for dtype, _ in checkpoint.shapes.values()}
+    return {("BF16",): "BF16", ("F16",): "F16"}.get(tuple(dtypes), "F32")
+
+
 def _check_widths(checkpoint: Checkpoint, type_: str) -> None:
     """Raise ConfigError unless a ternary type's blocks divide the rows of every linear layer."""
     block = gguf.GGML_QUANT_SIZES[Type[type_]][0]
-    widths = {s[-1]: n for n, (_, s) in checkpoint.shapes.items() if len(s) > 1 and _linear(n)}
+    widths = {
+        shape[-1]: name
+        for name, (_, shape) in checkpoint.shapes.items()
+        if not architectures.is_exact(name, shape) and _linear(name)
+    }
     wrong = {width: name for width, name in sorted(widths.items()) if width % block}
     if wrong:
         told = ", ".join(f"{w} ({n}; {-(-w // block) * block} would fit)" for w, n in wrong.items())
@@ -109,19 +120,22 @@ def write(
     config = checkpoint.config
     placed = sorted((architectures.tensor_name(config, n), n) for n in checkpoint.shapes)
     types = {n: _type(n, checkpoint.shapes[n][1], type_) for _, n in placed}
+    factors = gguf_rope.tensors(config)
     writer = gguf.GGUFWriter(file, gguf.MODEL_ARCH_NAMES[architectures.of(config).gguf])
     try:
         architectures.describe(writer, config, name)
         writer.add_file_type(TYPES[type_])
         _add_tokens(writer, tokens)
+        for theirs, values in factors.items():
+            _add_tensor(writer, theirs, values.shape, Type.F32)
         for theirs, ours in placed:
-            shape = checkpoint.shapes[ours][1]
-            block, size = gguf.GGML_QUANT_SIZES[types[ours]]
-            count = int(np.prod(shape)) // block * size
-            writer.add_tensor_info(theirs, shape, np.dtype(np.float32), count, types[ours])
+            shape = architectures.shape(ours, checkpoint.shapes[ours][1])
+            _add_tensor(writer, theirs, shape, types[ours])
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
+        for values in factors.values():
+            writer.write_tensor_data(values)
         tensors = checkpoint.tensors()
         for _, ours in placed:
             if types[ours].name in TERNARY:
@@ -132,10 +146,17 @@ def write(
         writer.close()
     sync(file)
     wanted = Type[type_]
-    matrices = [n for _, n in placed if len(checkpoint.shapes[n][1]) > 1]
+    matrices = [n for _, n in placed if not architectures.is_exact(n, checkpoint.shapes[n][1])]
     if type_ in TERNARY:
         matrices = [n for n in matrices if _linear(n)]
-    return Written(file.stat().st_size, tuple(n for n in matrices if types[n] != wanted))
+    other = {name: types[name].name for name in matrices if types[name] != wanted}
+    return Written(file.stat().st_size, other)
+
+
+def _add_tensor(writer: gguf.GGUFWriter, name: str, shape: tuple[int, ...], type_: Type) -> None:
+    block, size = gguf.GGML_QUANT_SIZES[type_]
+    count = int(np.prod(shape)) // block * size
+    writer.add_tensor_info(name, shape, np.dtype(np.float32), count, type_)
 
 
 def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
@@ -159,7 +180,7 @@ def _add_tokens(writer: gguf.GGUFWriter, tokens: Tokens) -> None:
 
 def _type(name: str, shape: tuple[int, ...], type_: str) -> Type:
     """Return the type of a tensor: F32 for vectors, F16 where blocks do not divide a matrix's rows."""
-    if len(shape) < 2:
+    if architectures.is_exact(name, shape):
         return Type.F32
     if type_ in TERNARY and not _linear(name):
         return Type.F16

@@ -15,7 +15,7 @@ from runs.system import bounded_files
 from weights.folders import companions
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.folders.holding import holds
-from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
+from weights.folders.kept_folders import DISK_BYTES, alone, evict, touch
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
 

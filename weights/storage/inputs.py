@@ -23,7 +23,7 @@ from runs.errors import (
     UnavailableError,
 )
 from runs.event_types import ModelReference, SourceRecord
-from weights.folders import checkpoint, companions
+from weights.folders import checkpoint, companions, gguf_names
 from weights.folders.checkpoint import Checkpoint
 from weights.folders.sources import resolve
 from weights.recipes import Source
@@ -157,6 +157,8 @@ class Supply:
         """
         if Path(given.path).exists():
             return Path(given.path)
+        if (folder := gguf_names.made_again(Path(given.path))) is not None:
+            return folder
         if given.hub_id is not None:
             return Path(resolve(f"{given.hub_id}@{given.revision}").path)
         if self._home is not None:

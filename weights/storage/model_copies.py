@@ -20,8 +20,7 @@ import json
 import logging
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from events import failpoints
@@ -29,15 +28,12 @@ from runs.errors import SourceChangedError, SourceError, UnavailableError
 from runs.system.digests import checked
 from weights.folders import companions
 from weights.folders.checkpoint import INDEX, digest, open_checkpoint, settle, sync, weight_files
+from weights.folders.kept_folders import DISK_BYTES, alone, evict, touch
 
 log = logging.getLogger(__name__)
 
 #: File in a copy's folder with the folder that was copied and the stamps of its files.
 ORIGIN = "origin.json"
-#: Disk budget of all copies together, in bytes; beyond it the longest unused copies are removed.
-DISK_BYTES = 20_000_000_000
-#: Seconds after its last use during which a copy is not removed.
-LATELY = 3600
 
 Stamps = dict[str, list[int]]
 
@@ -167,24 +163,6 @@ class Copies:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def evict(folder: Path, most: int, drop: Callable[[Path], None]) -> None:
-    """Drop the longest unused folders of models until at most `most` bytes are left.
-
-    A folder stays if it was used within the last hour or if a living process holds it.
-    """
-    found, now = [], time.time()
-    for place in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process just removed it
-            if place.is_dir():
-                size = sum(file.stat().st_size for file in place.iterdir())
-                found.append((place.stat().st_mtime, place, size))
-    total = sum(size for _, _, size in found)
-    for used, place, size in sorted(found):
-        if total > most and now - used > LATELY and not _held(place):
-            drop(place)
-            total -= size
-
-
 def model_files(folder: Path) -> dict[str, Path]:
     """Return the files of a model: name → file. Raises SourceError."""
     found = {file.name: file for file in weight_files(folder)}
@@ -214,27 +192,6 @@ def written_since(place: Path, given: Path) -> bool:
         return True
 
 
-def _held(place: Path) -> bool:
-    """Return True if a process holds the shared lock of a copy."""
-    try:
-        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def touch(place: Path) -> None:
-    """Note that a folder was used now, by its modification time."""
-    with contextlib.suppress(OSError):
-        os.utime(place)
-
-
 def _copy(source: Path, target: Path) -> None:
     """Copy a file's bytes; if the file system can, both files share blocks until one is written."""
     with source.open("rb") as read, target.open("xb") as write:
@@ -246,11 +203,3 @@ def _copy(source: Path, target: Path) -> None:
             write.seek(0)
             write.truncate()
             shutil.copyfileobj(read, write, 1 << 20)
-
-
-@contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Hold an exclusive file lock, which the kernel releases if this process dies."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -219,7 +219,7 @@ def settle(home: Home, asked: dict[str, Any]) -> str:
 
     `asked` is the request of `Origin.request`. Raise SourceError.
     """
-    from weights.storage.model_copies import touch
+    from weights.folders.kept_folders import touch
 
     kept = home.folder / "models" / asked["digest"]
     folders = [*map(Path, asked["folders"]), kept]

@@ -5,25 +5,65 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.loading import load_tokenizer
+import torch
+
+from evaluation.loading import load_items, load_tokenizer
 from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.home import Home
-from weights.folders.checkpoint import open_checkpoint, sync
+from weights.folders.checkpoint import Checkpoint, open_checkpoint, sync
 from weights.folders.sources import resolve
-from weights.formats import gguf_file, gguf_tokens
+from weights.formats import (
+    gguf_architectures,
+    gguf_file,
+    gguf_imatrix,
+    gguf_quantised,
+    gguf_tokens,
+    libllama,
+)
+from weights.formats.byte_bpe import Tokens
 from weights.storage.model_origin import Finder
+from worker.exports import gguf_measures as measures
 from worker.exports import modelfile
 
 Result = TypeVar("Result")
 
 #: First bytes of a GGUF file.
 MAGIC = b"GGUF"
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text that a file is quantised by, or measured on."""
+
+    #: Data files, folders or tasks whose slice `train` tells the importance of inputs; or one GGUF
+    #: file with an importance matrix.
+    imatrix: tuple[str, ...] = ()
+    #: Data whose slice `test` the files are measured on; empty: that of `imatrix`, if it is data.
+    measure: tuple[str, ...] = ()
+    #: Where the importance matrix is kept; None: nowhere.
+    keep: Path | None = None
+
+    @property
+    def matrix(self) -> Path | None:
+        """The file of an importance matrix that was given; None if it is to be measured."""
+        one = Path(self.imatrix[0]) if len(self.imatrix) == 1 else None
+        return one if one and gguf_imatrix.is_one(one) else None
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The data that files are measured on."""
+        return self.measure or (() if self.matrix else self.imatrix)
 
 
 def export(
@@ -34,44 +74,195 @@ def export(
     tell: Callable[[str], None],
     ollama: bool = False,
     fallback: bool = False,
+    text: Text = Text(),
 ) -> dict[str, Any]:
-    """Write a model as a GGUF file; return what was written, as JSON has it.
+    """Write a model as GGUF files; return what was written, as JSON has it.
 
     `model` is what other commands take: a folder, a Hub id, RUN (its champion), RUN:ROLE, a registered
-    name. An earlier GGUF file at `out` is replaced, and stays if anything goes wrong. `ollama` writes a
-    Modelfile beside it. With `fallback` matrices that a ternary type cannot cut into blocks are F16.
-    Raises ConfigError, ConflictError, NotFiniteError, SourceError, UnavailableError.
+    name. `type_` is a type, or several with commas: then `out` is the folder for a file of each. An
+    earlier GGUF file is replaced, and stays if anything goes wrong. `ollama` writes a Modelfile beside
+    it. With `fallback` matrices that a ternary type cannot cut into blocks are F16. Raises ConfigError,
+    ConflictError, DataError, NotFiniteError, SourceError, UnavailableError.
     """
-    place = _target(out)
-    beside = _modelfile(place) if ollama else None
-    given = resolve(model, named=Finder(home, tell))
-    checkpoint = open_checkpoint(Path(given.path))
-    gguf_file.check(checkpoint, type_, fallback)
-    rows = checkpoint.config["vocab_size"]
-    tokenizer = load_tokenizer(given.path)
-    tokens = gguf_tokens.of(tokenizer, rows)
+    types, weighed = tuple(type_.split(",")), bool(text.imatrix)
+    _check_types(types, weighed, ollama)
+    single = _target(out) if len(types) == 1 else None
+    beside = _modelfile(single) if ollama and single else None
+    opened = _opened(home, model, types, tell, fallback)
+    if text.measured or any(gguf_quantised.by_library(each, weighed) for each in types):
+        libllama.require("--measure" if text.measured else f"--type {type_}")
+    if text.keep is not None:
+        _target(text.keep)
+    read = _Reading(opened, text, tell)
+    places = {t: single or _target(_inside(out) / _file_name(opened.name, t)) for t in types}
     more: dict[str, Any] = {}
-    text = ""
+    content = ""
     if beside is not None:
-        positions = checkpoint.config["max_position_embeddings"]
-        described = modelfile.of(tokenizer, place.name, positions, tokens.begins)
-        text, more = described.text, {"modelfile": str(beside), "template": described.note}
-
-    def fill(hidden: Path) -> gguf_file.Written:
-        return gguf_file.write(checkpoint, tokens, hidden, type_, given.name, fallback)
-
-    written = _placed(place, fill)
+        described = opened.modelfile(places[types[0]])
+        content, more = described.text, {"modelfile": str(beside), "template": described.note}
+    with tempfile.TemporaryDirectory(prefix=".gguf-", dir=places[types[0]].parent) as folder:
+        files = _files(opened, places, weighed, read, Path(folder))
     if beside is not None:
-        _placed(beside, lambda hidden: hidden.write_text(text, "utf-8"))
+        _placed(beside, lambda hidden: hidden.write_text(content, "utf-8"))
     return {
-        "model": given.name,
-        "file": str(place),
-        "type": type_,
-        "bytes": written.bytes,
-        "other_types": list(written.other),
-        "notes": list(tokens.notes),
+        "model": opened.name,
+        **(files[0] if single else {"files": files}),
+        **read.told,
+        "notes": [
+            *opened.tokens.notes,
+            *gguf_architectures.notes(opened.checkpoint.config),
+        ],
         **more,
     }
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A model that can be written, with its tokenizer as files have it."""
+
+    name: str
+    checkpoint: Checkpoint
+    tokenizer: Any
+    tokens: Tokens
+    #: True if matrices that a ternary type cannot cut into blocks are F16.
+    fallback: bool
+
+    def write(self, type_: str, file: Path) -> gguf_file.Written:
+        """Write a file of a type that needs no library."""
+        return gguf_file.write(self.checkpoint, self.tokens, file, type_, self.name, self.fallback)
+
+    def modelfile(self, file: Path) -> modelfile.Modelfile:
+        """Return the Modelfile of a file."""
+        positions = gguf_architectures.context(self.checkpoint.config)
+        return modelfile.of(self.tokenizer, file.name, positions, self.tokens.begins)
+
+
+def _opened(
+    home: Home, model: str, types: Sequence[str], tell: Callable[[str], None], fallback: bool
+) -> _Opened:
+    """Return a model that all types can be written of. Raises ConfigError, SourceError."""
+    given = resolve(model, named=Finder(home, tell))
+    checkpoint = open_checkpoint(Path(given.path))
+    for type_ in types:
+        known = type_ if type_ in gguf_file.TYPES else "F32"
+        gguf_file.check(checkpoint, known, fallback)
+    tokenizer = load_tokenizer(given.path)
+    tokens = gguf_tokens.of(tokenizer, checkpoint.config["vocab_size"])
+    return _Opened(given.name, checkpoint, tokenizer, tokens, fallback)
+
+
+class _Reading:
+    """The text of an export, read before any work, and the measurements on it."""
+
+    def __init__(self, opened: _Opened, text: Text, tell: Callable[[str], None]) -> None:
+        self._checkpoint, self._text, self._tell = opened.checkpoint, text, tell
+        checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
+        self._calibration: measures.Split = {}
+        self.loss: measures.Split = {}
+        #: What is said of the text.
+        self.told: dict[str, Any] = {}
+        if text.imatrix and text.matrix is None:
+            items = load_items(text.imatrix, note=tell, needed=(measures.IMPORTANCE,))
+            self._calibration = measures.split_of(checkpoint, tokenizer, items, measures.IMPORTANCE)
+        if text.matrix is not None:
+            measures.check_matrix(checkpoint, gguf_imatrix.read(text.matrix), text.matrix)
+        if text.measured:
+            items = load_items(text.measured, note=tell, needed=(measures.LOSS,))
+            split = measures.split_of(checkpoint, tokenizer, items, measures.LOSS)
+            self.loss = measures.first_documents(split)
+            windows = [w for queue in self.loss.values() for d in queue for w in d.windows]
+            self.told["measured_tokens"] = sum(len(window) - 1 for window in windows)
+
+    def matrix(self, folder: Path) -> Path | None:
+        """Return the file of the importance matrix, measured if it was not given."""
+        if not self._text.imatrix or self._text.matrix:
+            return self._text.matrix
+        means, tokens = measures.importance(self._checkpoint, self._calibration, self._tell)
+        self.told["imatrix_tokens"] = tokens
+        source = ", ".join(Path(path).name for path in self._text.imatrix)
+
+        def fill(hidden: Path) -> None:
+            gguf_imatrix.write(hidden, means, tokens, measures.CONTEXT, source)
+
+        place = _target(self._text.keep or folder / "imatrix.gguf")
+        _placed(place, fill)
+        if self._text.keep is not None:
+            self.told["imatrix"] = str(place)
+        return place
+
+    def bits(self, library: libllama.Library, file: Path) -> dict[str, float]:
+        """Return a file's bits per byte in llama.cpp, if it is to be measured."""
+        if not self.loss:
+            return {}
+        return {"bits_per_byte": measures.bits_per_byte(library, file, self.loss, self._tell)}
+
+
+def _files(
+    opened: _Opened,
+    places: Mapping[str, Path],
+    weighed: bool,
+    read: _Reading,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Write and measure a file of each type; return what is said of each. `folder` is for the way."""
+    used = [type_ for type_ in places if gguf_quantised.by_library(type_, weighed)]
+    found, source = [], folder / "exact.gguf"
+    with contextlib.ExitStack() as stack:
+        library: Any = None
+        if used or read.loss:
+            library = stack.enter_context(libllama.Library(torch.get_num_threads()))
+        matrix = read.matrix(folder) if used or weighed else None
+        for type_, place in places.items():
+            if type_ in used and not source.exists():
+                opened.write(gguf_file.exact_type(opened.checkpoint), source)
+            fill = (
+                partial(gguf_quantised.write, library, opened.checkpoint, source, type_, matrix)
+                if type_ in used
+                else partial(opened.write, type_)
+            )
+            written = _placed(place, fill)
+            found.append(
+                {
+                    "file": str(place),
+                    "type": type_,
+                    "bytes": written.bytes,
+                    "other_types": dict(written.other),
+                    **read.bits(library, place),
+                }
+            )
+    return found
+
+
+def _check_types(types: Sequence[str], weighed: bool, ollama: bool) -> None:
+    """Raise ConfigError for types that no files are written of."""
+    for type_ in types:
+        gguf_quantised.check(type_, weighed)
+    if len(set(types)) < len(types):
+        raise ConfigError("--type names a type twice.")
+    if len(types) > 1 and ollama:
+        raise ConfigError("--ollama writes a Modelfile beside one file: give one --type.")
+    if weighed and not any(gguf_quantised.by_library(type_, True) for type_ in types):
+        raise ConfigError(
+            f"--imatrix is for quantised types, and {', '.join(types)} is none of them; --measure "
+            "DATA measures a file."
+        )
+
+
+def _inside(out: Path) -> Path:
+    """Return the folder for several files, made if it is missing."""
+    try:
+        out.mkdir(exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"several types are written into a folder, and {out} cannot be one: {error.strerror}."
+        ) from error
+    return out
+
+
+def _file_name(model: str, type_: str) -> str:
+    """Return a file's name as llama.cpp's are: MODEL-TYPE.gguf."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rpartition("/")[2]).strip("-.")
+    return f"{stem[:100] or 'model'}-{type_}.gguf"
 
 
 def _placed(place: Path, fill: Callable[[Path], Result]) -> Result:

@@ -16,7 +16,7 @@ from runs.home import Home
 from weights.folders import companions
 from weights.folders.checkpoint import open_checkpoint
 from weights.folders.holding import holds
-from weights.storage.model_copies import DISK_BYTES, alone, evict, touch
+from weights.folders.kept_folders import DISK_BYTES, alone, evict, touch
 from weights.storage.weight_cache import Artifacts
 
 

@@ -18,6 +18,7 @@ from phases.cognate.tasks import measure, text
 from runs.event_types import SourceRecord
 from runs.home import segment_steps
 from weights import operations
+from weights.folders import gguf_note
 from weights.folders.checkpoint import open_checkpoint
 from weights.making.maker import Maker
 from weights.model import Model
@@ -149,7 +150,8 @@ class Context(TrainingContext[CognateState]):
         longest = max(plan.steps(size, started.context, count) for count in tokens)
         segment = min(longest, segment_steps(seconds / STEPS))
         parts = training_defaults.divided(size.batch, 1, started.accumulation)
-        notes = (*self.text.notes, *parts, *findings.readings(submitted, started))
+        rounded = gguf_note.warnings(Path(submitted.base.path)) if submitted.base else ()
+        notes = (*rounded, *self.text.notes, *parts, *findings.readings(submitted, started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
 
     def _base_record(self) -> SourceRecord | None:

@@ -39,6 +39,7 @@ from runs.errors import (
 from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
 from weights import operations
+from weights.folders import gguf_note
 from weights.folders.checkpoint import digest
 from weights.formats import coded_file
 from weights.making.maker import Maker, snapshots
@@ -98,7 +99,8 @@ class Context(Opened):
         wanted, tokens = submitted.config.calibration, whole["calibrated"]
         return Started(
             **whole,
-            warnings=(UNCALIBRATED,) if wanted and not tokens else (),
+            warnings=gguf_note.warnings(Path(submitted.model[0].path))
+            + ((UNCALIBRATED,) if wanted and not tokens else ()),
             settings=plan.tried(submitted.config),
             data_digest=pinned,
             selection={d: len(some) for d, some in self.texts("selection").items()},

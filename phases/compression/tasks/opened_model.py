@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.documents import documents
+from evaluation.data.documents import documents, in_turn
 from evaluation.data.items import Text
 from evaluation.loading import load_tokenizer
 from evaluation.measures import rolling
@@ -108,16 +108,9 @@ class OpenedModel:
 
     def calibrated(self) -> tuple[dict[str, torch.Tensor], int]:
         """Return grams of all linear layers with the counts of tokens, and how many tokens."""
-        windows, left = [], self._config.calibration
-        queues = [
-            [w for one in documents(some, self.tokenizer, self.window) for w in one.windows]
-            for some in self._calibration().values()
-        ]
-        for number in range(max(map(len, queues), default=0)):  # every domain in turn
-            for queue in queues:
-                if number < len(queue) and left > 0:
-                    windows.append(queue[number][:left])
-                    left -= len(windows[-1])
+        texts = self._calibration().values()
+        split = [documents(some, self.tokenizer, self.window) for some in texts]
+        windows = in_turn(split, self._config.calibration)
         if not windows:
             return {}, 0
         module = modules.build(self.model, self._device).eval()

@@ -23,6 +23,7 @@ from phases.measure.events import MeasureState, Role, Started
 from runs.errors import SourceChangedError
 from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.kinds.tasks import Start
+from weights.folders import gguf_note
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from weights.storage.inputs import recorded
 from weights.tensors import Weights
@@ -67,8 +68,10 @@ class Context(TaskContext[MeasureState]):
         sources: dict[str, SourceRecord] = {}
         roles: dict[Role, tuple[str, ...]] = {}
         sizes: dict[str, int] = {}
+        rounded: list[str] = []
         for role, models in self.state.submitted.given().items():
             records = [self._record(model) for model in models]
+            rounded += [w for model in models for w in gguf_note.warnings(Path(model.path))]
             for one, size in records:
                 sources.setdefault(one.recipe_id, one)
                 sizes[one.recipe_id] = size
@@ -77,7 +80,7 @@ class Context(TaskContext[MeasureState]):
         kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
         counts = {domain: len(some) for domain, some in self.texts.items()}
         return Started(
-            warnings=tuple(findings.notes(counts)),
+            warnings=(*dict.fromkeys(rounded), *findings.notes(counts)),
             sources=tuple(sources.values()),
             roles=roles,
             data_digest=pinned,

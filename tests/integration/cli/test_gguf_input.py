@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from testing.models.toys import Toys
-from tests.integration.cli.test_forge import fails
+from tests.integration.cli.test_forge import call, fails
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,41 @@ def test_a_model_of_an_unknown_kind_or_with_a_tensor_too_many(toys: Toys, tmp_pa
     (model / "config.json").write_text(json.dumps({**config, "model_type": "nothing-like-it"}))
     assert "nothing-like-it" in fails(tmp_path / "home", 2, *words)
     assert not (tmp_path / "m.gguf").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--type", "IQ2_XS"), "IQ2_XS needs an importance matrix: add --imatrix DATA"),
+        (("--imatrix", "missing.txt"), "--imatrix is for quantised types, and F16 is none of them"),
+        (("--imatrix-out", "i.gguf"), "--imatrix-out keeps what --imatrix DATA measures"),
+        (("--type", "Q8_0,F16", "--ollama"), "--ollama writes a Modelfile beside one file"),
+    ],
+)
+def test_options_of_quantised_files_that_do_not_fit(
+    toys: Toys, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    out = tmp_path / "out"
+    words = ("export", str(toys.base), "--format", "gguf", *options, "--out", str(out))
+    assert said in fails(tmp_path / "home", 2, *words)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("option", ["--imatrix", "--measure", "--imatrix-out"])
+def test_options_of_gguf_files_are_of_no_other_format(toys: Toys, tmp_path, option: str) -> None:
+    words = ("export", str(toys.base), "--out", str(tmp_path / "out"), option, "x")
+    assert f"{option} is of another format" in fails(tmp_path / "home", 2, *words)
+    words = (*words, "--format", "compressed-tensors", "--type", "int8")
+    assert f"{option} is of a GGUF file" in fails(tmp_path / "home", 2, *words)
+
+
+def test_several_types_are_written_into_a_folder(toys: Toys, tmp_path: Path) -> None:
+    """Types without the library; matrices of rows of 16 are F16 beside Q8_0, and are counted."""
+    out = tmp_path / "out"
+    words = ("export", str(toys.base), "--format", "gguf", "--type", "F16,Q8_0", "--out", str(out))
+    done = call(tmp_path / "home", *words)
+    assert done.exit_code == 0, done.output
+    name = toys.base.name
+    assert {file.name for file in out.iterdir()} == {f"{name}-F16.gguf", f"{name}-Q8_0.gguf"}
+    assert "F16:" in done.output
+    assert f"{name}-Q8_0.gguf ({(out / f'{name}-Q8_0.gguf').stat().st_size:,} bytes" in done.output

@@ -7,7 +7,7 @@ there are at a time. A head that is the embedding (tied) has its gram under the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,18 @@ from runs.errors import ConfigError, NotFiniteError
 class Grams:
     """Sums of x xᵀ by the name of the layer's weight."""
 
-    def __init__(self, module: torch.nn.Module, names: Collection[str] | None) -> None:
-        """Add hooks to the linear layers whose weights have these names; None: all."""
+    def __init__(
+        self, module: torch.nn.Module, names: Collection[str] | None, diagonal: bool = False
+    ) -> None:
+        """Add hooks to the linear layers whose weights have these names; None: all.
+
+        With `diagonal` only the squares of each input are summed, [columns].
+        """
         own = {id(tensor): name for name, tensor in module.named_parameters()}
         self._sums: dict[str, torch.Tensor] = {}
         self._counts: dict[str, int] = {}
         self._hooks: list[Any] = []
+        self._diagonal = diagonal
         #: The last input and its product: query, key and value layers have one input in common.
         self._last: tuple[torch.Tensor, torch.Tensor] | None = None
         for layer in module.modules():
@@ -40,14 +46,16 @@ class Grams:
 
     def _hook(self, name: str, layer: torch.nn.Linear) -> None:
         columns = layer.in_features
-        self._sums[name] = torch.zeros((columns, columns), dtype=torch.float64)
+        shape = (columns,) if self._diagonal else (columns, columns)
+        self._sums[name] = torch.zeros(shape, dtype=torch.float64)
         self._counts[name] = 0
 
         def add(_: torch.nn.Module, given: tuple[torch.Tensor, ...]) -> None:
             inputs = given[0].detach()
             if self._last is None or self._last[0] is not given[0]:
                 rows = inputs.reshape(-1, columns).double()
-                self._last = given[0], (rows.T @ rows).cpu()
+                product = rows.square().sum(0) if self._diagonal else rows.T @ rows
+                self._last = given[0], product.cpu()
             self._sums[name] += self._last[1]
             self._counts[name] += inputs.numel() // columns
 
@@ -79,16 +87,37 @@ def grams(
     layers that no window reaches are left out. Raises ConfigError without windows or for a name that
     is no linear layer's, NotFiniteError.
     """
-    if not len(windows):
-        raise ConfigError("there is no window of tokens to calibrate with")
-    device = next(module.parameters()).device
-    collected, training = Grams(module, names), module.training
+    return _collected(Grams(module, names), module, windows, lambda count: None)
+
+
+def squares(
+    module: torch.nn.Module,
+    windows: Sequence[NDArray[np.int64]],
+    after: Callable[[int], None] = lambda count: None,
+) -> dict[str, torch.Tensor]:
+    """Return name of a layer's weight → the diagonal of its gram, [columns] float64.
+
+    `after` is called with the number of windows that are done. Raises as `grams` does.
+    """
+    return _collected(Grams(module, None, diagonal=True), module, windows, after)
+
+
+def _collected(
+    collected: Grams,
+    module: torch.nn.Module,
+    windows: Sequence[NDArray[np.int64]],
+    after: Callable[[int], None],
+) -> dict[str, torch.Tensor]:
+    device, training = next(module.parameters()).device, module.training
     try:
+        if not len(windows):
+            raise ConfigError("there is no window of tokens to calibrate with")
         module.eval()
         with torch.no_grad():
-            for window in windows:
+            for count, window in enumerate(windows, 1):
                 ids = torch.from_numpy(np.ascontiguousarray(np.atleast_2d(window)))
                 module(input_ids=ids.to(device))
+                after(count)
     finally:
         collected.close()
         module.train(training)

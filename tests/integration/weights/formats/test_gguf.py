@@ -83,7 +83,7 @@ def test_llama_cpp_computes_what_transformers_does(folders, tmp_path: Path, kind
     """Also the rotated rows of Llama: in another order every position but the first would differ."""
     pytest.importorskip("xllamacpp")
     file = tmp_path / "m.gguf"
-    assert written(folders[kind], file, "F32").other == ()
+    assert written(folders[kind], file, "F32").other == {}
     ours = logits(folders[kind]).numpy()
     assert ours.std() > 0.5, "the logits say something"
     np.testing.assert_allclose(llama_cpp_logits(folders[kind], file), ours, atol=1e-3)
@@ -108,7 +108,7 @@ def test_llama_cpp_goes_on_with_the_same_tokens_and_cuts_text_alike(folders, tmp
 def test_quantised_files_compute_with_what_they_hold(folders, tmp_path, type_: str) -> None:
     """As transformers reads the same file: both see the rounded weights."""
     file = tmp_path / "m.gguf"
-    assert written(folders["qwen2"], file, type_).other == ()
+    assert written(folders["qwen2"], file, type_).other == {}
     rounded = logits(tmp_path, gguf_file=file.name)
     assert not torch.allclose(rounded, logits(folders["qwen2"]), atol=1e-3), "it is rounded"
     pytest.importorskip("xllamacpp")
@@ -146,9 +146,9 @@ def test_what_cannot_be_written_is_refused_before_any_work(toys: Toys, tmp_path:
     short = {name: value for name, value in config.items() if name != "rms_norm_eps"}
     (changed / "config.json").write_text(json.dumps(short))
     refused(SourceError, "config.json lacks rms_norm_eps", changed)
-    scaled = {"rope_theta": 1e4, "rope_type": "yarn", "factor": 2.0}
+    scaled = {"rope_theta": 1e4, "rope_type": "dynamic", "factor": 2.0}
     (changed / "config.json").write_text(json.dumps(config | {"rope_parameters": scaled}))
-    refused(SourceError, "positions are scaled by 'yarn'", changed)
+    refused(SourceError, "positions that are scaled by 'dynamic'", changed)
     (changed / "config.json").write_text(json.dumps(config))
     tensors = open_checkpoint(toys.base).tensors()
     bad = dict(tensors) | {"model.norm.weight": torch.full((16,), float("nan"))}

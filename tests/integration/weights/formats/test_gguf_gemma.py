@@ -56,6 +56,17 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         WINDOW | {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 1.0},
     ),
     "gemma3": ("gemma3_text", WINDOW | {"num_hidden_layers": 7}),
+    "gemma3 scaled": (
+        "gemma3_text",
+        WINDOW
+        | {
+            "num_hidden_layers": 7,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
+        },
+    ),
     "gemma3 cap": (
         "gemma3_text",
         WINDOW | {"num_hidden_layers": 7, "final_logit_softcapping": 1.0},
@@ -164,8 +175,8 @@ REFUSED = {
     "untied": ("gemma", {"tie_word_embeddings": False}, "a head that is not the embedding"),
     "scaled": (
         "gemma3_text",
-        {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0}}},
-        "scaled by 'linear'",
+        {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 8.0}}},
+        "sliding layers that are scaled by 'linear'",
     ),
     "Llama's activation": ("llama", {"hidden_act": "gelu"}, "the activation 'gelu'"),
 }

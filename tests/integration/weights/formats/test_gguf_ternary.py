@@ -43,7 +43,7 @@ def test_a_file_holds_the_ternary_weights_with_their_scale_in_float16(
     wide: Path, tmp_path: Path, type_: str
 ) -> None:
     """Read back by the package: the same trits, and s as the nearest float16."""
-    assert written(wide, tmp_path / "m.gguf", type_).other == ()
+    assert written(wide, tmp_path / "m.gguf", type_).other == {}
     tensors = {t.name: t for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
     ours = open_checkpoint(wide).tensors()["model.layers.1.mlp.down_proj.weight"].numpy()
     found = tensors["blk.1.ffn_down.weight"]

@@ -74,7 +74,7 @@ def written(folder: Path, file: Path, type_: str) -> Any:
     """Write a file, and return what transformers reads in it."""
     checkpoint = open_checkpoint(folder)
     tokens = gguf_tokens.of(load_tokenizer(str(folder)), checkpoint.config["vocab_size"])
-    assert gguf_file.write(checkpoint, tokens, file, type_, "toy").other == ()
+    assert gguf_file.write(checkpoint, tokens, file, type_, "toy").other == {}
     return AutoModelForCausalLM.from_pretrained(
         file.parent, gguf_file=file.name, dtype=torch.float32
     ).eval()

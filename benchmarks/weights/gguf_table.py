@@ -1,0 +1,133 @@
+"""Bytes against loss of a model's GGUF files, and of files of our codecs.
+
+    forge export MODEL --format gguf --type Q8_0,Q4_K_M --imatrix DATA --out FOLDER --json > files.json
+    python -m benchmarks.weights.gguf_table MODEL --data DATA --gguf files.json [--codec uniform-1 …]
+
+The first command writes the GGUF files and measures them in llama.cpp; the second measures the model
+itself, and files of our codecs (`forge compress`'s menu, embedding included), on the same documents in
+torch, and prints one table. Grams are those of the text of the importance matrix, so that both sides
+have seen the same text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import machine
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.documents import in_turn
+from evaluation.loading import load_items, load_tokenizer
+from evaluation.measures import rolling
+from phases.compression.menu import MENU, Setting
+from weights.codecs.feedback.calibration import grams, token_counts
+from weights.folders.checkpoint import open_checkpoint
+from weights.formats import coded_file
+from weights.tensors import HEADS
+from worker.exports import gguf_measures as measures
+
+#: Settings near 4, 3, 2.5 and 2 bits a weight: a Gaussian's entropy is 2.05 − log2(step) bits.
+CODECS = ("uniform-0.25", "uniform-0.55", "uniform-0.7", "uniform-1")
+
+
+class Bench:
+    """A model, the documents that it is measured on, and the grams of its layers."""
+
+    def __init__(self, folder: Path, data: tuple[str, ...]) -> None:
+        self.checkpoint = open_checkpoint(folder)
+        self.weights = {name: t.float() for name, t in self.checkpoint.tensors().items()}
+        self.model = ResidentModel(folder, "cpu", self.checkpoint.tied)
+        tokenizer = load_tokenizer(str(folder))
+        items = load_items(data, needed=(measures.IMPORTANCE, measures.LOSS))
+        split = measures.split_of(self.checkpoint, tokenizer, items, measures.LOSS)
+        self.split = measures.first_documents(split)
+        split = measures.split_of(self.checkpoint, tokenizer, items, measures.IMPORTANCE)
+        self.windows = in_turn(split.values(), measures.IMPORTANCE_TOKENS)
+        self.grams: Mapping[str, torch.Tensor] = {}
+
+    def bits(self, weights: Mapping[str, torch.Tensor]) -> float:
+        """Return bits per byte, the mean over domains."""
+        self.model.load(weights)
+        rates = [
+            sum(rolling.score(self.model, queue)) / sum(one.bytes for one in queue)
+            for queue in self.split.values()
+        ]
+        return sum(rates) / len(rates) / math.log(2)
+
+    def coded(self, setting: Setting) -> Iterator[Any]:
+        """Yield the tensors of a file: matrices by a setting's codec, vectors in float16."""
+        if not self.grams:
+            self.model.load(self.weights)
+            self.grams = grams(self.model.module, self.windows)
+        counts = token_counts(self.windows, self.model.vocabulary)
+        for name, tensor in self.weights.items():
+            gram = self.grams.get(name)
+            if name in HEADS or name in HEADS.values():
+                params = {**setting.params, **setting.embedding}
+                yield coded_file.code(name, tensor, setting.codec, params, gram, rows=counts)
+            elif gram is not None:
+                yield coded_file.code(name, tensor, setting.codec, setting.params, gram)
+            else:
+                yield coded_file.code(name, tensor, "plain@1", {"dtype": "float16"})
+
+
+def rows(bench: Bench, codecs: list[str], gguf: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row for the model, for each GGUF file, and for each setting of our codecs."""
+    yield {"name": "the model", "bytes": bench.checkpoint.bytes, "bits": bench.bits(bench.weights)}
+    for file in gguf.get("files", []):
+        yield {
+            "name": f"GGUF {file['type']}",
+            "bytes": file["bytes"],
+            "bits": file["bits_per_byte"],
+        }
+    for name in codecs:
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.forge"
+            coded_file.write(file, bench.coded(MENU[name]), bench.checkpoint.config)
+            size = file.stat().st_size
+            decoded = dict(coded_file.CodedFile(file).tensors())
+            yield {
+                "name": f"ours, {name}",
+                "bytes": size,
+                "bits": bench.bits(decoded),
+                "seconds": time.monotonic() - began,
+            }
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model", type=Path, help="a Hugging Face folder")
+    parser.add_argument("--data", action="append", required=True)
+    parser.add_argument("--gguf", type=Path, help="what `forge export … --json` printed")
+    parser.add_argument("--codec", nargs="*", default=CODECS, choices=sorted(MENU))
+    options = parser.parse_args()
+    bench = Bench(options.model, tuple(options.data))
+    gguf = {} if options.gguf is None else json.loads(options.gguf.read_text())
+    tokens = sum(len(w) - 1 for queue in bench.split.values() for d in queue for w in d.windows)
+    print(f"{machine()}; {tokens:,} tokens measured, {sum(map(len, bench.windows)):,} calibrated\n")
+    print("| file | bytes | bits a weight | bits per byte | excess | seconds |")
+    print("|---|---:|---:|---:|---:|---:|")
+    whole = 0.0
+    for row in rows(bench, list(options.codec), gguf):
+        whole = whole or row["bits"]
+        seconds = f"{row['seconds']:.0f}" if "seconds" in row else ""
+        rate = 8 * row["bytes"] / bench.checkpoint.parameters
+        print(
+            f"| {row['name']} | {row['bytes']:,} | {rate:.2f} | "
+            f"{row['bits']:.4f} | {100 * (row['bits'] / whole - 1):+.2f} % | {seconds} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

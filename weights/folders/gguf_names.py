@@ -1,0 +1,153 @@
+"""Names of models in GGUF files, and the folders that they are converted into.
+
+PATH/model.gguf                         a file, whatever its name, that begins as such files do
+hub:OWNER/NAME/FILE.gguf[@REVISION]     a file of a Hub repository
+package:DIST[/FILE.gguf]                a file of an installed Python package, which is not imported
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from pathlib import Path
+
+from runs.errors import SourceError
+from runs.event_types import ModelReference
+from runs.home import Home
+from runs.system import user_folders
+from weights.folders.hub_errors import not_fetched
+
+ENDING = ".gguf"
+_HUB, _PACKAGE = "hub:", "package:"
+_DIST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200}[A-Za-z0-9])?")
+_ADDRESS = re.compile(r"-[0-9a-f]{32}-\d+$")
+_REPOSITORY = re.compile(
+    r"(?!.*\.\.)([\w.-]{1,96}/[\w.-]{1,96})/([\w./+ -]{1,300}\.gguf)", re.ASCII
+)
+
+
+def is_package(text: str) -> bool:
+    """Return True if a text names a model in an installed package."""
+    return text.startswith(_PACKAGE)
+
+
+def is_prefixed(text: str) -> bool:
+    """Return True if a text begins as names of GGUF files do, and so is no name of the log."""
+    return text.startswith((_HUB, _PACKAGE))
+
+
+def at(place: Path, name: str = "") -> ModelReference | None:
+    """Return the model of a GGUF file, converted; None if the path is no such file.
+
+    A folder of the cache that is gone is made again.
+
+    Raise SourceError for a file that ends in .gguf and is none, and as `cached.folder` does.
+    """
+    from weights.folders.gguf_source import header
+
+    if place.parent == _cache():  # a folder that an earlier command was told of
+        folder = place if place.is_dir() else made_again(place) or place
+        return ModelReference(name=name or _ADDRESS.sub("", place.name), path=str(folder))
+    if not place.is_file():
+        return None
+    if not header.is_gguf(place):
+        if place.suffix == ENDING:
+            raise SourceError(f"{place} is no GGUF file: it does not begin as one. Fetch it again.")
+        return None
+    return _converted(place, name or header.stem(place), str(place))
+
+
+def named(text: str) -> ModelReference | None:
+    """Return the model that `hub:…` or `package:…` names; None for another text.
+
+    Raise SourceError, UnavailableError.
+    """
+    if is_package(text):
+        from weights.folders.gguf_source import header
+
+        place = _in_package(text.removeprefix(_PACKAGE), text)
+        return _converted(place, header.stem(place), text)
+    if text.startswith(_HUB) or _REPOSITORY.fullmatch(text.partition("@")[0]):
+        return _of_hub(text)
+    return None
+
+
+def made_again(folder: Path) -> Path | None:
+    """Return a folder of the cache that is gone, converted again; None if its file is gone, too.
+
+    Raise SourceError, UnavailableError.
+    """
+    from weights.folders.gguf_source import cached
+
+    origin = cached.origin(folder) if folder.parent == _cache() else None
+    if origin is None:
+        return None
+    found = at(Path(origin)) if Path(origin).is_absolute() else named(origin)
+    return None if found is None else Path(found.path)
+
+
+def _cache() -> Path:
+    return Home.default().artifacts / "gguf"
+
+
+def _converted(place: Path, name: str, origin: str) -> ModelReference:
+    from weights.folders.gguf_source import cached
+
+    return ModelReference(name=name, path=str(cached.folder(place, _cache(), origin)))
+
+
+def _in_package(text: str, whole: str) -> Path:
+    """Return the file of an installed package. Raise SourceError if there is not exactly one."""
+    dist, _, wanted = text.partition("/")
+    if not _DIST.fullmatch(dist):
+        raise SourceError(
+            f"{whole[:200]!r} names no package: write package:NAME or package:NAME/FILE.gguf."
+        )
+    try:
+        listed = importlib.metadata.distribution(dist).files
+    except importlib.metadata.PackageNotFoundError as error:
+        raise SourceError(
+            f"package {dist} is not installed where this program runs. Install it, without what it "
+            f"depends on: pip install --no-deps {dist}"
+        ) from error
+    files = {str(file): Path(str(file.locate())) for file in listed or () if file.suffix == ENDING}
+    if not files:
+        raise SourceError(f"package {dist} holds no file that ends in {ENDING}.")
+    chosen = [name for name in files if not wanted or name == wanted or Path(name).name == wanted]
+    if len(chosen) != 1:
+        what = f"has no file {wanted!r}" if not chosen else f"has {len(chosen)} such files"
+        names = ", ".join(sorted(Path(name).name for name in files)[:20])
+        raise SourceError(f"package {dist} {what}: write package:{dist}/FILE, of {names}.")
+    if not files[chosen[0]].is_file():
+        raise SourceError(
+            f"package {dist} lists {chosen[0]}, and it is not there: install it again."
+        )
+    return files[chosen[0]]
+
+
+def _of_hub(text: str) -> ModelReference:
+    """Return the model of a file of the Hub, fetching it with all parts if it is not here yet."""
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    from weights.folders.gguf_source import header
+
+    body, _, revision = text.removeprefix(_HUB).partition("@")
+    found = _REPOSITORY.fullmatch(body)
+    if found is None:
+        raise SourceError(
+            f"{text[:200]!r} names no GGUF file of the Hub: write hub:OWNER/NAME/FILE.gguf, with "
+            "@REVISION behind it if one is meant. A model of the Hub in a folder is OWNER/NAME."
+        )
+    repository, name = found[1], found[2]
+    user_folders.check_hub_cache()
+    try:
+        place = Path(hf_hub_download(repository, name, revision=revision or None))
+        commit = place.parents[name.count("/")].name
+        for part in header.part_names(place.name):
+            whole = str(Path(name).with_name(part))
+            hf_hub_download(repository, whole, revision=commit)
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise not_fetched(f"file {name} of {repository}", error) from error
+    made = _converted(place, header.stem(place), f"{_HUB}{repository}/{name}@{commit}")
+    return made.model_copy(update={"hub_id": f"{repository}/{name}", "revision": commit})

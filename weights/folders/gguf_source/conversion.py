@@ -1,0 +1,192 @@
+"""Conversion of a GGUF file into a model folder: config, tokenizer, and weights piece by piece.
+
+A folder has one dtype. Quantised weights become float32: a block's scale times a code plus its minimum
+is what llama.cpp computes, and 16 bits do not hold it. Weights that are stored as F16 or BF16 keep that
+type if all other tensors fit into it without loss.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as Type
+
+from runs.errors import SourceError
+from weights.folders import companions, model_config, safetensors_places
+from weights.folders.checkpoint import INDEX, SHARD_BYTES
+from weights.folders.gguf_source import families, positions, tokens
+from weights.folders.gguf_source.header import Header, Tensor, types
+from weights.folders.gguf_source.metadata import Metadata
+from weights.folders.gguf_source.values import pieces
+from weights.folders.parameters import saved_name
+from weights.tensors import Shape, elements
+
+#: Types that are no codes: their numbers are as they were.
+PLAIN = {Type.F32: torch.float32, Type.F16: torch.float16, Type.BF16: torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A model that a GGUF file can be converted to; nothing is written yet."""
+
+    header: Header
+    family: families.Family
+    config: Mapping[str, Any]
+    tokens: tokens.Tokens
+    #: Tensor name of transformers → its shape there, and the tensor of the file.
+    tensors: Mapping[str, tuple[Shape, str]]
+
+
+def prepared(header: Header) -> Converted:
+    """Compare a file with the model that transformers builds. Raise SourceError if they do not fit."""
+    source = Metadata.of(header)
+    family = families.of(source)
+    config = families.config(source, family, tokens.count(source))
+    made = tokens.of(source)
+    config |= made.ids
+    shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
+    model_config.check(header.file, config, shapes)
+    module = model_config.module(header.file, config)
+    return Converted(header, family, config, made, _placed(source, module))
+
+
+def _placed(source: Metadata, module: Any) -> dict[str, tuple[Shape, str]]:
+    """Return the place of each of the file's tensors in the model. Raise SourceError."""
+    architecture = next(
+        key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == source.architecture
+    )
+    names = gguf.get_tensor_name_map(architecture, source.integer("block_count"))
+    tied = set(module.get_expanded_tied_weights_keys(all_submodels=True))
+    placed: dict[str, tuple[Shape, str]] = {}
+    for slot, parameter in module.state_dict().items():
+        if slot in tied:
+            continue
+        name, shape = saved_name(module, slot), tuple(parameter.shape)
+        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        tensor = source.header.tensors.get(theirs or "")
+        if theirs is None or tensor is None:
+            raise source.error(f"it lacks the tensor {theirs or name}: it is no whole model.")
+        if tensor.shape != tuple(side for side in shape if side != 1 or len(shape) < 3):
+            raise source.error(
+                f"tensor {theirs} is {list(tensor.shape)}, and {list(shape)} is expected."
+            )
+        placed[name] = (shape, theirs)
+    used = {theirs for _, theirs in placed.values()} | set(positions.TENSORS)
+    if left := sorted(set(source.header.tensors) - used):
+        raise source.error(
+            f"tensor {left[0]} has no place in a {module.config.model_type} model of transformers."
+        )
+    return dict(sorted(placed.items()))
+
+
+def rounded(header: Header) -> str | None:
+    """Return the type of most of a file's codes, as Q4_1; None if no weight was rounded to codes."""
+    codes = [type_ for type_ in types(list(header.tensors.values())) if type_ not in PLAIN]
+    return codes[0].name if codes else None
+
+
+def bytes_of(made: Converted) -> int:
+    """Return the bytes of the weights that will be written."""
+    return sum(elements(shape) for shape, _ in made.tensors.values()) * _dtype(made).itemsize
+
+
+def write(made: Converted, folder: Path) -> None:
+    """Write the model into an existing folder.
+
+    Raise SourceError, NotFiniteError; OSError if the disk is full.
+    """
+    dtype = _dtype(made)
+    config = {**made.config, "dtype": str(dtype).removeprefix("torch.")}
+    generation = {**made.tokens.ids, "eos_token_id": list(made.tokens.ends) or None}
+    files = {
+        companions.CONFIG: config,
+        "tokenizer.json": made.tokens.tokenizer,
+        "tokenizer_config.json": made.tokens.config,
+        "generation_config.json": generation,
+    }
+    for name, content in files.items():
+        (folder / name).write_text(
+            json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8"
+        )
+    if made.tokens.template is not None:
+        (folder / "chat_template.jinja").write_text(made.tokens.template, "utf-8")
+    _write_weights(made, folder, dtype)
+
+
+def _write_weights(made: Converted, folder: Path, dtype: torch.dtype) -> None:
+    told = [(name, dtype, shape) for name, (shape, _) in made.tensors.items()]
+    places, headers = safetensors_places.places(told, SHARD_BYTES)
+    for file, header in headers.items():
+        with (folder / file).open("xb") as out:
+            out.write(header)
+            for place in places:
+                if place.file == file:
+                    for values in _values(made, place.name):
+                        rows = _tensor(values).to(dtype)
+                        out.write(rows.view(torch.uint8).numpy().data)
+    if len(headers) > 1:
+        (folder / INDEX).write_text(safetensors_places.index_of(places), "utf-8")
+
+
+def _values(made: Converted, name: str) -> Iterator[np.ndarray]:
+    """Yield the numbers of a tensor as transformers has them, in order: float32."""
+    theirs = made.tensors[name][1]
+    tensor, config = made.header.tensors[theirs], made.config
+    read = partial(pieces, theirs, tensor)
+    heads = {"self_attn.q_proj": "num_attention_heads", "self_attn.k_proj": "num_key_value_heads"}
+    paired = next((config[key] for part, key in heads.items() if part in name), None)
+    if made.family.paired and paired is not None:
+        yield _halved(np.concatenate(list(read())).reshape(tensor.shape), paired)
+        return
+    for values in read():
+        yield values - np.float32(1) if made.family.centred and _is_norm(name) else values
+
+
+def _is_norm(name: str) -> bool:
+    return name.endswith("norm.weight")
+
+
+def _halved(rows: np.ndarray, heads: int) -> np.ndarray:
+    """Return a query or key projection whose pairs of rows are put into the halves of each head.
+
+    transformers rotates row i of a head with row i + width/2, llama.cpp row 2i with row 2i + 1.
+    """
+    if rows.shape[0] % (2 * heads):
+        raise SourceError(f"a projection of {rows.shape[0]} rows has not {heads} heads of pairs.")
+    pairs = rows.reshape(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:])
+    return pairs.swapaxes(1, 2).reshape(rows.shape)
+
+
+def _dtype(made: Converted) -> torch.dtype:
+    """Return the dtype of the folder: F16 or BF16 if all of the file's numbers are such, or fit."""
+    tensors = {name: made.header.tensors[theirs] for name, (_, theirs) in made.tensors.items()}
+    stored = {tensor.type for tensor in tensors.values() if len(tensor.shape) > 1}
+    if len(stored) != 1 or (dtype := PLAIN.get(stored.pop())) in (None, torch.float32):
+        return torch.float32
+    others = [name for name, tensor in tensors.items() if PLAIN.get(tensor.type) != dtype]
+    small = all(_is_small(tensors[name]) for name in others)
+    exact = small and all(_fits(made, name, dtype) for name in others)
+    return dtype if exact else torch.float32
+
+
+def _is_small(tensor: Tensor) -> bool:
+    return elements(tensor.shape) < 1 << 24
+
+
+def _fits(made: Converted, name: str, dtype: torch.dtype) -> bool:
+    """Return True if a tensor's numbers are the same in a dtype of 16 bits."""
+    given = map(_tensor, _values(made, name))
+    return all(torch.equal(values, values.to(dtype).to(torch.float32)) for values in given)
+
+
+def _tensor(values: np.ndarray) -> torch.Tensor:
+    """Return numbers as a tensor of their own, for numpy's may be a view of read-only bytes."""
+    return torch.from_numpy(np.require(values, requirements=("C", "W")))

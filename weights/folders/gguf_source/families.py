@@ -1,0 +1,226 @@
+"""Families of models: what a GGUF file says of an architecture, as config.json of transformers has it.
+
+llama.cpp takes some things for granted that transformers reads from a config: periods of sliding
+layers, layers without positions, the scale of attention. They are written down here. Tensors keep their
+shapes; three things change in their values, and are undone:
+
+- query and key rows of the families that llama.cpp rotates in pairs of neighbours;
+- Gemma's norms, which llama.cpp multiplies by as they are, and transformers adds 1 to;
+- the kernels of LFM2's convolutions, which have another dimension of 1 in transformers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from weights.folders.gguf_source import positions
+from weights.folders.gguf_source.metadata import Metadata
+
+#: Numbers of layers of the largest Gemma 2 and 3, whose attention is scaled by hidden_size / heads.
+_BY_HIDDEN = {"gemma2": 46, "gemma3": 62}
+#: SmolLM3: every layer of this number has no positions (llama.cpp, `n_no_rope_layer_step`).
+_UNROTATED = 4
+_BLOCK = re.compile(r"blk\.(\d+)\.")
+
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One architecture of llama.cpp."""
+
+    #: `model_type` of transformers, and its class.
+    kind: str
+    model: str
+    #: True if query and key rows have another order in llama.cpp.
+    paired: bool = False
+    #: True if norms are stored as their difference from 1 in transformers.
+    centred: bool = False
+    #: True if a part of each head may be rotated.
+    partial: bool = False
+    #: Settings that only this family has.
+    more: Callable[[Metadata, Settings], Settings] = lambda source, config: {}
+
+
+def _biases(source: Metadata, config: Settings) -> Settings:
+    """Return which linear layers have biases, by the tensors of the first block."""
+    tensors = source.header.tensors
+    return {
+        "attention_bias": "blk.0.attn_output.bias" in tensors or "blk.0.attn_q.bias" in tensors,
+        "mlp_bias": "blk.0.ffn_up.bias" in tensors,
+    }
+
+
+def _smollm3(source: Metadata, config: Settings) -> Settings:
+    layers = [int((i + 1) % _UNROTATED != 0) for i in range(config["num_hidden_layers"])]
+    return {
+        "no_rope_layers": layers,
+        "no_rope_layer_interval": _UNROTATED,
+        "use_sliding_window": False,
+    }
+
+
+def _granite(source: Metadata, config: Settings) -> Settings:
+    """Return Granite's multipliers; llama.cpp takes 0 for a missing one."""
+    if (
+        not source.value("rope.scaling.finetuned")
+        and source.value("rope.scaling.finetuned") is not None
+    ):
+        raise source.error("this Granite has no positions, and transformers would rotate.")
+    return _biases(source, config) | {
+        "attention_multiplier": source.number("attention.scale", 0.0) or config["head_dim"] ** -0.5,
+        "embedding_multiplier": source.number("embedding_scale", 0.0) or 1.0,
+        "residual_multiplier": source.number("residual_scale", 0.0) or 1.0,
+        "logits_scaling": source.number("logit_scale"),
+    }
+
+
+def _olmo2(source: Metadata, config: Settings) -> Settings:
+    if source.integer("attention.sliding_window", 0):
+        raise source.error("a window slides over some layers, which OLMo 2 does not have.")
+    return {"attention_bias": False}
+
+
+def _gemma(source: Metadata, config: Settings) -> Settings:
+    return {"hidden_activation": "gelu_pytorch_tanh", "attention_bias": False}
+
+
+def _gemma2(source: Metadata, config: Settings) -> Settings:
+    """Return window, soft caps and scale of Gemma 2 or 3."""
+    name, layers = source.architecture, config["num_hidden_layers"]
+    second = name == "gemma2"
+    by_hidden = layers == _BY_HIDDEN[name]
+    period = _period(source, 2 if second else 6)
+    caps = (50.0, 30.0) if second else (0.0, 0.0)
+    return _gemma(source, config) | {
+        "query_pre_attn_scalar": config["hidden_size"] // config["num_attention_heads"]
+        if by_hidden
+        else config["head_dim"],
+        "sliding_window": source.integer("attention.sliding_window", 4096 if second else None),
+        "attn_logit_softcapping": source.number("attn_logit_softcapping", caps[0]) or None,
+        "final_logit_softcapping": source.number("final_logit_softcapping", caps[1]) or None,
+        "layer_types": [
+            "sliding_attention" if (i + 1) % period else "full_attention" for i in range(layers)
+        ],
+    }
+
+
+def _period(source: Metadata, usual: int) -> int:
+    """Return after how many layers one has full attention."""
+    period = source.integer("attention.sliding_window_pattern", usual)
+    if not period:
+        raise source.error("attention.sliding_window_pattern is 0: no layer has full attention.")
+    return period
+
+
+def _gemma3(source: Metadata, config: Settings) -> Settings:
+    """Return the same, and the positions of both kinds of layers."""
+    base = source.number("rope.freq_base_swa", 1e4)
+    return _gemma2(source, config) | {
+        "rope_parameters": {
+            "full_attention": config["rope_parameters"],
+            "sliding_attention": {"rope_type": "default", "rope_theta": base},
+        },
+        "use_bidirectional_attention": False,
+    }
+
+
+def _phi3(source: Metadata, config: Settings) -> Settings:
+    """Return LongRoPE's length where Phi 3 has it, and no window: llama.cpp has none."""
+    told = config["rope_parameters"]
+    length = told.get("original_max_position_embeddings", config["max_position_embeddings"])
+    share = source.integer("rope.dimension_count", config["head_dim"]) / config["head_dim"]
+    return {
+        "original_max_position_embeddings": length,
+        "partial_rotary_factor": share,
+        "rope_parameters": {**told, "partial_rotary_factor": share},
+        "sliding_window": None,
+    }
+
+
+def _lfm2(source: Metadata, config: Settings) -> Settings:
+    """Return the kinds of layers: a layer of no key heads is a convolution."""
+    heads = source.layers("attention.head_count_kv", config["num_hidden_layers"])
+    return {
+        "layer_types": ["full_attention" if count else "conv" for count in heads],
+        "num_key_value_heads": max(heads),
+        "norm_eps": config["rms_norm_eps"],
+        "conv_L_cache": source.integer("shortconv.l_cache"),
+        "conv_bias": False,
+        "block_auto_adjust_ff_dim": False,
+        "block_ff_dim": config["intermediate_size"],
+    }
+
+
+#: Architecture of llama.cpp → its family.
+FAMILIES = {
+    "llama": Family("llama", "LlamaForCausalLM", paired=True, more=_biases),
+    "qwen2": Family("qwen2", "Qwen2ForCausalLM"),
+    "qwen3": Family("qwen3", "Qwen3ForCausalLM"),
+    "smollm3": Family("smollm3", "SmolLM3ForCausalLM", paired=True, more=_smollm3),
+    "granite": Family("granite", "GraniteForCausalLM", paired=True, more=_granite),
+    "phi3": Family("phi3", "Phi3ForCausalLM", partial=True, more=_phi3),
+    "olmo2": Family("olmo2", "Olmo2ForCausalLM", more=_olmo2),
+    "lfm2": Family("lfm2", "Lfm2ForCausalLM", more=_lfm2),
+    "gemma": Family("gemma", "GemmaForCausalLM", centred=True, more=_gemma),
+    "gemma2": Family("gemma2", "Gemma2ForCausalLM", centred=True, more=_gemma2),
+    "gemma3": Family("gemma3_text", "Gemma3ForCausalLM", centred=True, more=_gemma3),
+}
+
+
+def of(source: Metadata) -> Family:
+    """Return the family of a file. Raise SourceError for an architecture that is not read."""
+    family = FAMILIES.get(source.architecture)
+    if family is None:
+        raise source.error(
+            f"a model of the architecture {source.architecture[:60]!r} cannot be read from GGUF: known "
+            f"are {', '.join(FAMILIES)}."
+        )
+    if source.integer("expert_count", 0):
+        raise source.error("it is a mixture of experts, which is not read from GGUF.")
+    return family
+
+
+def config(source: Metadata, family: Family, vocabulary: int) -> Settings:
+    """Return the content of config.json, but for the ids of special tokens.
+
+    Raise SourceError for numbers that are missing or do not fit the tensors.
+    """
+    layers = source.integer("block_count")
+    blocks = {int(found[1]) for name in source.header.tensors if (found := _BLOCK.match(name))}
+    if not 0 < layers == len(blocks) == max(blocks) + 1:
+        raise source.error(f"it announces {layers:,} blocks and has tensors of {len(blocks):,}.")
+    hidden, heads = source.integer("embedding_length"), source.integer("attention.head_count")
+    width = source.integer("attention.key_length", hidden // max(1, heads))
+    if not heads or not width or source.integer("attention.value_length", width) != width:
+        raise source.error("its heads have no width, or another for values than for keys.")
+    rotated = source.integer("rope.dimension_count", width)
+    if not 0 < rotated <= width or rotated % 2 or (rotated != width and not family.partial):
+        raise source.error(f"{rotated} of {width} numbers of a head are rotated.")
+    settings: Settings = {
+        "architectures": [family.model],
+        "model_type": family.kind,
+        "vocab_size": vocabulary,
+        "hidden_size": hidden,
+        "intermediate_size": source.integer("feed_forward_length"),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": max(source.layers(*_key_heads(source, layers))),
+        "head_dim": width,
+        "max_position_embeddings": source.integer("context_length"),
+        "rms_norm_eps": source.number("attention.layer_norm_rms_epsilon"),
+        "hidden_act": "silu",
+        "tie_word_embeddings": "output.weight" not in source.header.tensors,
+        "rope_parameters": positions.parameters(source, rotated),
+    }
+    if family.centred:
+        del settings["hidden_act"]  # `hidden_activation` decides
+    return settings | family.more(source, settings)
+
+
+def _key_heads(source: Metadata, layers: int) -> tuple[str, int]:
+    named = "attention.head_count_kv"
+    return (named if source.value(named) is not None else "attention.head_count"), layers

@@ -1,0 +1,305 @@
+"""Headers of GGUF files, read by plain reads in bounded memory, without trust in the file.
+
+The format (github.com/ggml-org/ggml, docs/gguf.md), little-endian: `GGUF`, version, numbers of tensors
+and of metadata entries; the entries; name, shape, type and offset of each tensor; the tensors' bytes,
+aligned. Every count, length, shape and offset is compared with the file's size before memory is taken
+for it. A model in parts (`NAME-00001-of-00003.gguf`) has its metadata in the first part.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from gguf import GGUFValueType as Value
+
+from runs.errors import SourceError
+from runs.system import open_files
+from weights.tensors import Shape, elements
+
+MAGIC = b"GGUF"
+#: Versions of the format that are read: 2 and 3 differ in the order of bytes alone.
+VERSIONS = (2, 3)
+#: Bounds of a file: metadata entries, tensors, parts; bytes of a key, of a tensor's name (that of
+#: ggml) and of a string; values of an array; axes of a tensor (that of ggml); bytes of all metadata.
+MOST_ENTRIES, MOST_TENSORS, MOST_PARTS = 10_000, 100_000, 1_000
+MOST_KEY, MOST_NAME, MOST_STRING = 1_000, 63, 1 << 20
+MOST_VALUES = 4_000_000
+MOST_AXES = 4
+MOST_BYTES = 256 << 20
+#: Value types of one number → its struct format; BOOL is a byte.
+SCALARS = {
+    Value.UINT8: "B",
+    Value.INT8: "b",
+    Value.UINT16: "H",
+    Value.INT16: "h",
+    Value.UINT32: "I",
+    Value.INT32: "i",
+    Value.FLOAT32: "f",
+    Value.BOOL: "?",
+    Value.UINT64: "Q",
+    Value.INT64: "q",
+    Value.FLOAT64: "d",
+}
+_PART = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor: its file, the first byte and the number of bytes."""
+
+    file: Path
+    #: As numpy and torch order axes: rows first.
+    shape: Shape
+    type: Type
+    begin: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """Metadata and tensors of a model's file or files."""
+
+    #: All parts, the first one first.
+    files: tuple[Path, ...]
+    #: Key → number, text, list of texts or array of numbers.
+    fields: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def file(self) -> Path:
+        """The file that messages name."""
+        return self.files[0]
+
+
+def is_gguf(file: Path) -> bool:
+    """Return True for a file that begins as GGUF files do."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def stem(file: Path) -> str:
+    """Return the name of a model by its file, without ending and number of the part."""
+    part = _PART.fullmatch(file.name)
+    return part[1] if part else file.name.removesuffix(".gguf")
+
+
+def part_names(name: str) -> tuple[str, ...]:
+    """Return the names of all files of a model, of which `name` is one. Raise SourceError."""
+    part = _PART.fullmatch(name)
+    if part is None:
+        return (name,)
+    count = int(part[3])
+    if not 1 <= int(part[2]) <= count <= MOST_PARTS:
+        raise SourceError(f"{name} is named as part {part[2]} of {part[3]}: there is none such.")
+    return tuple(f"{part[1]}-{n:05d}-of-{part[3]}.gguf" for n in range(1, count + 1))
+
+
+def parts(file: Path) -> tuple[Path, ...]:
+    """Return all files of a model, of which `file` is one. Raise SourceError if one is missing."""
+    files = tuple(file.with_name(name) for name in part_names(file.name))
+    missing = [place.name for place in files if not place.is_file()]
+    if missing:
+        raise SourceError(f"model {file} is in {len(files)} parts; {missing[0]} is not beside it.")
+    return files
+
+
+def read(file: Path) -> Header:
+    """Read the header of a GGUF file and of all its parts.
+
+    Raise SourceError for anything that is not as the format has it, UnavailableError for faults of
+    the machine.
+    """
+    files = parts(file)
+    fields: dict[str, Any] = {}
+    tensors: dict[str, Tensor] = {}
+    for number, part in enumerate(files):
+        try:
+            with open_files.reading(part), part.open("rb") as opened:
+                its_fields, its_tensors = _Reader(part, opened).read()
+        except OSError as error:
+            raise SourceError(f"{part} cannot be read: {error.strerror}.") from error
+        _check_part(part, its_fields, number, len(files))
+        fields = fields or its_fields
+        if twice := sorted(tensors.keys() & its_tensors.keys()):
+            raise SourceError(f"{part}: tensor {twice[0]!r} is in an earlier part, too.")
+        tensors |= its_tensors
+    if not tensors:
+        raise SourceError(f"{file} holds no tensors.")
+    return Header(files, fields, tensors)
+
+
+def _check_part(file: Path, fields: Mapping[str, Any], number: int, count: int) -> None:
+    """Raise SourceError unless a file says that it is part `number`, from 0, of `count`."""
+    its = fields.get("split.no", 0), fields.get("split.count", 0) or 1
+    if its != (number, count):
+        raise SourceError(
+            f"{file} says that it is part {its[0]} of {its[1]}, and its name says part {number} of "
+            f"{count}, counted from 0. Give files the names that llama.cpp gave them."
+        )
+
+
+class _Reader:
+    """Reader of one file's header; what it takes is counted against the file's size."""
+
+    def __init__(self, file: Path, opened: IO[bytes]) -> None:
+        self._file, self._opened = file, opened
+        self._size = opened.seek(0, 2)
+        opened.seek(0)
+        self._at = 0
+
+    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Return metadata and tensors. Raise SourceError."""
+        if self._size < 24 or self._take(4) != MAGIC:
+            raise self._error("it is no GGUF file")
+        version = self._number("I")
+        if version not in VERSIONS:
+            swapped = int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS
+            what = "its bytes are in big-endian order" if swapped else f"its version is {version}"
+            raise self._error(f"{what}, and version 2 or 3 in little-endian order is read")
+        tensors, entries = self._number("Q"), self._number("Q")
+        if tensors > MOST_TENSORS or entries > MOST_ENTRIES:
+            raise self._error(f"it announces {tensors:,} tensors and {entries:,} metadata entries")
+        fields: dict[str, Any] = {}
+        for _ in range(entries):
+            key = self._text(MOST_KEY, "a key")
+            if key in fields or not key.isprintable():
+                raise self._error(f"the key {key[:60]!r} is there twice, or is not printable")
+            fields[key] = self._value(key)
+        return fields, self._tensors(tensors, fields)
+
+    def _error(self, what: str) -> SourceError:
+        return SourceError(
+            f"{self._file} cannot be read: {what}. Fetch or write the file again if it should be whole."
+        )
+
+    def _take(self, count: int) -> bytes:
+        """Return the next bytes. Raise SourceError if the file has fewer, or a header fewer."""
+        self._at += count
+        if self._at > min(self._size, MOST_BYTES):
+            at = "the file ends" if self._at > self._size else f"{MOST_BYTES >> 20} MiB are over"
+            raise self._error(f"{at} before its header does")
+        return self._opened.read(count)
+
+    def _number(self, format_: str) -> int:
+        return struct.unpack(f"<{format_}", self._take(struct.calcsize(format_)))[0]
+
+    def _text(self, most: int, what: str) -> str:
+        length = self._number("Q")
+        if length > most:
+            raise self._error(f"{what} has {length:,} bytes, and at most {most:,} are read")
+        try:
+            return self._take(length).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise self._error(f"{what} is no UTF-8 text") from error
+
+    def _type(self) -> Value:
+        number = self._number("I")
+        try:
+            return Value(number)
+        except ValueError as error:
+            raise self._error(f"{number} is no type of a value") from error
+
+    def _value(self, key: str) -> Any:
+        """Return the next value of the metadata."""
+        type_ = self._type()
+        if type_ is Value.STRING:
+            return self._text(MOST_STRING, f"the value of {key}")
+        if type_ is not Value.ARRAY:
+            return self._number(SCALARS[type_])
+        inner, count = self._type(), self._number("Q")
+        if inner is Value.ARRAY or count > MOST_VALUES:
+            raise self._error(f"{key} is an array of arrays, or has {count:,} values")
+        if inner is Value.STRING:
+            if count * 8 > self._size - self._at:
+                raise self._error(f"{key} has {count:,} texts, more than the file has room for")
+            return [self._text(MOST_STRING, f"a text of {key}") for _ in range(count)]
+        width = struct.calcsize(SCALARS[inner])
+        return np.frombuffer(self._take(count * width), np.dtype(f"<{SCALARS[inner]}"))
+
+    def _tensors(self, count: int, fields: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Return the tensors. Raise SourceError if one is not where and what it can be."""
+        entries = [self._entry() for _ in range(count)]
+        alignment = fields.get("general.alignment", gguf.GGUF_DEFAULT_ALIGNMENT)
+        usual = isinstance(alignment, int) and 0 < alignment <= 1 << 20
+        if not usual or alignment & (alignment - 1):
+            raise self._error(f"its alignment is {str(alignment)[:30]}")
+        data = -(-self._at // alignment) * alignment
+        tensors: dict[str, Tensor] = {}
+        for name, shape, type_, offset in entries:
+            block, width = gguf.GGML_QUANT_SIZES[type_]
+            size = elements(shape) // block * width
+            if name in tensors or offset % alignment or data + offset + size > self._size:
+                raise self._error(f"tensor {name} is there twice, or not in the file as a whole")
+            tensors[name] = Tensor(self._file, shape, type_, data + offset, size)
+        self._check_apart(tensors)
+        return tensors
+
+    def _check_apart(self, tensors: Mapping[str, Tensor]) -> None:
+        """Raise SourceError for tensors that share bytes: a small file would hold any number."""
+        end = 0
+        for name, tensor in sorted(tensors.items(), key=lambda pair: pair[1].begin):
+            if tensor.begin < end:
+                raise self._error(f"tensor {name} begins within another one")
+            end = tensor.begin + tensor.size
+
+    def _entry(self) -> tuple[str, Shape, Type, int]:
+        """Return name, shape, type and offset of the next tensor."""
+        name = self._text(MOST_NAME, "a tensor's name")
+        if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
+            raise self._error(f"a tensor is named {name!r}")
+        axes = self._number("I")
+        if not 1 <= axes <= MOST_AXES:
+            raise self._error(f"tensor {name} has {axes:,} axes")
+        shape = tuple(self._number("Q") for _ in range(axes))[::-1]
+        number = self._number("I")
+        try:
+            type_ = Type(number)
+        except ValueError as error:
+            raise self._error(f"tensor {name} has the unknown type {number}") from error
+        if not all(0 < side < 1 << 48 for side in shape) or elements(shape) >= 1 << 62:
+            raise self._error(f"tensor {name} has the shape {list(shape)}")
+        if shape[-1] % gguf.GGML_QUANT_SIZES[type_][0]:
+            raise self._error(f"tensor {name} has rows that {type_.name} cannot cut into blocks")
+        if not _readable(type_):
+            raise SourceError(f"{self._file}: values of type {type_.name} ({name}) cannot be read.")
+        return name, shape, type_, self._number("Q")
+
+
+@lru_cache(maxsize=64)
+def _readable(type_: Type) -> bool:
+    """Return True if the package can make numbers of a tensor type."""
+    if type_ in (Type.F32, Type.F16):
+        return True
+    try:
+        rows(bytes(gguf.GGML_QUANT_SIZES[type_][1]), type_, gguf.GGML_QUANT_SIZES[type_][0])
+    except (NotImplementedError, KeyError):
+        return False
+    return True
+
+
+def rows(content: bytes, type_: Type, width: int) -> np.ndarray:
+    """Return the numbers in whole rows of `width` numbers: float32 [rows, width]."""
+    block, size = gguf.GGML_QUANT_SIZES[type_]
+    told = np.frombuffer(content, np.uint8).reshape(-1, width // block * size)
+    with np.errstate(all="ignore"):  # what is not finite is found in the result
+        return gguf.dequantize(told, type_)
+
+
+def types(tensors: Sequence[Tensor]) -> dict[Type, int]:
+    """Return how many bytes the tensors of each type have, the most first."""
+    sizes: dict[Type, int] = {}
+    for tensor in tensors:
+        sizes[tensor.type] = sizes.get(tensor.type, 0) + tensor.size
+    return dict(sorted(sizes.items(), key=lambda pair: -pair[1]))

@@ -1,0 +1,313 @@
+"""Tokenizers of GGUF files as tokenizer.json, so that text has the tokens that llama.cpp gives it.
+
+    gpt2           byte-level BPE: merges, and a way of splitting by name (`splitting`)
+    llama          SentencePiece's BPE: a score for each token, bytes for what has no token
+
+llama.cpp joins the neighbours whose union has the best score, `tokenizers` those of the first merge: so
+the merges are all ways to cut a token in two tokens, in order of the scores of what they make.
+llama.cpp has no normaliser, and neither has what is written here: the tokenizer that a model came with
+may bring text into the form NFC first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weights.folders.gguf_source.metadata import Metadata
+from weights.folders.gguf_source.splitting import DIGITS, GPT2, SPLITTINGS, Splitting
+
+#: Kinds of tokens (llama.cpp, `llama_token_type`).
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+#: How SentencePiece writes a space.
+SPACE = "▁"
+#: Algorithms by the names that files have.
+BYTE_LEVEL, SENTENCE_PIECE = "gpt2", "llama"
+#: Letters of the longest token that merges are looked for in.
+LONGEST = 256
+#: Merges at most: more than 30 a token of the largest vocabulary is no vocabulary that was trained.
+MOST_MERGES = 8_000_000
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A tokenizer's files."""
+
+    #: Contents of tokenizer.json and tokenizer_config.json.
+    tokenizer: Mapping[str, Any]
+    config: Mapping[str, Any]
+    #: Ids of bos, eos and pad by their names in config.json; None for one that there is not, for
+    #: configs have ids of their own as defaults.
+    ids: Mapping[str, int | None]
+    #: Tokens that end a reply.
+    ends: Sequence[int]
+    template: str | None
+
+
+def count(source: Metadata) -> int:
+    """Return the number of tokens. Raise SourceError if the file has none."""
+    names = source.fields.get("tokenizer.ggml.tokens")
+    if not isinstance(names, list) or not names or not isinstance(names[0], str):
+        raise source.error(
+            "it holds no tokens (tokenizer.ggml.tokens): give a file with its tokenizer."
+        )
+    return len(names)
+
+
+def of(source: Metadata) -> Tokens:
+    """Return the tokenizer of a file. Raise SourceError for one that is not known here."""
+    model, size = source.fields.get("tokenizer.ggml.model"), count(source)
+    if model not in (BYTE_LEVEL, SENTENCE_PIECE):
+        raise source.error(
+            f"its tokenizer is {str(model)[:40]!r}, which is not read: known are gpt2 (byte-level BPE) "
+            "and llama (SentencePiece)."
+        )
+    ids = {
+        name: id_
+        for name, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding"), ("unk", "unknown"))
+        if (id_ := source.id(key, size)) is not None
+    }
+    vocabulary = _Vocabulary.of(source)
+    if model == SENTENCE_PIECE:
+        parts, begins = _sentence_piece(source, vocabulary, ids), True
+    else:
+        splitting = _splitting(source)
+        parts, begins = _byte_level(source, vocabulary, splitting), splitting.begins
+    framed = [
+        (name, ids[name])
+        for name, usual in (("bos", begins), ("eos", False))
+        if source.flag(f"add_{name}_token", usual) and name in ids
+    ]
+    document = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": vocabulary.added(),
+        **parts,
+        "post_processor": _frame(framed, vocabulary.names) or parts.get("post_processor"),
+    }
+    return Tokens(
+        document,
+        _config(source, ids, vocabulary.names),
+        {f"{name}_token_id": ids.get(name) for name in ("bos", "eos", "pad")},
+        [id_ for id_ in dict.fromkeys((ids.get("eos"), source.id("eot", size))) if id_ is not None],
+        _template(source),
+    )
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """Tokens by id, with their kinds and scores."""
+
+    names: Sequence[str]
+    kinds: Sequence[int]
+    scores: np.ndarray | None
+
+    @classmethod
+    def of(cls, source: Metadata) -> _Vocabulary:
+        names = source.fields["tokenizer.ggml.tokens"]
+        kinds = source.fields.get("tokenizer.ggml.token_type")
+        scores = source.fields.get("tokenizer.ggml.scores")
+        for key, values in (("token_type", kinds), ("scores", scores)):
+            fits = isinstance(values, np.ndarray) and len(values) == len(names)
+            if values is not None and not fits:
+                raise source.error(f"tokenizer.ggml.{key} has not one number for each token.")
+        if kinds is None:
+            kinds = np.full(len(names), NORMAL)
+        if scores is not None and not np.isfinite(scores).all():
+            raise source.error("tokenizer.ggml.scores holds NaN or Inf.")
+        return cls(names, [int(kind) for kind in kinds], scores)
+
+    def numbers(self) -> dict[str, int]:
+        """Return token → id, without ids that stand for nothing; the last of equal tokens has it."""
+        return {
+            name: id_
+            for id_, name in enumerate(self.names)
+            if name and not (self.kinds[id_] == UNUSED and name == f"[PAD{id_}]")
+        }
+
+    def added(self) -> list[dict[str, Any]]:
+        """Return the tokens that are found in text before anything else, as tokenizer.json has them.
+
+        Files have spaces in those that users define, where SentencePiece has its own letter.
+        """
+        last = self.numbers()
+        return [
+            {
+                "id": id_,
+                "content": name,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": kind != USER_DEFINED,
+            }
+            for id_, (name, kind) in enumerate(zip(self.names, self.kinds, strict=True))
+            if kind in (CONTROL, USER_DEFINED, UNKNOWN) and last.get(name) == id_
+        ]
+
+
+def _splitting(source: Metadata) -> Splitting:
+    name = source.fields.get("tokenizer.ggml.pre", "default")
+    if name not in SPLITTINGS:
+        raise source.error(
+            f"its tokenizer splits text in the way {str(name)[:60]!r} (tokenizer.ggml.pre), which is "
+            f"not known here: known are {', '.join(sorted(SPLITTINGS))}."
+        )
+    return SPLITTINGS[name]
+
+
+def _byte_level(source: Metadata, vocabulary: _Vocabulary, how: Splitting) -> dict[str, Any]:
+    """Return normaliser, splitting, model and decoder of byte-level BPE."""
+    merges = source.fields.get("tokenizer.ggml.merges")
+    if not isinstance(merges, list):
+        raise source.error("its tokenizer has no merges (tokenizer.ggml.merges).")
+    numbers = vocabulary.numbers()
+    pairs = []
+    for merge in merges:
+        at = merge.find(" ", 1)
+        left, right = merge[:at], merge[at + 1 :]
+        if at < 0 or not all(part in numbers for part in (left, right, left + right)):
+            raise source.error(
+                f"its tokenizer merges {merge[:60]!r}, of which something is no token."
+            )
+        pairs.append((left, right))
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    level["use_regex"] = own = how.patterns[-1] == GPT2  # ByteLevel's own pattern
+    patterns = how.patterns[: -1 if own else None]
+    return {
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [*map(_split, patterns), level],
+        },
+        "post_processor": level | {"trim_offsets": False},
+        "decoder": level,
+        "model": _model(numbers, pairs, None, False) | {"ignore_merges": how.whole},
+    }
+
+
+def _split(pattern: str) -> dict[str, Any]:
+    """Return the step that splits by a pattern, written as the models' own tokenizer.json has it."""
+    if pattern == DIGITS:
+        return {"type": "Digits", "individual_digits": True}
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
+def _sentence_piece(
+    source: Metadata, vocabulary: _Vocabulary, ids: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return the same of SentencePiece's BPE.
+
+    A text may get a space in front, and text after a token that is found before splitting, too.
+    """
+    if vocabulary.scores is None:
+        raise source.error("its tokenizer has no scores (tokenizer.ggml.scores).")
+    prefix, numbers = source.flag("add_space_prefix", True), vocabulary.numbers()
+    fallback = all(f"<0x{byte:02X}>" in numbers for byte in range(256))
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
+    before = [{"type": "Prepend", "prepend": SPACE}] if prefix else []
+    back = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if prefix else []
+    unknown = vocabulary.names[ids["unk"]] if "unk" in ids else None
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": [*before, spaces]},
+        "pre_tokenizer": None,
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [back, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip],
+        },
+        "model": _model(numbers, _merges(source, vocabulary, numbers), unknown, fallback)
+        | {"fuse_unk": True},
+    }
+
+
+def _merges(
+    source: Metadata, vocabulary: _Vocabulary, numbers: Mapping[str, int]
+) -> list[tuple[str, str]]:
+    """Return all ways to cut a token in two tokens, the best scores first.
+
+    Tokens that are found before text is split are made by no merge, and bytes are no text.
+    """
+    assert vocabulary.scores is not None
+    made = []
+    for name, id_ in numbers.items():
+        if vocabulary.kinds[id_] in (CONTROL, UNKNOWN, UNUSED, BYTE) or len(name) > LONGEST:
+            continue
+        score = float(vocabulary.scores[id_])
+        cuts = [
+            (numbers[name[:at]], numbers[name[at:]], name[:at], name[at:])
+            for at in range(1, len(name))
+            if name[:at] in numbers and name[at:] in numbers
+        ]
+        made += [(-score, id_, *cut) for cut in cuts]
+        if len(made) > MOST_MERGES:
+            raise source.error("its tokens can be cut in two in more ways than are read.")
+    return [(left, right) for *_, left, right in sorted(made)]
+
+
+def _model(
+    numbers: Mapping[str, int],
+    merges: Sequence[tuple[str, str]],
+    unknown: str | None,
+    fallback: bool,
+) -> dict[str, Any]:
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": unknown,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": False,
+        "byte_fallback": fallback,
+        "ignore_merges": False,
+        "vocab": dict(numbers),
+        "merges": [list(pair) for pair in merges],
+    }
+
+
+def _frame(tokens: Sequence[tuple[str, int]], names: Sequence[str]) -> dict[str, Any] | None:
+    """Return what puts bos before a text, or eos behind it; None if neither is put."""
+    if not tokens:
+        return None
+
+    def around(texts: Sequence[str]) -> list[dict[str, Any]]:
+        parts: list[dict[str, Any]] = []
+        for type_, text in enumerate(texts):
+            there = {
+                name: {"SpecialToken": {"id": names[id_], "type_id": type_}} for name, id_ in tokens
+            }
+            parts += [there["bos"]] if "bos" in there else []
+            parts.append({"Sequence": {"id": text, "type_id": type_}})
+            parts += [there["eos"]] if "eos" in there else []
+        return parts
+
+    return {
+        "type": "TemplateProcessing",
+        "single": around(["A"]),
+        "pair": around(["A", "B"]),
+        "special_tokens": {
+            names[id_]: {"id": names[id_], "ids": [id_], "tokens": [names[id_]]}
+            for _, id_ in tokens
+        },
+    }
+
+
+def _config(source: Metadata, ids: Mapping[str, int], names: Sequence[str]) -> dict[str, Any]:
+    """Return tokenizer_config.json."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": source.integer("context_length"),
+        **{f"{name}_token": names[id_] for name, id_ in ids.items()},
+    }
+
+
+def _template(source: Metadata) -> str | None:
+    template = source.fields.get("tokenizer.chat_template")
+    if template is not None and not isinstance(template, str):
+        raise source.error("tokenizer.chat_template is no text.")
+    return template or None

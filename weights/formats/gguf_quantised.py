@@ -1,0 +1,88 @@
+"""GGUF files of the types that llama.cpp itself quantises: K-quants, IQ types, and a matrix for others.
+
+A type names a mixture: llama.cpp gives some matrices more bits. A matrix whose rows a type's blocks of
+256 do not divide gets a type with blocks of 32, as llama.cpp chooses it; the result names it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+
+from runs.errors import ConfigError
+from weights.folders.checkpoint import Checkpoint, sync
+from weights.formats import gguf_architectures as architectures
+from weights.formats.gguf_file import TERNARY, TYPES, Written
+from weights.formats.libllama import Library
+
+#: Types that only llama.cpp's library writes.
+QUANTISED = (
+    *(
+        "Q6_K",
+        "Q5_K_M",
+        "Q5_K_S",
+        "Q4_K_M",
+        "Q4_K_S",
+        "Q3_K_L",
+        "Q3_K_M",
+        "Q3_K_S",
+        "Q2_K",
+        "Q2_K_S",
+    ),
+    *("IQ4_NL", "IQ4_XS", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS"),
+    *("IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"),
+)
+#: Types that keep next to nothing without an importance matrix: llama.cpp refuses them without one.
+NEEDY = (*("Q2_K_S", "IQ3_XS", "IQ3_XXS", "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S"),)
+#: Types with blocks of 32 that use a matrix if there is one.
+WEIGHED = ("Q8_0", "Q5_1", "Q5_0", "Q4_1", "Q4_0")
+#: Weights of a block of the types of this file, but those with blocks of 32.
+BLOCK = 256
+
+
+def check(type_: str, weighed: bool) -> None:
+    """Raise ConfigError for a type that no file is written of; `weighed`: there is a matrix."""
+    if type_ not in TYPES and type_ not in QUANTISED:
+        raise ConfigError(
+            f"GGUF type {type_!r} is not known: use one of {', '.join((*TYPES, *QUANTISED))}."
+        )
+    if type_ in NEEDY and not weighed:
+        raise ConfigError(
+            f"GGUF type {type_} needs an importance matrix: add --imatrix DATA, text like that which "
+            "the model is used on."
+        )
+
+
+def by_library(type_: str, weighed: bool) -> bool:
+    """Return True if llama.cpp's library quantises the type."""
+    return type_ in QUANTISED or (weighed and type_ in WEIGHED and type_ not in TERNARY)
+
+
+def write(
+    library: Library,
+    checkpoint: Checkpoint,
+    source: Path,
+    type_: str,
+    matrix: Path | None,
+    file: Path,
+) -> Written:
+    """Quantise `source`, a file of the checkpoint with its exact weights, to a new file, synced.
+
+    Raises UnavailableError if the library fails.
+    """
+    library.quantise(source, file, type_, matrix)
+    sync(file)
+    names = {architectures.tensor_name(checkpoint.config, n): n for n in checkpoint.shapes}
+    other = {
+        names[tensor.name]: tensor.tensor_type.name
+        for tensor in gguf.GGUFReader(file).tensors
+        if tensor.name in names and _falls_back(tensor, type_)
+    }
+    return Written(file.stat().st_size, other)
+
+
+def _falls_back(tensor: gguf.ReaderTensor, type_: str) -> bool:
+    plain = tensor.tensor_type.name == "F32"  # norms, kernels
+    whole = BLOCK if type_ in QUANTISED and type_ != "IQ4_NL" else 32
+    return len(tensor.shape) > 1 and not plain and bool(tensor.shape[0] % whole)

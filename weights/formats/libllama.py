@@ -1,0 +1,213 @@
+"""llama.cpp's own library (`llama-cpp-py-sync`) in a process that may abort: quantise, and measure.
+
+The package ships libllama and the declarations (cffi) that were made from its headers. The process is
+asked by lines: `python -m weights.formats.libllama` answers `quantise`, `open` and `nats`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+
+from runs.errors import UnavailableError
+from runs.system import packages
+from runs.system.child_environment import child_environment
+from runs.system.line_process import Respondent
+from runs.system.linked_processes import tied
+from weights.formats import gguf_imatrix
+
+PACKAGE = "llama_cpp_py_sync"
+#: Seconds that an answer may take: quantising a large model to a type of 2 bits takes hours.
+PATIENCE = 24 * 3600.0
+#: Numbers of a batch's logits, which llama.cpp keeps in memory: 32 MiB.
+LOGITS = 1 << 23
+#: Characters of what the library has said that an error repeats.
+SAID = 600
+
+
+def require(needed_by: str) -> None:
+    """Raise UnavailableError if the package is not installed; `needed_by` says what needs it."""
+    packages.require(needed_by, PACKAGE)
+
+
+class Library:
+    """The library in a process of its own, which ends with this object."""
+
+    def __init__(self, threads: int) -> None:
+        """Start the process. Raises UnavailableError."""
+        require("llama.cpp's library")
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        command = tied([sys.executable, "-m", "weights.formats.libllama"])
+        environment = child_environment("task", hub=False)
+        self._process = Respondent(command, stderr=self._said, env=environment)
+        self._threads = threads
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.close()
+        self._said.close()
+
+    def check(self) -> None:
+        """Load the library. Raises UnavailableError if it does not load on this system."""
+        self._ask("check")
+
+    def quantise(self, source: Path, target: Path, type_: str, matrix: Path | None) -> None:
+        """Write `source` with quantised matrices; `matrix` is a file of an importance matrix.
+
+        Raises UnavailableError with what the library says.
+        """
+        asked = (str(source), str(target), type_, matrix and str(matrix), self._threads)
+        self._ask("quantise", *asked)
+
+    def open(self, file: Path, context: int) -> None:
+        """Load a file to measure it, in windows of at most `context` tokens. Raises as `quantise`."""
+        self._ask("open", str(file), context, self._threads)
+
+    def nats(self, window: Sequence[int]) -> float:
+        """Return Σ −log p of a window's tokens after the first. Raises as `quantise` does."""
+        return self._ask("nats", [int(id_) for id_ in window])
+
+    def _ask(self, what: str, *words: Any) -> Any:
+        try:
+            answer = self._process.ask([what, *words], PATIENCE)
+        except (OSError, ValueError) as error:
+            raise UnavailableError(self._failure("ended")) from error
+        if "error" in answer:
+            raise UnavailableError(self._failure(answer["error"]))
+        return answer["value"]
+
+    def _failure(self, why: str) -> str:
+        """Return a sentence with the errors, or else the end, of what the library has said."""
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").splitlines()
+        errors = [
+            line for line in lines if "rror" in line or "failed" in line or "assert" in line.lower()
+        ]
+        text = " ".join(" ".join(errors[-3:] or lines[-3:]).split())
+        return f"llama.cpp's library {why}: {text[-SAID:] or 'it said nothing'}."
+
+
+class Opened:
+    """The library in this process, and the model that it measures."""
+
+    def __init__(self) -> None:
+        """Load the library. Raises ImportError, RuntimeError."""
+        bindings: Any = import_module(f"{PACKAGE}._cffi_bindings")
+        self._ffi, self._lib = bindings.get_ffi(), bindings.get_lib()
+        self._lib.llama_backend_init()
+        self._context = self._memory = None
+        self._batch, self._vocabulary = 0, 0
+
+    def check(self) -> None:
+        """Raise RuntimeError if the declarations are not those of the library."""
+        params = self._lib.llama_model_quantize_default_params()
+        usual = int(gguf.LlamaFileType.MOSTLY_Q8_0)
+        null = self._ffi.NULL
+        if params.ftype != usual or params.imatrix != null or not params.quantize_output_tensor:
+            raise RuntimeError("has other declarations than its package: install another version")
+
+    def quantise(
+        self, source: str, target: str, type_: str, matrix: str | None, threads: int
+    ) -> None:
+        """Quantise a file. Raises RuntimeError."""
+        self.check()
+        params, null = self._lib.llama_model_quantize_default_params(), self._ffi.NULL
+        params.nthread, params.ftype = threads, int(gguf.LlamaFileType[f"MOSTLY_{type_}"])
+        means = {} if matrix is None else gguf_imatrix.read(Path(matrix))
+        kept = [
+            (self._ffi.new("char[]", name.encode()), self._ffi.from_buffer("float[]", mean))
+            for name, mean in means.items()
+        ]
+        rows = self._ffi.new("struct llama_model_imatrix_data[]", len(kept) + 1)  # the last is null
+        for row, (name, mean) in zip(rows, kept, strict=False):
+            row.name, row.data, row.size = name, mean, len(mean)
+        params.imatrix = rows if kept else null
+        given = self._ffi.new("llama_model_quantize_params *", params)
+        if self._lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), given):
+            raise RuntimeError("did not quantise the model")
+
+    def open(self, file: str, context: int, threads: int) -> None:
+        """Load a model. Computes as transformers does: no flash attention, a cache of F32."""
+        params = self._lib.llama_model_default_params()
+        params.n_gpu_layers = 0
+        if self._context is not None:
+            self._lib.llama_free(self._context)
+            self._lib.llama_model_free(self._model)
+            self._context = None
+        self._model = self._lib.llama_model_load_from_file(os.fsencode(file), params)
+        if self._model == self._ffi.NULL:
+            raise RuntimeError("does not load the file")
+        self._vocabulary = self._lib.llama_vocab_n_tokens(
+            self._lib.llama_model_get_vocab(self._model)
+        )
+        self._batch = max(1, min(context, 512, LOGITS // self._vocabulary))
+        params = self._lib.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = context, self._batch, self._batch
+        params.n_seq_max, params.n_threads, params.n_threads_batch = 1, threads, threads
+        params.flash_attn_type = self._lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        params.type_k = params.type_v = int(gguf.GGMLQuantizationType.F32)
+        self._context = self._lib.llama_init_from_model(self._model, params)
+        if self._context == self._ffi.NULL:
+            self._context = None
+            self._lib.llama_model_free(self._model)
+            raise RuntimeError("has no memory for the context")
+        self._memory = self._lib.llama_get_memory(self._context)
+
+    def nats(self, window: Sequence[int]) -> float:
+        """Return Σ −log p of a window's tokens after the first; float32 logits, float64 sums."""
+        self._lib.llama_memory_clear(self._memory, True)
+        total, ids = 0.0, np.asarray(window, np.int64)
+        batch = self._lib.llama_batch_init(self._batch, 0, 1)
+        try:
+            for begin in range(0, len(ids) - 1, self._batch):
+                cut = ids[begin : min(begin + self._batch, len(ids) - 1)]
+                batch.n_tokens = len(cut)
+                for at, id_ in enumerate(cut):
+                    batch.token[at], batch.pos[at], batch.logits[at] = int(id_), begin + at, 1
+                    batch.n_seq_id[at], batch.seq_id[at][0] = 1, 0
+                if self._lib.llama_decode(self._context, batch):
+                    raise RuntimeError("does not compute a window")
+                total += self._losses(ids[begin + 1 : begin + 1 + len(cut)])
+        finally:
+            self._lib.llama_batch_free(batch)
+        return total
+
+    def _losses(self, targets: np.ndarray) -> float:
+        size = len(targets) * self._vocabulary
+        raw = self._ffi.buffer(self._lib.llama_get_logits(self._context), 4 * size)
+        logits = np.frombuffer(raw, np.float32).reshape(len(targets), self._vocabulary)
+        best = logits.max(-1, keepdims=True)
+        whole = np.log(np.exp(logits - best).sum(-1, dtype=np.float64))
+        picked = (logits[np.arange(len(targets)), targets] - best[:, 0]).astype(np.float64)
+        return float((whole - picked).sum())
+
+
+def main() -> None:
+    """Answer questions of standard input until it ends."""
+    opened: Opened | None = None
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the library prints is no answer
+    for line in sys.stdin:
+        number, (what, *words) = json.loads(line)
+        try:
+            opened = opened or Opened()
+            answer = {"value": getattr(opened, what)(*words)}
+        except Exception as error:  # told to the process that asked
+            answer = {"error": " ".join(str(error).split()) or type(error).__name__}
+        answers.write(json.dumps([number, answer]) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
