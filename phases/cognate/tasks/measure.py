@@ -58,9 +58,9 @@ def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -
             products[a, b] += float(moved[a] @ moved[b])
     norms = {name: math.sqrt(products[name, name]) for name in names}
     values = {name: norm / math.sqrt(square) for name, norm in norms.items()}
-    values |= {
-        f"{a},{b}": product / (norms[a] * norms[b] or 1.0) for (a, b), product in products.items() if a != b
-    }
+    for (a, b), product in products.items():
+        if a != b:
+            values[f"{a},{b}"] = product / (norms[a] * norms[b] or 1.0)
     return Observed(
         recipe_id=task.recipe_id,
         measure=task.measure,
