@@ -59,7 +59,8 @@ def export_command(
     With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name); it is
     written as one file for llama.cpp, and nothing is recorded. With --format compressed-tensors it
     becomes a folder for vLLM, its matrices rounded to --type int8 or int4; with --format bitnet it is
-    a ternary model, of `forge bitnet`, and becomes a packed folder that transformers loads.
+    a ternary model, of `forge bitnet`, and becomes a packed folder that transformers loads; with
+    --format adapter it is a model that a run trained by adapters, and becomes one that peft loads.
 
     --push takes the token of HF_TOKEN, or of `hf auth login`, and sends it to HF_ENDPOINT or
     huggingface.co.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
 
 from phases.cognate import findings, plan, report
 from phases.cognate.config import CognateConfig
@@ -19,6 +22,7 @@ from testing.miniatures import cognate_runs
 from testing.models import toy_models
 from testing.verification import verified_again
 from tests.golden.record_cognate import texts
+from tests.integration.cli.test_forge import call, fails
 from weights.folders.checkpoint import open_checkpoint
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
@@ -82,6 +86,31 @@ def test_the_adapters_parameters_are_counted_and_told(made) -> None:
     assert "by adapters of rank 4, merged into the weights." in card
     assert "lm@1 by adapters of rank 4" in Cognate().ancestry(state, role)[0].words
     assert verified_again(home, state.run)[0] == []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_specialist_leaves_as_an_adapter_of_the_given_base(made, tmp_path: Path) -> None:
+    """By the rank that it was trained with: to rounding, also on the base in bfloat16."""
+    home, state, base = made
+    out = tmp_path / "adapter"
+    told = call(
+        home.folder, "export", f"{state.run}:sums", "--format", "adapter", "--out", str(out)
+    )
+    assert told.exit_code == 0, told.output
+    assert "energy:   1.000000 kept in total" in told.stdout
+    config = json.loads((out / "adapter_config.json").read_text())
+    assert (config["r"], config["base_model_name_or_path"]) == (4, str(base))
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    merged = PeftModel.from_pretrained(plain, out).merge_and_unload().state_dict()
+    trained = Artifacts.of(home).get(state.made[plan.models(state)["sums"].id].digest)
+    assert trained is not None
+    for name, tensor in trained.items():
+        torch.testing.assert_close(merged[name], tensor, rtol=0, atol=1e-6)
+    told = fails(
+        home.folder, 2, "export", f"{state.run}:base", "--format", "adapter", "--out", str(out)
+    )
+    assert "was not trained in run" in told
 
 
 def test_a_base_from_scratch_is_trained_whole_and_its_specialists_by_adapters() -> None:
