@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import emit, json_option, split
-from weights.adapters.choices import COMBINATIONS, Combination
+from cli.evomerge.adapters import adapter_options, asked, merge_adapters
+from cli.options import emit, json_option
 
 if TYPE_CHECKING:
     from weights.storage.model_origin import Finder
@@ -18,30 +18,7 @@ if TYPE_CHECKING:
 @click.command("merge")
 @click.argument("config", type=click.Path())
 @click.argument("out", type=click.Path(), required=False)
-@click.option(
-    "--adapters",
-    metavar="A,B,…",
-    help="Merge LoRA adapters of one base into an adapter: folders or Hub ids. Then OUT stands alone.",
-)
-@click.option("--weights", metavar="W,W,…", help="Of --adapters: a weight each; 1 without.")
-@click.option(
-    "--method",
-    type=click.Choice(COMBINATIONS),
-    default="svd",
-    show_default=True,
-    help="Of --adapters: as peft's add_weighted_adapter.",
-)
-@click.option("--density", type=float, help="Of --adapters: the share of the numbers that is kept.")
-@click.option(
-    "--rank", type=click.IntRange(1), help="Of --adapters: the rank of svd; their largest without."
-)
-@click.option(
-    "--sign",
-    type=click.Choice(["total", "frequency"]),
-    default="total",
-    show_default=True,
-    help="Of --adapters: how ties elects signs, by values or by their signs.",
-)
+@adapter_options
 @click.option(
     "--device",
     default="auto",
@@ -68,12 +45,6 @@ if TYPE_CHECKING:
 def merge_command(
     config: str,
     out: str | None,
-    adapters: str | None,
-    weights: str | None,
-    method: str,
-    density: float | None,
-    rank: int | None,
-    sign: str,
     device: str,
     threads: int | None,
     seed: int,
@@ -83,13 +54,13 @@ def merge_command(
     dry_run: bool,
     strict: bool,
     as_json: bool,
+    **of_adapters: Any,
 ) -> None:
     """Merge models as a config says: mergekit's YAML, or the recipe file of a champion.
 
     \b
     Example:
       forge merge ties.yml merged
-      forge merge ties.yml merged --dry-run
       forge merge --adapters code,math --weights 0.7,0.3 --method ties --density 0.5 both
     A merge that was interrupted goes on where it was when the same command is given again. Of a file
     with several documents each is written to OUT/<its name>, and may use earlier ones by name.
@@ -97,20 +68,10 @@ def merge_command(
     from runs.errors import ConfigError
     from weights.devices import check_device, resolve
 
-    if adapters is not None:
-        if out is not None or check or dry_run or strict or model or threads or device != "auto":
-            raise ConfigError(
-                "--adapters takes OUT, the options that are of it, --seed and --json."
-            )
-        how = Combination(method, density, rank, sign, seed)
-        _adapters(split(adapters), weights, how, Path(config), as_json)
+    if asked(of_adapters, out, (check, dry_run, strict, model, threads, device != "auto")):
+        merge_adapters(Path(config), seed, as_json, **of_adapters)
         return
-    if weights is not None or density is not None or rank is not None:
-        raise ConfigError(
-            "--weights, --density and --rank are of --adapters: a config says its own."
-        )
-    if out is None:
-        raise click.UsageError("Missing argument 'OUT'.")
+    assert out is not None
     size = shard_bytes(shard_size)
     check_device(device)
     if _is_recipe_file(Path(config)):
@@ -130,27 +91,6 @@ def merge_command(
     told = _merged(Path(config), Path(out), options, check, dry_run, strict, as_json)
     if as_json:
         emit({"merges": told})
-
-
-def _adapters(
-    models: list[str], weights: str | None, how: Combination, out: Path, as_json: bool
-) -> None:
-    """Merge adapters into an adapter, and say so. Raises ConfigError for weights that are none."""
-    from runs.errors import ConfigError
-    from weights.adapters import merging
-    from weights.folders.sources import resolve
-
-    try:
-        shares = [float(word) for word in split(weights)] if weights else [1.0] * len(models)
-    except ValueError as error:
-        raise ConfigError(f"--weights {weights!r}: give numbers with commas between.") from error
-    told = merging.merge([Path(resolve(model).path) for model in models], shares, how, out)
-    if as_json:
-        emit(told)
-        return
-    for note in told["notes"]:
-        click.echo(f"warning: {note}", err=True)
-    click.echo(f"adapter:  {told['folder']} (rank {told['rank']}, {told['modules']} layers)")
 
 
 def _say_if_new(quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""How adapters become one: names and parameters of the combinations. Pure."""
+"""Combinations of adapters into one: their names and parameters. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMBINATIONS = ("svd", "cat", *PLAIN, *(f"{name}_svd" for name in PLAIN[1:]))
 
 @dataclass(frozen=True)
 class Combination:
-    """How adapters become one."""
+    """A combination with its parameters."""
 
     name: str
     #: Share of the numbers that is kept; None for combinations that drop nothing.

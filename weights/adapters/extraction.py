@@ -44,7 +44,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is extracted."""
+    """The rank and the layers that are extracted."""
 
     rank: int
     #: Last parts of the names of the layers; none: all linear layers of the blocks.
@@ -151,7 +151,8 @@ def _pairs(
         moved = after[tensor].double() - before[tensor].double()
         if not moved.isfinite().all():
             raise NotFiniteError(f"tensor {tensor} holds NaN or Inf in one of the models.")
-        made[name], *energies[name] = truncated(moved.T if _transposed(layer) else moved, rank)
+        pair, *energy = truncated(moved.T if _transposed(layer) else moved, rank)
+        made[name], energies[name] = pair, (energy[0], energy[1])
     changed = {name.rpartition(".")[2] for name, (_, total) in energies.items() if total}
     kept = {name for name in made if name.rpartition(".")[2] in changed}
     return {n: made[n] for n in made if n in kept}, {n: e for n, e in energies.items() if e[1]}

@@ -92,7 +92,7 @@ class PairFolder:
             raise SourceError(f"adapter {folder} has no matrices.")
 
     def _place(self, name: str) -> None:
-        """Note whose matrix a tensor is. Raises SourceError if it is none."""
+        """Note whose matrix a tensor is. Raises SourceError for any other tensor."""
         for end, (part, embedding) in _ENDS.items():
             if name.startswith(PREFIX) and name.endswith(f".{end}"):
                 module = name[len(PREFIX) : -len(end) - 1]

@@ -56,7 +56,9 @@ def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> di
     if not ranks:
         raise ConfigError(_no_adapter(f"{model} was not trained in run {origin.run}"))
     submitted = state.submitted
-    given: ModelReference = getattr(submitted, "base", None) or getattr(submitted, "model", None)
+    given: ModelReference | None = getattr(submitted, "base", None) or getattr(
+        submitted, "model", None
+    )
     if given is None:
         raise ConfigError(
             f"{model} was trained from a base that the run made. Name it: forge extract "
