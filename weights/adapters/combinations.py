@@ -15,6 +15,7 @@ density.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -22,6 +23,7 @@ from runs.errors import ConfigError
 from weights import randomness
 from weights.adapters.choices import Combination
 from weights.adapters.pairs import Pair
+from weights.adapters.truncation import truncated
 
 #: Returns numbers in [0, 1), float64 [count], for a part of adapter number i.
 Draw = Callable[[int, str, int], torch.Tensor]
@@ -50,8 +52,7 @@ def combined(
     if how.name.endswith("_svd"):
         deltas = [pair.delta() for pair in pairs]
         total = _merged(how, how.name.removesuffix("_svd"), deltas, weights, "delta", draw)
-        a, b = _truncated(total, rank)
-        return Pair(a, b, embedding=embedding)
+        return replace(truncated(total.double(), rank)[0], embedding=embedding)
     if len({pair.rank for pair in pairs}) > 1:
         ranks = ", ".join(str(pair.rank) for pair in pairs)
         raise ConfigError(
@@ -114,9 +115,3 @@ def _nearest(a: torch.Tensor, b: torch.Tensor, rank: int) -> tuple[torch.Tensor,
         (vh[:kept] @ right.T).float(),
         (left @ u[:, :kept] * s[:kept]).float(),
     )
-
-
-def _truncated(matrix: torch.Tensor, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return A and B of the matrix of a rank that is nearest to `matrix` (Eckart and Young 1936)."""
-    u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
-    return vh[:rank].contiguous(), u[:, :rank] * s[:rank]

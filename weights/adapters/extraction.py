@@ -1,9 +1,7 @@
 """Extraction of an adapter from a model: the low-rank part of its difference from a base.
 
-For each linear layer the difference D = W' − W is replaced by the nearest matrix of rank r, by its r
-largest singular values (Eckart and Young 1936), as mergekit's `extract_lora` and LoRD do. They are
-found from the smaller of D Dᵀ and Dᵀ D in float64, [side, side], so that a layer of 14,336 × 4,096
-takes the memory of its smaller side; singular values below some 1e-8 of the largest are noise.
+For each linear layer the difference D = W' − W is replaced by the nearest matrix of rank r, as
+mergekit's `extract_lora` and LoRD do.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ import torch
 from runs.errors import NotFiniteError, SourceError
 from weights.adapters import pairs
 from weights.adapters.pairs import Pair
+from weights.adapters.truncation import truncated
 from weights.folders.checkpoint import Checkpoint, publish
 from weights.folders.model_config import described
 from weights.storage.output_folder import check_target
@@ -156,24 +155,6 @@ def _pairs(
     changed = {name.rpartition(".")[2] for name, (_, total) in energies.items() if total}
     kept = {name for name in made if name.rpartition(".")[2] in changed}
     return {n: made[n] for n in made if n in kept}, {n: e for n, e in energies.items() if e[1]}
-
-
-def truncated(matrix: torch.Tensor, rank: int) -> tuple[Pair, float, float]:
-    """Return the pair nearest to a float64 matrix, and squared singular values: kept, and all.
-
-    Both of the pair's matrices have the singular values' roots as norms.
-    """
-    wide = matrix.shape[0] <= matrix.shape[1]
-    values, vectors = torch.linalg.eigh(matrix @ matrix.T if wide else matrix.T @ matrix)
-    values, vectors = values.flip(0)[:rank].clamp(min=0), vectors.flip(1)[:, :rank]
-    roots = values.sqrt().sqrt()  # of the singular values
-    inverse = torch.where(roots > 0, 1 / roots, 0)
-    if wide:
-        b, a = vectors * roots, (vectors.T @ matrix) * inverse[:, None]
-    else:
-        b, a = (matrix @ vectors) * inverse, (vectors * roots).T
-    total = float(matrix.square().sum())
-    return Pair(a.float(), b.float()), min(float(values.sum()), total), total
 
 
 def _transposed(layer: Any) -> bool:

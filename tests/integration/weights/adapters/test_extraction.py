@@ -16,8 +16,9 @@ from runs.errors import ConfigError, SourceError
 from testing.models import toy_adapters, toy_models
 from tests.integration.cli.test_forge import call, fails
 from weights.adapters import extraction
-from weights.adapters.extraction import Choice, Source, truncated
+from weights.adapters.extraction import Choice, Source
 from weights.adapters.pairs import PairFolder
+from weights.adapters.truncation import truncated
 from weights.folders.checkpoint import open_checkpoint, write_weights
 
 
