@@ -63,6 +63,7 @@ COMMANDS = {
     "decompress": ("cli.decompress", "Write the model in a file of coded weights as a folder."),
     "wandb": ("cli.operations.wandb", "Send runs to Weights & Biases."),
     "merge": ("cli.evomerge.merge", "Merge models as a mergekit config says, out of core."),
+    "extract": ("cli.extract", "Write a fine-tuned model as a LoRA adapter of its base."),
     "recipe": (
         "cli.evomerge.recipe",
         "Print how a candidate is made, as a config for `forge merge`.",
@@ -142,7 +143,7 @@ SECTIONS = {
         "student",
         "measure",
     ),
-    "Models and merging": ("models", "merge", "recipe", "score", "export", "decompress"),
+    "Models and merging": ("models", "merge", "extract", "recipe", "score", "export", "decompress"),
     "Server and users": ("serve", "mcp", "users"),
     "Storage": ("db", "artifacts"),
     "Environment": ("doctor", "completion", "wandb"),

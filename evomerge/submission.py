@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from evomerge import config as settings
@@ -32,7 +33,7 @@ def plan(asked: Asked, lookup: Lookup) -> Plan:
     """
     from evomerge import search
     from evomerge.data_settings import given as given_data
-    from weights.folders.sources import ALIASES, resolve
+    from weights.folders.sources import ALIASES, resolve, resolve_source
 
     own, left = document_settings.translated(asked.config)
     config = settings.parse(own)
@@ -46,15 +47,38 @@ def plan(asked: Asked, lookup: Lookup) -> Plan:
     if len(base) > 1:
         raise ConfigError("a merging run has one base. Give one.")
     known = {**ALIASES, **lookup.aliases}
-    sources = [resolve(m, known, lookup.named) for m in _named(asked.models.get("sources", ()))]
+    named = _named(asked.models.get("sources", ()))
+    sources = [resolve_source(model, known, lookup.named) for model in named]
     made = planned(
         config,
         _told_apart(sources),
-        resolve(str(base[0]), known, lookup.named) if base else None,
+        _base(sources, resolve(str(base[0]), known, lookup.named) if base else None),
         given_data(asked.data, config.fitness_weights),
         asked.output_dir,
     )
     return replace(made, warnings=document_settings.warnings(left))
+
+
+def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> ModelReference | None:
+    """Return the base; of sources BASE+ADAPTER it is their own, also if it is not given.
+
+    Raises ConfigError for adapters of several bases, or of another base than the given one.
+    """
+    from weights.folders import adapter_folders
+
+    pairs = [(model, *adapter_folders.parts(Path(model.path))) for model in sources]
+    own = {folder: model for model, folder, adapter in pairs if adapter is not None}
+    if base is None and len(own) == 1:
+        ((folder, model),) = own.items()
+        return ModelReference(name=model.name.partition("+")[0], path=str(folder))
+    if other := next((folder for folder in own if base is None or str(folder) != base.path), None):
+        against = "each other" if base is None else f"the base {base.path}"
+        raise ConfigError(
+            f"source {own[other].name} is an adapter of {other}, which is not that of {against}: a "
+            "merging run takes adapters of its base. Give adapters of one base, or merge an adapter of "
+            "another into a whole model first, by a config of `forge merge`."
+        )
+    return base
 
 
 def _told_apart(models: Sequence[ModelReference]) -> tuple[ModelReference, ...]:

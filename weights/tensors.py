@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import torch
@@ -25,3 +25,19 @@ HEADS = {
 def elements(shape: Shape) -> int:
     """Return how many numbers a tensor of this shape holds."""
     return prod(shape)
+
+
+class Rows(Protocol):
+    """Tensor as [rows, columns] that returns stretches of its rows."""
+
+    @property
+    def shape(self) -> torch.Size: ...  # noqa: D102
+
+    def __getitem__(self, cut: slice, /) -> torch.Tensor: ...
+
+
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a [rows, columns] view: an output feature is a row; a vector is a column."""
+    if tensor.dim() < 2:
+        return tensor.reshape(-1, 1)
+    return tensor.reshape(tensor.shape[0], prod(tensor.shape[1:]))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.evomerge.adapters import adapter_options, asked, merge_adapters
 from cli.options import emit, json_option
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 @click.command("merge")
 @click.argument("config", type=click.Path())
-@click.argument("out", type=click.Path())
+@click.argument("out", type=click.Path(), required=False)
+@adapter_options
 @click.option(
     "--device",
     default="auto",
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 @json_option
 def merge_command(
     config: str,
-    out: str,
+    out: str | None,
     device: str,
     threads: int | None,
     seed: int,
@@ -52,19 +54,24 @@ def merge_command(
     dry_run: bool,
     strict: bool,
     as_json: bool,
+    **of_adapters: Any,
 ) -> None:
     """Merge models as a config says: mergekit's YAML, or the recipe file of a champion.
 
     \b
     Example:
       forge merge ties.yml merged
-      forge merge ties.yml merged --dry-run
+      forge merge --adapters code,math --weights 0.7,0.3 --method ties --density 0.5 both
     A merge that was interrupted goes on where it was when the same command is given again. Of a file
     with several documents each is written to OUT/<its name>, and may use earlier ones by name.
     """
     from runs.errors import ConfigError
     from weights.devices import check_device, resolve
 
+    if asked(of_adapters, out, (check, dry_run, strict, model, threads, device != "auto")):
+        merge_adapters(Path(config), seed, as_json, **of_adapters)
+        return
+    assert out is not None
     size = shard_bytes(shard_size)
     check_device(device)
     if _is_recipe_file(Path(config)):

@@ -33,14 +33,21 @@ if TYPE_CHECKING:
 @click.option(
     "--optimiser",
     type=click.Choice(["muon", "adamw", "mugrokfast"]),
-    default="muon",
-    show_default=True,
-    help="muon has learned more from the same tokens than adamw (docs/benchmarks.md).",
+    help="muon, without --lora the default, has learned more from the same tokens than adamw "
+    "(docs/benchmarks.md).",
 )
 @click.option(
     "--base-model",
     metavar="MODEL",
     help="Train specialists of this model: a folder, Hub id or RUN:ROLE.",
+)
+@click.option(
+    "--lora",
+    "rank",
+    type=click.IntRange(min=1),
+    metavar="RANK",
+    help="Train low-rank adapters of this rank for each specialist, which are merged into the weights, "
+    "instead of all weights.",
 )
 @click.option(
     "--data",
@@ -59,8 +66,9 @@ def cognate_command(
     preset: str,
     seed: int,
     domains: str | None,
-    optimiser: str,
+    optimiser: str | None,
     base_model: str | None,
+    rank: int | None,
     data: tuple[str, ...],
     settings: tuple[str, ...],
     detach: bool,
@@ -81,12 +89,16 @@ def cognate_command(
       forge evo --base-models models/code,models/math,models/data --base-model models/base
       forge cognate --out mine --base-model my-model --data law=texts/law --data news.jsonl \\
                     --set specialist_tokens=2000000
+      forge cognate --out mine --base-model my-model --lora 8 --data law=texts/law --data news.jsonl
     """
     from cli.runs.carry_on import begin
     from runs.home import Home
 
     home = Home.default()
-    config: dict[str, Any] = {"preset": preset, "seed": seed, "optimiser": optimiser}
+    chosen = optimiser or ("muon" if rank is None else "adamw")
+    config: dict[str, Any] = {"preset": preset, "seed": seed, "optimiser": chosen}
+    if rank is not None:
+        config |= {"train": "lora", "lora_rank": rank}
     if domains is not None:
         config["domains"] = split(domains)
     config |= dict(map(setting, settings))

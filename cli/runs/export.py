@@ -50,15 +50,15 @@ def export_command(
     """Write a run's champion as a Hugging Face folder, with a report; or its log as tables.
 
     RUN:MODEL writes another model of the run: a fixed merge by its name, a role, a candidate's id. The
-    tables are generations, candidates, evaluations, items and events, as Parquet files.
+    Parquet tables are generations, candidates, evaluations, items and events.
 
     With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name); it is
     written as one file for llama.cpp, and nothing is recorded. With --format compressed-tensors it
     becomes a folder for vLLM, its matrices rounded to --type int8 or int4; with --format bitnet it is
-    a ternary model, of `forge bitnet`, and becomes a packed folder that transformers loads.
+    a ternary model, of `forge bitnet`, and becomes a packed folder that transformers loads. With
+    --format adapter a model that a run trained by adapters becomes one.
 
-    --push takes the token of HF_TOKEN, or of `hf auth login`, and sends it to HF_ENDPOINT or
-    huggingface.co.
+    --push takes the token of HF_TOKEN or `hf auth login`, and sends to HF_ENDPOINT or huggingface.co.
 
     \b
     Example:

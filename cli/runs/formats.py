@@ -155,6 +155,22 @@ def _bitnet(model: str, given: Options) -> None:
     say_sent(told)
 
 
+def _adapter(model: str, given: Options) -> None:
+    """Write a model that was trained by adapters as an adapter of its base, and say so."""
+    from cli.extract import say
+    from runs.errors import ConfigError
+    from runs.home import Home
+    from worker.exports import adapter_export
+
+    if given.type_ is not None:
+        raise ConfigError("--type is of another format: add --format gguf, for example.")
+    told = adapter_export.export(Home.default(), model, given.place, _tell)
+    told |= send(given.to, Path(told["folder"]))
+    say(told, given.as_json)
+    if not given.as_json:
+        say_sent(told)
+
+
 def send(to: Any, out: Path, *more: Path) -> dict[str, Any]:
     """Upload an export, and files beside it; return what is said of that."""
     if to is None:
@@ -176,4 +192,5 @@ FORMATS: dict[str, tuple[str, Callable[[str, Options], None]]] = {
     "gguf": ("FILE.gguf", _gguf),
     "bitnet": ("DIR", _bitnet),
     "compressed-tensors": ("DIR", _compressed),
+    "adapter": ("DIR", _adapter),
 }

@@ -94,7 +94,7 @@ def _words(recipe: Making, names: Mapping[str, str]) -> str:
     if isinstance(recipe, Train):
         shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
         start = named(recipe.start)
-        return f"{recipe.upto:,} steps of {_objective(recipe)} on {shares}, from {start}"
+        return f"{recipe.upto:,} steps of {objective(recipe)} on {shares}, from {start}"
     how = recipe.params.get("method")
     if "place" in recipe.params:
         how = f"{recipe.params['place']:g} of the way from {named(recipe.inputs['start'])}"
@@ -103,7 +103,7 @@ def _words(recipe: Making, names: Mapping[str, str]) -> str:
     return f"{recipe.operation}{f' ({how})' if how else ''} of {named(_of(recipe))}"
 
 
-def _objective(recipe: Train) -> str:
+def objective(recipe: Train) -> str:
     """Return a training's objective, and the rank of its adapters if it has any."""
     params = recipe.params
     if "rank" not in params:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from evaluation.training_runs.training_settings import Adapted
 from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
 
@@ -140,53 +141,8 @@ class TextConfig(StepsConfig):
         return self.steps_of(context) * self.batch * context
 
 
-#: Peak learning rate of adapters without a setting.
-LORA_RATE = 4e-3
-
-
-class AdaptedConfig(TextConfig):
-    """Settings of a training of all weights, or of low-rank adapters that are merged into them."""
-
-    labels: ClassVar[Labels] = {
-        TRAINING: {
-            "train": "Weights to train",
-            "lora_rank": "LoRA rank",
-            "lora_alpha": "LoRA alpha",
-            "lora_modules": "Layers with LoRA adapters",
-        },
-    }
-
-    train: Literal["full", "lora"] = Field(
-        "full",
-        description="What is trained: all weights, or low-rank adapters, which are merged into the "
-        "weights afterwards (LoRA).",
-    )
-    lora_rank: int = Field(8, ge=1, le=65_536, description="Rank of the adapters.")
-    lora_alpha: Positive = Field(
-        16.0, description="An adapter's product is multiplied by this over the rank."
-    )
-    lora_modules: tuple[str, ...] = Field(
-        (),
-        max_length=64,
-        description="Last parts of the names of the layers that get adapters, such as q_proj or "
-        "mlp.up_proj; none: all linear layers of the blocks.",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rated(cls, given: Any) -> Any:
-        """Write out the learning rate of adapters if there is none: they need a larger one."""
-        if isinstance(given, dict) and given.get("train") == "lora":
-            return {"rate": LORA_RATE, **given}
-        return given
-
-    @model_validator(mode="after")
-    def _served(self) -> AdaptedConfig:
-        if self.train == "lora" and self.optimiser != "adamw":
-            raise ValueError(
-                f"the optimiser {self.optimiser} is for whole matrices: adapters need adamw"
-            )
-        return self
+class AdaptedConfig(Adapted, TextConfig):
+    """Settings of a training from a given model, of all weights or of low-rank adapters."""
 
 
 class TrainingConfig(TextConfig, TokensConfig):

@@ -9,8 +9,9 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from evaluation.given_model_runs.settings import MIX, AdaptedConfig, StepsConfig
+from evaluation.given_model_runs.settings import MIX, StepsConfig
 from evaluation.training_runs.training_defaults import CLIP, FLOOR, OPTIMISERS, READINGS
+from evaluation.training_runs.training_settings import Adapted
 from runs.errors import ConfigError
 from weights.recipes import Algorithm, Train, Transform
 
@@ -62,9 +63,7 @@ def as_float32(started: Any) -> Transform:
     return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
 
 
-def adapted(
-    config: AdaptedConfig, objective: str, params: dict[str, Any]
-) -> tuple[str, dict[str, Any]]:
+def adapted(config: Adapted, objective: str, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return objective and parameters of a training, of adapters if the settings say so.
 
     `params` must be complete.

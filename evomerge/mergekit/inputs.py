@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from evomerge.mergekit.adapters import Adapter
 from evomerge.mergekit.parser import Reference
 from evomerge.merging.kernels.chunks import Rows, as_rows
 from evomerge.merging.tensor_ops import Read
 from runs.errors import SourceError
 from runs.system import open_files
 from weights.folders import safetensors_header
+from weights.folders.adapter import Adapter
 from weights.folders.checkpoint import TORCH, Checkpoint
 from weights.tensors import HEADS, elements
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from evomerge.merging.kernels.chunks import Rows, as_rows
 from evomerge.recipes.recipe import Noise
+from weights.folders.adapted_tensors import AdaptedTensors
 from weights.tensors import Shape
 
 Weights = Mapping[str, torch.Tensor]
@@ -41,7 +42,8 @@ Specs = Mapping[str, Mapping[str, Spec]]
 
 def specs(weights: Weights) -> dict[str, Spec]:
     """Return dtype and shape of every tensor."""
-    return {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in weights.items()}
+    like = weights.like() if isinstance(weights, AdaptedTensors) else weights
+    return {name: Spec(tensor.dtype, tuple(tensor.shape)) for name, tensor in like.items()}
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,10 @@ class Models:
 
     def rows(self, read: Read) -> Rows:
         """Return a tensor as [rows, columns]. Raise KeyError."""
-        return as_rows(self.weights[read.model][read.tensor])
+        weights = self.weights[read.model]
+        if isinstance(weights, AdaptedTensors):
+            return weights.rows(read.tensor)
+        return as_rows(weights[read.tensor])
 
     def read_ahead(self, reads: Iterable[Read]) -> None:
         """Do nothing: the tensors are there, or the kernel reads them."""

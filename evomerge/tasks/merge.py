@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evomerge.mergekit import engine, method_map, model_folder, parser
-from evomerge.mergekit.adapters import Adapter
 from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout, lay_out
@@ -16,6 +15,7 @@ from evomerge.tasks import source_warnings
 from runs.errors import ConflictError
 from runs.event_types import ModelReference
 from runs.kinds.asked import Names
+from weights.folders.adapter import Adapter
 from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint
 from weights.folders.sources import resolve
 from weights.storage.output_folder import check_target

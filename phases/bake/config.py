@@ -8,12 +8,11 @@ from pydantic import Field, field_validator, model_validator
 
 from evaluation.given_model_runs.settings import (
     KNOWN,
-    LORA_RATE,
     AdaptedConfig,
     Domain,
     Positive,
 )
-from evaluation.training_runs.training_settings import Watched
+from evaluation.training_runs.training_settings import LORA_RATE, Watched
 from evaluation.verifiers.form import AnyForm
 from runs.kinds.setting_words import TRAINING, Labels
 

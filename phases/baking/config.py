@@ -6,9 +6,10 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.given_model_runs.settings import LORA_RATE, AdaptedConfig, Positive
+from evaluation.given_model_runs.settings import AdaptedConfig, Positive
 from evaluation.tool_tasks.base import LEVELS
 from evaluation.tool_tasks.own import OwnRepair
+from evaluation.training_runs.training_settings import LORA_RATE
 from runs.kinds.setting_words import TRAINING, Labels
 
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from evaluation.training_runs.training_settings import Watched
+from evaluation.training_runs.training_settings import LORA_RATE, Adapted, Watched
 from phases.cognate.presets import PRESETS, TITANS, Preset
 from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
@@ -25,7 +25,7 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 Domain = Annotated[str, Field(pattern=NAME)]
 
 
-class CognateConfig(Watched):
+class CognateConfig(Adapted, Watched):
     """Settings: what is trained, and for how long."""
 
     labels: ClassVar[Labels] = {
@@ -65,6 +65,13 @@ class CognateConfig(Watched):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    adapters_rate: ClassVar[str] = "specialist_rate"
+
+    train: Literal["full", "lora"] = Field(
+        "full",
+        description="What is trained of a specialist: all weights, or low-rank adapters, which are "
+        "merged into the weights afterwards (LoRA). All weights of a base from scratch are trained.",
+    )
     preset: Literal["mini", "tiny", "small", "25m", "25m-wide"] = Field(
         "tiny",
         description="How large, how long; mini: seconds, to try the machinery. With a base of your own "
@@ -110,7 +117,9 @@ class CognateConfig(Watched):
         None, description="Peak learning rate of the base's training; none: the preset's."
     )
     specialist_rate: Positive | None = Field(
-        None, description="Peak learning rate of the specialists' training; none: the preset's."
+        None,
+        description="Peak learning rate of the specialists' training; none: the preset's, of adapters "
+        f"{LORA_RATE:g}.",
     )
     base_tokens: int | None = Field(
         None, ge=1, description="Tokens that the base is trained on; none: the preset's."
@@ -177,8 +186,18 @@ class CognateConfig(Watched):
             raise ValueError("give at least one domain its weight, or leave it out")
         return given
 
+    @model_validator(mode="before")
+    @classmethod
+    def _optimised(cls, given: Any) -> Any:
+        """Write out the optimiser of adapters if there is none."""
+        if isinstance(given, dict) and given.get("train") == "lora":
+            return {"optimiser": "adamw", **given}
+        return given
+
     @model_validator(mode="after")
     def _shardable(self) -> Self:
+        if self.sharded and self.train == "lora":
+            raise ValueError("adapters are merged into whole weights: leave out sharded")
         if self.sharded and self.processes == 1:
             raise ValueError("sharded needs two processes or more: set processes")
         if self.sharded and self.precision != "float32":

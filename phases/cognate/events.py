@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from evaluation.given_model_runs.events import all_weights, without_adapters
 from evaluation.observing import Observed
 from events import Registry
 from phases.cognate.config import CognateConfig
@@ -21,7 +22,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 6
+    schema_version = 7
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -33,7 +34,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A cognate run was branched from another."""
 
-    schema_version = 6
+    schema_version = 7
 
     config: CognateConfig
 
@@ -41,7 +42,11 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Text, tokenizer and profile were pinned."""
 
+    schema_version = 2
+
     parameters: Large
+    #: Parameters of a specialist's adapters; None: all weights are trained.
+    trainable: Large | None = None
     #: The model that was given as the base.
     base: SourceRecord | None = None
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -143,6 +148,9 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 4): _of_qwen2,
         (Submitted.type, 5): _of_presets_vocabulary,
         (Forked.type, 5): _of_presets_vocabulary,
+        (Submitted.type, 6): all_weights,
+        (Forked.type, 6): all_weights,
+        (Started.type, 1): without_adapters,
     },
 )
 

@@ -107,7 +107,7 @@ class Cognate(CognateView, TrainingKind[CognateState]):
 
     def memory(self, state: CognateState) -> int:
         """Return the bytes of weights, gradients and optimiser of one training."""
-        return 16 * state.started.parameters if state.started else 0
+        return plan.memory(state.started) if state.started else 0
 
     # ---- results and work --------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from evaluation.given_model_runs.origins import objective
 from events import Envelope
 from phases.cognate import plan
 from phases.cognate.events import CognateState
@@ -72,7 +73,7 @@ def _words(recipe: Train | Transform, names: Mapping[str, str]) -> str:
     if isinstance(recipe, Train):
         shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
         start = names.get(recipe.start) or recipe.start[:12]
-        return f"{recipe.upto:,} steps of {recipe.objective} on {shares}, from {start}"
+        return f"{recipe.upto:,} steps of {objective(recipe)} on {shares}, from {start}"
     given = recipe.inputs.get("of")
     return (
         f"{recipe.operation} of {names.get(given) or given[:12]}"

@@ -67,6 +67,11 @@ def facts(state: CognateState) -> tuple[Fact, ...]:
     return (
         *training_panels.speed(state, plan.models(state).values()),
         Fact(name="parameters", value=state.started.parameters),
+        *(
+            [Fact(name="trained parameters", value=state.started.trainable)]
+            if state.started.trainable is not None
+            else []
+        ),
         Fact(name="tokens of text", value=sum(state.started.tokens.values())),
         Fact(name="tokens trained on", value=read),
         Fact(name="precision", value=state.submitted.config.precision),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from evaluation.given_model_runs import training_plan
 from evaluation.training_runs import training_defaults
 from evaluation.training_runs.training_defaults import CLIP, FLOOR
 from phases.cognate import architectures
@@ -69,18 +70,13 @@ def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
     config, size = submitted.config, submitted.config.size
     start, mix = base(submitted, started).id, common(submitted, started)
     peak = config.specialist_rate or size.specialist_rate
-    return {
-        domain: _training(
-            submitted,
-            started,
-            domain,
-            start,
-            size.specialist_mix(domain, mix),
-            size.specialist_tokens,
-            peak,
-        )
-        for domain in config.domains
-    }
+    objective, params = training_plan.adapted(config, OBJECTIVE, {})
+    found = {}
+    for domain in config.domains:
+        shares = size.specialist_mix(domain, mix)
+        made = _training(submitted, started, domain, start, shares, size.specialist_tokens, peak)
+        found[domain] = made.model_copy(update={"objective": objective, "params": params})
+    return found
 
 
 def models(state: CognateState) -> dict[str, Train | Transform]:
@@ -116,6 +112,16 @@ def window(config: CognateConfig, positions: int | None) -> int:
 def steps(size: Preset, context: int, tokens: int) -> int:
     """Return the number of steps that read `tokens` tokens."""
     return max(1, tokens // (size.batch * context))
+
+
+def memory(started: Started) -> int:
+    """Return the bytes of weights, gradients and optimiser of the largest training.
+
+    Of adapters they are the frozen weights, and merged ones beside them where a snapshot is written.
+    """
+    if started.trainable is None or started.base is None:
+        return 16 * started.parameters
+    return training_plan.memory(started.parameters, started.trainable)
 
 
 def _training(

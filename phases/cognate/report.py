@@ -121,7 +121,9 @@ def card(role: str, recipe: Train | Transform, report: Report, submitted: Submit
         shares = ", ".join(f"{d} {share:.0%}" for d, share in recipe.data.items())
         tokens = recipe.upto * recipe.batch * recipe.context
         origin = "from scratch" if role == plan.BASE else "from `base`"
-        made = f"trained {origin} on {tokens:,} tokens ({shares})."
+        rank = recipe.params.get("rank")
+        adapters = f" by adapters of rank {rank}, merged into the weights" if rank else ""
+        made = f"trained {origin} on {tokens:,} tokens ({shares}){adapters}."
     return "\n".join(
         [
             *front,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.data import training_texts
+from evaluation.given_model_runs.submission import trainable
 from phases.cognate.config import KNOWN, NAME, CognateConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
@@ -97,13 +98,15 @@ def check(plan: Plan) -> Checked:
         window(config, opened.positions)
         parameters, warnings = opened.parameters, opened.warnings
         opened.check_plain("trained")
+        trainable(config, opened.config)
         model_config.check_predicts_tokens(folder, opened.config)
         given_tokenizer(folder)
     found = training_texts.read(data) if data else None
     if base is None:
-        from phases.cognate.tasks.model import train_tokenizer
+        from phases.cognate.tasks.model import configuration, train_tokenizer
         from phases.cognate.tasks.prepare import learning
 
+        trainable(config, configuration(config.size).to_dict())
         texts = learning(config, None if found is None else found.documents)
         train_tokenizer(texts, config.size.vocabulary)
     if found is None:

@@ -47,7 +47,9 @@ class CognateView(TrainingView[CognateState]):
                 return f"{config['preset']}: {base}, then {', '.join(config['domains'])}"
             case "started":
                 tokens = sum(data["tokens"].values())
-                return f"{data['parameters']:,} parameters, {tokens:,} tokens of text"
+                own = data.get("trainable")
+                adapters = f", adapters of {own:,} parameters" if own else ""
+                return f"{data['parameters']:,} parameters{adapters}, {tokens:,} tokens of text"
             case "made" | "trained":
                 return f"{name}: {data['digest'][:12]}"
             case "advanced":

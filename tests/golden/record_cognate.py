@@ -37,7 +37,7 @@ def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequ
 
 def main() -> None:
     """Write runs: from scratch with Muon, over a given base, sharded, checkpointed, of titans-mag, of a
-    smaller vocabulary.
+    smaller vocabulary, of adapters.
 
     The first two were recorded with schema 1 of `submitted`; those that are there stay.
     """
@@ -59,6 +59,7 @@ def main() -> None:
                 None,
                 {"base_tokens": 2_048, "specialist_tokens": 1_024, "vocabulary": 300},
             ),
+            ("adapters", base, {"train": "lora", "lora_rank": 4, "specialist_rate": 2e-2}),
         )
         for number, (name, given, settings) in enumerate(runs, start=1):
             path = FOLDER / f"cognate-{number}.jsonl"

@@ -12,6 +12,40 @@ WEIGHTS = "adapter_model.safetensors"
 PICKLED = "adapter_model.bin"
 #: Bytes of the largest adapter_config.json.
 MOST_CONFIG = 4 << 20
+#: What stands before the names of both files in a copy of BASE+ADAPTER, beside those of the base.
+BESIDE = "added_"
+
+
+def parts(model: Path) -> tuple[Path, Path | None]:
+    """Return the folders of base and adapter of BASE+ADAPTER; any other model and None.
+
+    A folder that exists under the whole text is meant before an adapter.
+    """
+    base, _, adapter = str(model).partition("+")
+    if not base or not adapter or model.exists():
+        return model, None
+    return Path(base), Path(adapter)
+
+
+def exists(model: Path) -> bool:
+    """Return True if a model's folder is there; of BASE+ADAPTER both."""
+    base, adapter = parts(model)
+    return base.exists() and (adapter is None or adapter.exists())
+
+
+def files(model: Path) -> dict[str, Path]:
+    """Return the files of the adapter of BASE+ADAPTER, or of a copy of it: name in a copy → file.
+
+    Empty for a model without an adapter. Raises SourceError.
+    """
+    _, adapter = parts(model)
+    if adapter is None:
+        return {
+            file.name: file
+            for name in (CONFIG, WEIGHTS)
+            if (file := model / f"{BESIDE}{name}").is_file()
+        }
+    return {f"{BESIDE}{CONFIG}": adapter / CONFIG, f"{BESIDE}{WEIGHTS}": weights_file(adapter)}
 
 
 def check_no_adapter(folder: Path) -> None:
@@ -28,8 +62,8 @@ def check_no_adapter(folder: Path) -> None:
     meant = f"{base if named else 'BASE'}+{folder}"
     raise SourceError(
         f"model {folder} is an adapter, not a model. In a config of `forge merge` write "
-        f"{'it behind its base' if named else 'BASE+ADAPTER'}: {meant}. All other commands take whole "
-        "models: merge the adapter first:\n"
+        f"{'it behind its base' if named else 'BASE+ADAPTER'}: {meant}, and so as a source of `forge "
+        "evo`. All other commands take whole models: merge the adapter first:\n"
         f"  echo '{merge_config(meant)}' > whole.yml\n"
         f"  forge merge whole.yml {folder.name}-merged"
     )

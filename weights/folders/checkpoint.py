@@ -25,9 +25,11 @@ from events import failpoints
 from runs.errors import SourceError, UnavailableError
 from runs.system import bounded_files, open_files
 from weights.folders import adapter_folders, gguf_note, model_config, safetensors_header
+from weights.folders.adapted_tensors import AdaptedTensors
+from weights.folders.adapter import Adapter
 from weights.folders.confrontation import TORCH, confront
 from weights.model import Model
-from weights.tensors import HEADS, Shape, elements
+from weights.tensors import HEADS, Shape, Weights, elements
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
@@ -56,6 +58,8 @@ class Checkpoint:
     packed: bool = False
     #: Notes for the user about what the files have in an unusual way.
     warnings: tuple[str, ...] = ()
+    #: The adapter of BASE+ADAPTER, whose change `tensors` adds; `shapes` are as the base stores them.
+    adapter: Adapter | None = None
 
     @property
     def tied(self) -> bool:
@@ -95,8 +99,18 @@ class Checkpoint:
                     return int(settings[key])
         return None
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Return all tensors by name, in order of name; memory-mapped, not to be written to."""
+    def tensors(self) -> Weights:
+        """Return all tensors by name, in order of name; memory-mapped, not to be written to.
+
+        Those that an adapter changes are made when they are read.
+        """
+        stored = self._stored()
+        if self.adapter is None:
+            return stored
+        return AdaptedTensors(stored, self.adapter, self.config.get("model_type"))
+
+    def _stored(self) -> dict[str, torch.Tensor]:
+        """Return the stored tensors, memory-mapped."""
         result: dict[str, torch.Tensor] = {}
         for file in sorted(set(self.files.values())):
             with (
@@ -112,12 +126,13 @@ class Checkpoint:
 def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
     """Open a model folder, and confront its tensors with the model that transformers builds.
 
-    Only headers are read. `given` is the folder that messages name. Tensors have the names under which
-    transformers saves them. Raises SourceError naming what is wrong.
+    Only headers are read. The folder may be BASE+ADAPTER, or a copy of it. `given` is the folder that
+    messages name. Tensors have the names under which transformers saves them. Raises SourceError
+    naming what is wrong.
     """
-    checkpoint = read_folder(folder, given)
+    checkpoint = read_folder(adapter_folders.parts(folder)[0], given)
     fit = confront(checkpoint.given, checkpoint.config, checkpoint.shapes, _Equal(checkpoint.files))
-    return replaced(
+    opened = replaced(
         checkpoint,
         config=fit.config,
         files={name: checkpoint.files[place] for name, place in fit.stored.items()},
@@ -126,6 +141,25 @@ def open_checkpoint(folder: Path, given: Path | None = None) -> Checkpoint:
         packed=fit.packed,
         warnings=(*checkpoint.warnings, *fit.warnings),
     )
+    return _adapted(opened, folder)
+
+
+def _adapted(opened: Checkpoint, folder: Path) -> Checkpoint:
+    """Return the checkpoint with the adapter of its folder, if it has one. Raises SourceError."""
+    files = adapter_folders.files(folder)
+    if not files:
+        return opened
+    opened.check_plain("given with an adapter")
+    if len(files) < 2:
+        raise SourceError(f"model {folder} lacks a file of its adapter: it has {min(files)} only.")
+    settings, weights = (files[name] for name in sorted(files))
+    adapter = Adapter(adapter_folders.parts(folder)[1] or folder, (settings, weights))
+    like = {
+        name: torch.empty(shape, dtype=TORCH[dtype], device="meta")
+        for name, (dtype, shape) in opened.shapes.items()
+    }
+    AdaptedTensors(like, adapter, opened.config.get("model_type"))  # raises what does not fit
+    return replaced(opened, adapter=adapter)
 
 
 def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
@@ -236,17 +270,17 @@ def _check_names(file: Path, names: list[str]) -> None:
             )
 
 
-def untied(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def untied(weights: Weights) -> Weights:
     """Return the weights with a separate head: a copy of the embedding if no head is stored.
 
     Raises SourceError if there is no known embedding.
     """
-    result = dict(weights)
-    embedding = next((name for name in HEADS if name in result), None)
+    embedding = next((name for name in HEADS if name in weights), None)
     if embedding is None:
         raise SourceError("a model without a known embedding cannot be untied")
-    if HEADS[embedding] not in result:
-        result[HEADS[embedding]] = result[embedding].clone()
+    if HEADS[embedding] in weights:
+        return weights
+    result = {**weights, HEADS[embedding]: weights[embedding].clone()}
     return {name: result[name] for name in sorted(result)}
 
 

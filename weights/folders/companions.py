@@ -19,6 +19,7 @@ from events import canonical_json
 from runs.errors import SourceError
 from runs.system import bounded_files
 from weights import architectures
+from weights.folders import adapter_folders
 
 CONFIG = "config.json"
 #: Files of tokenizer, generation and processors of images, video and sound.
@@ -100,8 +101,12 @@ def _belongs(folder: Path, place: Path) -> bool:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the BLAKE3 digest of each companion: name → 64 hex digits."""
-    return {name: digest(file.read_bytes()) for name, file in found(folder).items()}
+    """Return the BLAKE3 digest of each companion: name → 64 hex digits.
+
+    Those of a copy of BASE+ADAPTER have the adapter's two files, too.
+    """
+    every = {**found(folder), **adapter_folders.files(folder)}
+    return {name: digest(file.read_bytes()) for name, file in every.items()}
 
 
 def digest(content: bytes) -> str:

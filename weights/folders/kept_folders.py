@@ -24,13 +24,19 @@ def evict(folder: Path, most: int, drop: Callable[[Path], None]) -> None:
     for place in folder.iterdir():
         with contextlib.suppress(OSError):  # another process just removed it
             if place.is_dir():
-                size = sum(file.stat().st_size for file in place.iterdir())
+                size = sum(map(_share, place.iterdir()))
                 found.append((place.stat().st_mtime, place, size))
     total = sum(size for _, _, size in found)
     for used, place, size in sorted(found):
         if total > most and now - used > LATELY and not _held(place):
             drop(place)
             total -= size
+
+
+def _share(file: Path) -> int:
+    """Return the bytes of a file, over the number of copies that it belongs to."""
+    status = file.stat()
+    return status.st_size // max(1, status.st_nlink)
 
 
 def _held(place: Path) -> bool:

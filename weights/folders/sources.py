@@ -1,9 +1,9 @@
 """Sources of a merge: from the text that a user types to opened models that fit together.
 
 A model is a local folder or GGUF file, an alias, a GGUF file elsewhere (`gguf_names`), a model of the
-log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a Hub id (`owner/name[@revision]`), in this order.
-Sources must agree on tensors and shapes; settings that bear on the function but not on shapes are
-compared (`compared_settings`).
+log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a Hub id (`owner/name[@revision]`), in this order; a
+source may be BASE+ADAPTER. Sources must agree on tensors and shapes; settings that bear on the function
+but not on shapes are compared (`compared_settings`).
 """
 
 from __future__ import annotations
@@ -85,6 +85,27 @@ def _local(place: Path, name: str = "") -> ModelReference:
     return gguf_names.at(place, name) or folder
 
 
+def resolve_source(
+    text: str,
+    aliases: Mapping[str, str] = ALIASES,
+    named: Names | None = None,
+) -> ModelReference:
+    """Return a source of a merge as `resolve` does; of BASE+ADAPTER both are looked up.
+
+    Raise SourceError or UnavailableError.
+    """
+    place = _place(text)
+    base, _, adapter = text.partition("+")
+    if not base or not adapter or (place is not None and place.exists()):
+        return resolve(text, aliases, named)
+    models = [resolve(base, aliases, named), resolve(adapter)]
+    if mixed := next((model for model in models if "+" in model.path), None):
+        raise SourceError(f"the folder {mixed.path} has a + in its path: rename it.")
+    return ModelReference(
+        name="+".join(model.name for model in models), path="+".join(m.path for m in models)
+    )
+
+
 def _place(text: str) -> Path | None:
     """Return the path that a name means; None if it is not written as one and nothing is there.
 
@@ -109,7 +130,7 @@ def _check_whole(text: str, place: Path | None) -> None:
     if part is None or part.exists():  # of a path with a + of which nothing exists, opening tells
         raise SourceError(
             f"model {text[:200]!r} is a model with an adapter, which only a config of `forge merge` "
-            "takes. Merge the adapter into the model first:\n"
+            "and the sources of `forge evo` may be. Merge the adapter into the model first:\n"
             f"  echo '{adapter_folders.merge_config(text[:2000])}' > whole.yml\n"
             "  forge merge whole.yml whole"
         )

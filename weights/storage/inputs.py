@@ -23,7 +23,7 @@ from runs.errors import (
     UnavailableError,
 )
 from runs.event_types import ModelReference, SourceRecord
-from weights.folders import checkpoint, companions, gguf_names
+from weights.folders import adapter_folders, checkpoint, companions, gguf_names
 from weights.folders.checkpoint import Checkpoint
 from weights.folders.sources import resolve
 from weights.recipes import Source
@@ -155,7 +155,7 @@ class Supply:
 
         Raises UnavailableError.
         """
-        if Path(given.path).exists():
+        if adapter_folders.exists(Path(given.path)):
             return Path(given.path)
         if (folder := gguf_names.made_again(Path(given.path))) is not None:
             return folder

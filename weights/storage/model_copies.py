@@ -20,13 +20,13 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from events import failpoints
 from runs.errors import SourceChangedError, SourceError, UnavailableError
 from runs.system.digests import checked
-from weights.folders import companions
+from weights.folders import adapter_folders, companions
 from weights.folders.checkpoint import INDEX, digest, open_checkpoint, settle, sync, weight_files
 from weights.folders.kept_folders import DISK_BYTES, alone, evict, touch
 
@@ -77,6 +77,9 @@ class Copies:
     def take(self, given: Path) -> Path:
         """Copy a model folder; return the copy, which is named by its content address.
 
+        The copy of BASE+ADAPTER has both files of the adapter beside the base's. Its weights are those
+        of a copy of the base, if there is one: the same files on the disk under two names.
+
         Raises SourceError if the folder is not a model, SourceChangedError if the folder is written
         to meanwhile, UnavailableError if the disk lacks space.
         """
@@ -89,8 +92,9 @@ class Copies:
             with alone(self._folder / f".{name}.lock"):
                 shutil.rmtree(incoming, ignore_errors=True)
                 try:
-                    self._check_space(given, files)
-                    place = self._copied(given, files, incoming)
+                    twins = self._twins(given)
+                    self._check_space(given, [f for n, f in files.items() if n not in twins])
+                    place = self._copied(given, files, incoming, twins)
                 finally:
                     shutil.rmtree(incoming, ignore_errors=True)
         except OSError as error:
@@ -101,11 +105,27 @@ class Copies:
         evict(self._folder, self._disk_bytes, self.drop)
         return place
 
-    def _copied(self, given: Path, files: Mapping[str, Path], incoming: Path) -> Path:
+    def _twins(self, given: Path) -> dict[str, Path]:
+        """Return the weights of a copy of BASE, for BASE+ADAPTER: name → file; empty if none fits."""
+        base, adapter = adapter_folders.parts(given)
+        if adapter is None:
+            return {}
+        for place in self._folder.iterdir():
+            if place.name[0] != "." and _made_of(place) == (str(base), stamps(model_files(base))):
+                self._use(place)
+                return {file.name: place / file.name for file in weight_files(base)}
+        return {}
+
+    def _copied(
+        self, given: Path, files: Mapping[str, Path], incoming: Path, twins: Mapping[str, Path]
+    ) -> Path:
         before = stamps(files)
         incoming.mkdir()
         for name, file in files.items():
-            _copy(file, incoming / name)
+            if name in twins:
+                os.link(twins[name], incoming / name)
+            else:
+                _copy(file, incoming / name)
         failpoints.hit("source-copied")
         if stamps(files) != before:
             raise SourceChangedError(
@@ -131,8 +151,8 @@ class Copies:
         failpoints.hit("source-kept")
         return place
 
-    def _check_space(self, given: Path, files: Mapping[str, Path]) -> None:
-        need = sum(file.stat().st_size for file in files.values())
+    def _check_space(self, given: Path, files: Iterable[Path]) -> None:
+        need = sum(file.stat().st_size for file in files)
         free = shutil.disk_usage(self._folder).free
         if need > free:
             raise UnavailableError(
@@ -163,12 +183,16 @@ class Copies:
         shutil.rmtree(hidden, ignore_errors=True)
 
 
-def model_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a model: name → file. Raises SourceError."""
+def model_files(model: Path) -> dict[str, Path]:
+    """Return the files of a model, which may be BASE+ADAPTER: name in a copy → file.
+
+    Raises SourceError.
+    """
+    folder, added = adapter_folders.parts(model)[0], adapter_folders.files(model)
     found = {file.name: file for file in weight_files(folder)}
     if (folder / INDEX).is_file():
         found[INDEX] = folder / INDEX
-    return found | companions.found(folder)
+    return found | companions.found(folder) | added
 
 
 def stamps(files: Mapping[str, Path]) -> Stamps:
@@ -179,17 +203,22 @@ def stamps(files: Mapping[str, Path]) -> Stamps:
 
 def written_since(place: Path, given: Path) -> bool:
     """Return True if a copy was made of this folder and its files were written to since."""
-    try:
-        note = json.loads((place / ORIGIN).read_text("utf-8"))
-        same, before = note["folder"] == str(given), note["stamps"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return False
-    if not same or not given.exists():
+    folder, before = _made_of(place)
+    if folder != str(given) or not adapter_folders.exists(given):
         return False
     try:
         return stamps(model_files(given)) != before
     except (OSError, SourceError):
         return True
+
+
+def _made_of(place: Path) -> tuple[str, Stamps]:
+    """Return the folder that a copy was made of, and the stamps of its files; empty if unknown."""
+    try:
+        note = json.loads((place / ORIGIN).read_text("utf-8"))
+        return note["folder"], note["stamps"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return "", {}
 
 
 def _copy(source: Path, target: Path) -> None:

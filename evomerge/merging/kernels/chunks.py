@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from evomerge.merging.kernels import inner_loops
 from evomerge.merging.kernels.fused_merge import Program, stacked
 from evomerge.merging.kernels.inner_loops import Stored
 from runs.errors import NotFiniteError
+from weights.tensors import Rows, as_rows
 
 T = TypeVar("T")
 
@@ -47,22 +48,6 @@ AHEAD = 4
 #: (cut, x) → the merged rows: x[0], or a new tensor. x is float32 [1 + inputs, rows, columns]. Its
 #: first layer is free to work in; the others are task vectors that must not be written to.
 Merge = Callable[[slice, torch.Tensor], torch.Tensor]
-
-
-class Rows(Protocol):
-    """Tensor as [rows, columns] that returns stretches of its rows."""
-
-    @property
-    def shape(self) -> torch.Size: ...  # noqa: D102
-
-    def __getitem__(self, cut: slice, /) -> torch.Tensor: ...
-
-
-def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a [rows, columns] view: an output feature is a row; a vector is a column."""
-    if tensor.dim() < 2:
-        return tensor.reshape(-1, 1)
-    return tensor.reshape(tensor.shape[0], math.prod(tensor.shape[1:]))
 
 
 def row_cuts(rows: int, columns: int, chunk: int = CHUNK) -> list[slice]:

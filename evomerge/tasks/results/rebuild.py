@@ -16,7 +16,7 @@ from runs.errors import ConfigError, ForgeError, SourceChangedError
 from runs.kinds.asked import Names
 from weights.folders import companions
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint, publish, untied
-from weights.folders.sources import resolve
+from weights.folders.sources import resolve_source
 from weights.storage.output_folder import MARK, check_target
 
 
@@ -61,7 +61,7 @@ def _open(name: str, where: str, expected: str, named: Names | None) -> tuple[Ch
     Raises ConfigError if no model is there, SourceChangedError if neither has the digest.
     """
     try:
-        checkpoint = open_checkpoint(Path(resolve(where, named=named).path))
+        checkpoint = open_checkpoint(Path(resolve_source(where, named=named).path))
     except ForgeError as error:
         raise ConfigError(f"{error} Say where {name} is: --model {name}=PATH.") from error
     tensors = checkpoint.tensors()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
+from evaluation.given_model_runs.submission import trainable
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs import training_defaults
 from evaluation.training_runs.training_context import TrainingContext
@@ -125,6 +126,7 @@ class Context(TrainingContext[CognateState]):
         started = Started(
             warnings=(),
             parameters=base.parameters if base else size.parameters,
+            trainable=trainable(submitted.config, self.settings),
             base=base,
             streams=made.digests,
             tokens={domain: len(ids) for domain, ids in made.streams.items()},

@@ -22,8 +22,8 @@ from weights.threads import set_threads
 from weights.training.canary import STEPS
 from weights.training.models import modules
 
-#: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
-STORED, TRAINED = 4, 16
+#: Bytes of a number of the models, which are stored in float32.
+STORED = 4
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -57,7 +57,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             "on the way are removed",
         ),
         Amount(
-            numbers * TRAINED * copies,
+            plan.memory(state.started) * copies,
             f"counted: weights, gradients and two moments of one training{shared}; activations "
             "come on top",
         ),

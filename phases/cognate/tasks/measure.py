@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -47,15 +48,19 @@ def line(
 
 def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -> Observed:
     """Measure the task vectors' norms relative to the base's, and their cosines ("a,b")."""
-    began = time.monotonic()
-    size = float(_difference({n: torch.zeros_like(t) for n, t in base.items()}, base).norm())
-    vectors = {name: _difference(base, weights) for name, weights in specialists.items()}
-    values = {name: float(vector.norm()) / size for name, vector in vectors.items()}
-    names = list(vectors)
-    for i, a in enumerate(names):
-        for b in names[i + 1 :]:
-            product = vectors[a] @ vectors[b] / vectors[a].norm() / vectors[b].norm()
-            values[f"{a},{b}"] = float(product)
+    began, names = time.monotonic(), list(specialists)
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i:]]
+    products, square = dict.fromkeys(pairs, 0.0), 0.0
+    for tensor, weights in sorted(base.items()):  # a tensor at a time: models may be large
+        square += float(weights.double().square().sum())
+        moved = {n: (one[tensor] - weights).double().flatten() for n, one in specialists.items()}
+        for a, b in pairs:
+            products[a, b] += float(moved[a] @ moved[b])
+    norms = {name: math.sqrt(products[name, name]) for name in names}
+    values = {name: norm / math.sqrt(square) for name, norm in norms.items()}
+    for (a, b), product in products.items():
+        if a != b:
+            values[f"{a},{b}"] = product / (norms[a] * norms[b] or 1.0)
     return Observed(
         recipe_id=task.recipe_id,
         measure=task.measure,
@@ -63,8 +68,3 @@ def geometry(task: Observe, base: Weights, specialists: Mapping[str, Weights]) -
         values=values,
         seconds=time.monotonic() - began,
     )
-
-
-def _difference(base: Weights, weights: Weights) -> torch.Tensor:
-    """Return all tensors' differences, in order of name, as one float64 vector."""
-    return torch.cat([(weights[n] - base[n]).double().flatten() for n in sorted(base)])

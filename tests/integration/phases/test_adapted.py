@@ -111,6 +111,20 @@ def test_everything_is_made_again_and_strengths_are_named(made) -> None:
     assert findings.figures(state) == state.completed.figures
 
 
+@pytest.mark.slow
+def test_the_result_and_each_strength_leave_as_adapters(made, model: Path, tmp_path: Path) -> None:
+    """Of the given model, with all of the energy: a strength scales the whole change."""
+    home = made[0]
+    for name in ("b", "b:strength-0.3", "b:full"):
+        out = tmp_path / name.replace(":", "-")
+        told = call(home.folder, "export", name, "--format", "adapter", "--out", str(out))
+        assert told.exit_code == 0, told.output
+        assert "energy:   1.000000 kept in total" in told.stdout
+        config = json.loads((out / "adapter_config.json").read_text())
+        assert (config["r"], config["target_modules"]) == (4, ["down_proj", "q_proj"])
+        assert config["base_model_name_or_path"] == str(model)
+
+
 @pytest.mark.parametrize(
     "point",
     [

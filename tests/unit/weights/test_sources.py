@@ -309,7 +309,9 @@ def test_a_model_with_an_adapter_is_merged_first(tmp_path: Path) -> None:
     """A run takes whole models; a folder with a + in its name is one."""
     base = model(tmp_path / "base")
     for text in (f"{base.path}+{tmp_path / 'lora'}", "org/name+org/lora", "qwen2+lora"):
-        with pytest.raises(SourceError, match=r"only a config of `forge merge` takes") as refused:
+        with pytest.raises(
+            SourceError, match=r"only a config of `forge merge` and the sources"
+        ) as refused:
             resolve(text)
         assert f'{{model: "{text}"}}' in str(refused.value)
     plus = model(tmp_path / "c++" / "a+b")

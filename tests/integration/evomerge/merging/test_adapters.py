@@ -15,11 +15,12 @@ from peft.utils.other import EMBEDDING_LAYER_NAMES
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
-from evomerge.mergekit import adapter_config, parser
+from evomerge.mergekit import parser
 from evomerge.tasks import merge as tasks_merge
 from runs.errors import ConfigError, SourceError
 from testing.models import toy_models
 from testing.models.toys import Toys
+from weights.folders import adapter_config
 from weights.folders.checkpoint import open_checkpoint
 
 ATTENTION = ["q_proj", "v_proj"]

@@ -87,8 +87,9 @@ OTHERWISE = {
 class AdapterConfig:
     """The settings of an adapter's folder; SourceError for what cannot be added to weights exactly."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._file = folder, folder / CONFIG
+    def __init__(self, folder: Path, file: Path | None = None) -> None:
+        """Read the settings of an adapter's folder; `file` has them instead of adapter_config.json."""
+        self._folder, self._file = folder, file or folder / CONFIG
         try:
             self._settings = bounded_files.read_object(self._file, MOST_CONFIG)
         except SourceError as error:

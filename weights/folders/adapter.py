@@ -16,13 +16,12 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from evomerge.mergekit.adapter_config import AdapterConfig
-from evomerge.mergekit.rows import LoraRows, ReplacedRows
-from evomerge.merging.kernels.chunks import Rows, as_rows
 from runs.errors import SourceError
 from weights import block_names
 from weights.folders import adapter_folders
-from weights.tensors import HEADS
+from weights.folders.adapter_config import AdapterConfig
+from weights.folders.adapter_rows import LoraRows, ReplacedRows
+from weights.tensors import HEADS, Rows, as_rows
 
 #: Prefix that peft puts before a module's name.
 _PREFIX = "base_model.model."
@@ -39,19 +38,17 @@ class Adapter:
     The adapter raises SourceError for what cannot be added to weights exactly.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files: tuple[Path, Path] | None = None) -> None:
+        """Read an adapter's folder; `files` are its settings and its weights, if they are elsewhere."""
         self.folder = folder
-        self._config = AdapterConfig(folder)
-        self._tensors = self._read()
+        self._config = AdapterConfig(folder, files and files[0])
+        weights = files[1] if files else adapter_folders.weights_file(folder)
+        #: The files that the adapter is read from.
+        self.files = [weights, files[0] if files else folder / adapter_folders.CONFIG]
+        self._tensors = self._read(weights)
         self._used: set[str] = set()
 
-    @property
-    def files(self) -> list[Path]:
-        """The files that the adapter is read from."""
-        return [self.folder / name for name in (adapter_folders.WEIGHTS, adapter_folders.CONFIG)]
-
-    def _read(self) -> dict[str, torch.Tensor]:
-        file = adapter_folders.weights_file(self.folder)
+    def _read(self, file: Path) -> dict[str, torch.Tensor]:
         try:
             with safe_open(file, framework="pt") as opened:  # pyright: ignore[reportCallIssue]
                 return {n.removeprefix(_PREFIX): opened.get_tensor(n) for n in opened.keys()}  # noqa: SIM118

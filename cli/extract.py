@@ -1,0 +1,76 @@
+"""`forge extract`, and what is said of an adapter that was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option, split
+
+
+@click.command("extract")
+@click.argument("base")
+@click.argument("model")
+@click.argument("out", type=click.Path())
+@click.option("--rank", type=click.IntRange(1), default=16, show_default=True)
+@click.option(
+    "--modules",
+    metavar="NAME,NAME,…",
+    help="Last parts of the names of the layers, such as q_proj; without, all linear layers of blocks.",
+)
+@click.option(
+    "--modules-to-save",
+    "whole",
+    is_flag=True,
+    help="Also save embedding, head and norms whole if they differ.",
+)
+@json_option
+def extract_command(
+    base: str,
+    model: str,
+    out: str,
+    rank: int,
+    modules: str | None,
+    whole: bool,
+    as_json: bool,
+) -> None:
+    """Write a fine-tuned MODEL as a LoRA adapter of BASE, by truncated singular values.
+
+    Each is a folder, a Hub id, RUN:ROLE or a registered name. The share of the squared singular values
+    that the rank keeps is printed, in total and of the layers of which least is kept; tensors that
+    differ and are not in the adapter are named. peft loads OUT.
+
+    \b
+    Example:
+      forge extract base tuned adapter --rank 16
+      forge extract RUN:base RUN:code adapter --rank 8 --modules q_proj,v_proj
+    """
+    from runs.home import Home
+    from weights.adapters.extraction import Choice
+    from worker.exports import adapter_export
+
+    choice = Choice(rank, tuple(split(modules)), whole)
+    tell = lambda text: click.echo(text, err=True)  # noqa: E731
+    told = adapter_export.extract(Home.default(), base, model, Path(out), choice, tell)
+    say(told, as_json)
+
+
+def say(told: dict[str, Any], as_json: bool) -> None:
+    """Print what was extracted."""
+    if as_json:
+        emit(told)
+        return
+    count = len(told["energy_by_layer"])
+    click.echo(f"adapter:  {told['folder']} (rank {told['rank']}, {count} layers that differ)")
+    click.echo(f"energy:   {told['energy']:.6f} kept in total; least:")
+    for name, share in told["worst"].items():
+        click.echo(f"          {share:.6f}  {name}")
+    if told["saved"]:
+        click.echo(f"whole:    {', '.join(told['saved'])}")
+    if lost := told["lost"]:
+        more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+        click.echo(
+            f"lost:     {', '.join(lost[:3])}{more}, {told['lost_share']:.2%} of the squared difference"
+        )

@@ -1,0 +1,224 @@
+"""Extraction of an adapter from a model: the low-rank part of its difference from a base.
+
+For each linear layer the difference D = W' − W is replaced by the nearest matrix of rank r, as
+mergekit's `extract_lora` and LoRD do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from runs.errors import NotFiniteError, SourceError
+from weights.adapters import pairs
+from weights.adapters.pairs import Pair
+from weights.adapters.truncation import truncated
+from weights.folders.checkpoint import Checkpoint, publish
+from weights.folders.model_config import described
+from weights.storage.output_folder import check_target
+from weights.tensors import HEADS, Weights
+from weights.training.models import low_rank
+
+#: File that says how an adapter was made; it marks a folder that may be replaced.
+RECORD = "adapter_extraction.json"
+#: Layers of the least energy that are told.
+WORST = 5
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model whose adapter is extracted, or its base."""
+
+    name: str
+    #: The name that peft loads a base by: a Hub id, or a folder.
+    known_as: str
+    digest: str
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rank and the layers that are extracted."""
+
+    rank: int
+    #: Last parts of the names of the layers; none: all linear layers of the blocks.
+    modules: tuple[str, ...] = ()
+    #: True if embedding, head and norms that differ are saved whole (`modules_to_save`).
+    whole: bool = False
+
+
+def extract(
+    base: Source,
+    model: Source,
+    out: Path,
+    choice: Choice,
+) -> dict[str, Any]:
+    """Write the adapter of `base` that is nearest to `model`; return what was written, as JSON has it.
+
+    Raises ConfigError for a rank or layers that the model lacks,
+    ConflictError, NotFiniteError, SourceError for models that do not fit, UnavailableError.
+    """
+    place = check_target(out, lambda folder: (folder / RECORD).is_file())
+    layers = _layers(base.checkpoint, choice)
+    before, after = (one.checkpoint.tensors() for one in (base, model))
+    _check_alike(base, model, before, after)
+    made, energies = _pairs(before, after, layers, choice.rank)
+    if not energies:
+        raise SourceError(
+            f"model {model.name} has no linear layer in its blocks that differs from {base.name}: "
+            "there is nothing to extract."
+        )
+    rest = {n: d for n, d in _rest(before, after, made).items() if d > 0}
+    saved = sorted({module for name in rest if (module := _module(name)) not in made})
+    saved = saved if choice.whole else []
+    lost = [name for name in rest if _module(name) not in saved]
+    record = {
+        "base": {"name": base.name, "digest": base.digest},
+        "model": {"name": model.name, "digest": model.digest},
+        "rank": choice.rank,
+        "modules": list(choice.modules),
+        "energy": _share(list(energies.values())),
+        "energy_by_layer": {name: _share([pair]) for name, pair in energies.items()},
+        "saved": saved,
+        "lost": lost,
+        "lost_share": sum(rest[name] for name in lost)
+        / (sum(total for _, total in energies.values()) + sum(rest.values())),
+    }
+    settings = _settings(base, made, layers, saved)
+
+    def fill(folder: Path) -> None:
+        whole = {name: tensor for name, tensor in after.items() if _module(name) in saved}
+        for embedding in set(whole) & set(HEADS) if base.checkpoint.tied else ():
+            whole[HEADS[embedding]] = whole[embedding].clone()  # peft reads both of a tied model
+        pairs.write(folder, made, settings, whole=whole)
+        (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+        (folder / "README.md").write_text(_card(base, record), "utf-8")
+
+    publish(place, fill)
+    return {"folder": str(place), **record, "worst": worst(record["energy_by_layer"])}
+
+
+def worst(energies: Mapping[str, float]) -> dict[str, float]:
+    """Return the layers of which least is kept, the worst first."""
+    return dict(sorted(energies.items(), key=lambda row: (row[1], row[0]))[:WORST])
+
+
+def _layers(checkpoint: Checkpoint, choice: Choice) -> dict[str, Any]:
+    """Return name → linear layer that gets an adapter. Raises ConfigError, SourceError."""
+    from weights.architectures.auto import AutoModelForCausalLM
+    from weights.architectures.auto_config import AutoConfig
+
+    checkpoint.check_plain("what an adapter is extracted from")
+    with described("the config describes no model that can be built"), torch.device("meta"):
+        config = AutoConfig.for_model(**dict(checkpoint.config))
+        module = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    return low_rank.chosen(module, choice.rank, choice.modules)
+
+
+def _check_alike(base: Source, model: Source, before: Weights, after: Weights) -> None:
+    """Raise SourceError unless both have the same tensors; a tied head may be one or two."""
+    heads = set(HEADS.values())
+    for name in sorted((set(before) ^ set(after)) - heads):
+        has, lacks = (base, model) if name in before else (model, base)
+        raise SourceError(f"tensor {name} is in {has.name} but not in {lacks.name}.")
+    for name in sorted(set(before) & set(after)):
+        if before[name].shape != after[name].shape:
+            raise SourceError(
+                f"tensor {name} is {list(before[name].shape)} in {base.name} and "
+                f"{list(after[name].shape)} in {model.name}: it is no fine-tune of that base."
+            )
+        if not before[name].is_floating_point() or not after[name].is_floating_point():
+            raise SourceError(f"tensor {name} is quantised: give models of floating-point weights.")
+
+
+def _pairs(
+    before: Weights,
+    after: Weights,
+    layers: Mapping[str, Any],
+    rank: int,
+) -> tuple[dict[str, Pair], dict[str, tuple[float, float]]]:
+    """Return name → pair, and name → squared singular values that are kept, and all."""
+    made: dict[str, Pair] = {}
+    energies: dict[str, tuple[float, float]] = {}
+    for name, layer in layers.items():
+        tensor = f"{name}.weight"
+        moved = after[tensor].double() - before[tensor].double()
+        if not moved.isfinite().all():
+            raise NotFiniteError(f"tensor {tensor} holds NaN or Inf in one of the models.")
+        pair, *energy = truncated(moved.T if _transposed(layer) else moved, rank)
+        made[name], energies[name] = pair, (energy[0], energy[1])
+    changed = {name.rpartition(".")[2] for name, (_, total) in energies.items() if total}
+    kept = {name for name in made if name.rpartition(".")[2] in changed}
+    return {n: made[n] for n in made if n in kept}, {n: e for n, e in energies.items() if e[1]}
+
+
+def _transposed(layer: Any) -> bool:
+    """Return True for a layer whose matrix is [inputs, outputs], as GPT-2 has them."""
+    return not isinstance(layer, torch.nn.Linear)
+
+
+def _rest(before: Weights, after: Weights, made: Collection[str]) -> dict[str, float]:
+    """Return name → squared norm of the difference of each tensor that has no pair."""
+    paired = {f"{name}.weight" for name in made}
+    tied = {head: embedding for embedding, head in HEADS.items() if embedding in before}
+    names = [name for name in after if name not in paired]
+    return {
+        name: float((after[name].double() - before[stored].double()).square().sum())
+        for name in names
+        if (stored := name if name in before else tied.get(name))
+    }
+
+
+def _module(name: str) -> str:
+    """Return the module that a tensor belongs to."""
+    return name.rpartition(".")[0]
+
+
+def _share(energies: Sequence[Sequence[float]]) -> float:
+    """Return the share of the squared singular values that is kept; 1 if nothing differs."""
+    total = sum(one[1] for one in energies)
+    return sum(one[0] for one in energies) / total if total else 1.0
+
+
+def _settings(
+    base: Source, made: Mapping[str, Pair], layers: Mapping[str, Any], saved: Sequence[str]
+) -> dict[str, Any]:
+    """Return what adapter_config.json says of an extraction."""
+    settings: dict[str, Any] = {
+        "base_model_name_or_path": base.known_as,
+        "target_modules": sorted({name.rpartition(".")[2] for name in made}),
+        "fan_in_fan_out": any(_transposed(layer) for layer in layers.values()),
+    }
+    if saved:
+        settings["modules_to_save"] = list(saved)
+        settings["ensure_weight_tying"] = base.checkpoint.tied
+    return settings
+
+
+def _card(base: Source, record: Mapping[str, Any]) -> str:
+    """Return the card of an extracted adapter."""
+    lost = f"\nNot in the adapter: {', '.join(record['lost'])}.\n" if record["lost"] else ""
+    return "\n".join(
+        [
+            "---",
+            "library_name: peft",
+            f"base_model: {json.dumps(base.known_as)}",
+            "tags:",
+            "- lora",
+            "---",
+            "",
+            f"# {record['model']['name']} as an adapter of {base.name}",
+            "",
+            f"Rank {record['rank']}. It has {record['energy']:.4f} of the squared singular values of "
+            "the linear layers' differences.",
+            lost,
+            f"Weights of the base: BLAKE3 `{record['base']['digest']}`; of the model: "
+            f"`{record['model']['digest']}`.",
+            "",
+        ]
+    )

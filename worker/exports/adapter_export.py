@@ -1,0 +1,93 @@
+"""Export of a model as a LoRA adapter of its base: both looked up, the difference written whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from runs import kinds
+from runs.errors import ConfigError
+from runs.event_types import ModelReference
+from runs.history import repository
+from runs.home import Home
+from weights.adapters import extraction
+from weights.adapters.extraction import Choice, Source
+from weights.folders.checkpoint import digest, open_checkpoint
+from weights.folders.sources import resolve
+from weights.recipes import Train
+from weights.storage import model_origin
+from weights.storage.model_origin import Finder
+
+
+def extract(
+    home: Home, base: str, model: str, out: Path, choice: Choice, tell: Callable[[str], None]
+) -> dict[str, Any]:
+    """Write the adapter of `base` that is nearest to `model`; return what was written.
+
+    Both are what other commands take. Raises the errors of `extraction.extract`.
+    """
+    named = Finder(home, tell)
+    first = resolve(base, named=named)
+    return _written(first, resolve(model, named=named), first, out, choice)
+
+
+def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+    """Write a model of a run that was trained by adapters as an adapter of the run's given model.
+
+    The rank is that of the training, of several trainings in a row the sum. Raises ConfigError for any
+    other model, and the errors of `extraction.extract`.
+    """
+    with closing(home.open_store()) as store:
+        origin = model_origin.find(store, model)
+        if origin is None or origin.run is None or origin.recipe_id is None:
+            raise ConfigError(_no_adapter(f"{model} is no model of a run"))
+        state: Any = repository.load(store, origin.run)
+        line = kinds.of(state.kind).ancestry(state, origin.recipe_id)
+    ranks, start = [], ""
+    for recipe in (ancestor.recipe for ancestor in line):
+        if recipe["kind"] == "train":
+            rank = Train.model_validate(recipe).params.get("rank")
+            if rank is None:
+                raise ConfigError(_no_adapter(f"all weights of {model} were trained"))
+            ranks.append(rank)
+            start = recipe["start"]
+    if not ranks:
+        raise ConfigError(_no_adapter(f"{model} was not trained in run {origin.run}"))
+    submitted = state.submitted
+    given: ModelReference | None = getattr(submitted, "base", None) or getattr(
+        submitted, "model", None
+    )
+    if given is None:
+        raise ConfigError(
+            f"{model} was trained from a base that the run made. Name it: forge extract "
+            f"{origin.run}:base {model} OUT --rank {sum(ranks)}."
+        )
+    named = Finder(home, tell)
+    base, made = resolve(f"{origin.run}:{start}", named=named), resolve(model, named=named)
+    return _written(base, made, given, out, Choice(sum(ranks)))
+
+
+def _no_adapter(why: str) -> str:
+    """Return the text of the error for a model that is no sum of a base and an adapter."""
+    return (
+        f"{why}: it is no adapter of a base. To write the nearest one: forge extract BASE MODEL OUT "
+        "--rank 16."
+    )
+
+
+def _written(
+    base: ModelReference, model: ModelReference, known: ModelReference, out: Path, choice: Choice
+) -> dict[str, Any]:
+    """Write the adapter; peft finds the base as `known`."""
+    known_as = known.hub_id or known.path
+    first, second = (_opened(one, known_as) for one in (base, model))
+    return extraction.extract(first, second, out, choice)
+
+
+def _opened(model: ModelReference, known_as: str) -> Source:
+    """Return an opened model with the digest of its weights, by reading them."""
+    checkpoint = open_checkpoint(Path(model.path))
+    found = model.digest or digest(checkpoint.tensors())
+    return Source(model.name, known_as, found, checkpoint)
