@@ -77,7 +77,7 @@ def check(checkpoint: Checkpoint, type_: str, fallback: bool = False) -> None:
 def exact_type(checkpoint: Checkpoint) -> str:
     """Return the smallest type that keeps every weight as it is: BF16, F16 or F32."""
     dtypes = {dtype for dtype, _ in checkpoint.shapes.values()}
-    return {("BF16",): "BF16", ("F16",): "F16"}.get(tuple(dtypes), "F32")
+    return next((type_ for type_ in ("BF16", "F16") if dtypes == {type_}), "F32")
 
 
 def _check_widths(checkpoint: Checkpoint, type_: str) -> None:

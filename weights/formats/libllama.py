@@ -23,7 +23,7 @@ from runs.system import packages
 from runs.system.child_environment import child_environment
 from runs.system.line_process import Respondent
 from runs.system.linked_processes import tied
-from weights.formats import gguf_imatrix
+from weights.formats import gguf_imatrix, older_glibc
 
 PACKAGE = "llama_cpp_py_sync"
 #: Seconds that an answer may take: quantising a large model to a type of 2 bits takes hours.
@@ -104,7 +104,7 @@ class Opened:
     def __init__(self) -> None:
         """Load the library. Raises ImportError, RuntimeError."""
         bindings: Any = import_module(f"{PACKAGE}._cffi_bindings")
-        self._ffi, self._lib = bindings.get_ffi(), bindings.get_lib()
+        self._ffi, self._lib = bindings.get_ffi(), _loaded(bindings)
         self._lib.llama_backend_init()
         self._context = self._memory = None
         self._batch, self._vocabulary = 0, 0
@@ -191,6 +191,18 @@ class Opened:
         whole = np.log(np.exp(logits - best).sum(-1, dtype=np.float64))
         picked = (logits[np.arange(len(targets)), targets] - best[:, 0]).astype(np.float64)
         return float((whole - picked).sum())
+
+
+def _loaded(bindings: Any) -> Any:
+    """Return the package's library, or a copy of it for an older glibc. Raises RuntimeError."""
+    try:
+        return bindings.get_lib()
+    except RuntimeError as error:
+        if older_glibc.VERSION.decode() not in str(error):
+            raise
+    with tempfile.TemporaryDirectory() as folder:  # what is loaded stays mapped
+        older_glibc.copy(Path(bindings.__file__).parent, Path(folder))
+        return bindings.get_ffi().dlopen(f"{folder}/libllama.so")
 
 
 def main() -> None:

@@ -87,9 +87,9 @@ def name_of(tokenizer: Any, file: Mapping[str, Any]) -> str:
     ids = tokenizer.encode(TEXT, verbose=False)
     if name := HASHES.get(hashlib.sha256(str(ids).encode()).hexdigest()):
         return name
-    way = _steps(file["pre_tokenizer"]), bool(file["model"].get("ignore_merges"))
-    if way in SPLITS:
-        return SPLITS[way]
+    steps, whole = _steps(file["pre_tokenizer"]), bool(file["model"].get("ignore_merges"))
+    if steps is not None and (steps, whole) in SPLITS:
+        return SPLITS[steps, whole]
     raise SourceError(
         "the tokenizer splits text in a way that has no name in llama.cpp here: known are those of "
         f"{', '.join(sorted({*SPLITS.values(), *HASHES.values()}))}."

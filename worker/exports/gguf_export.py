@@ -211,6 +211,7 @@ def _files(
         library: Any = None
         if used or read.loss:
             library = stack.enter_context(libllama.Library(torch.get_num_threads()))
+            library.check()
         matrix = read.matrix(folder) if used or weighed else None
         for type_, place in places.items():
             if type_ in used and not source.exists():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.data.documents import documents
+from evaluation.data.documents import Windows, documents, in_turn
 from evaluation.data.items import Text
 from runs.errors import DataError
 
@@ -72,3 +73,16 @@ def test_without_a_start_token_the_first_token_and_its_bytes_do_not_count() -> N
 def test_a_text_that_the_tokenizer_does_not_know_is_named() -> None:
     with pytest.raises(DataError, match="item 't': the tokenizer does not know 50% of it"):
         documents([text("ab")], Letters(unk_token_id=ord("b")), 8)
+
+
+def split(*documents: list[int]) -> list[Windows]:
+    """Documents with one window each, of these tokens."""
+    return [Windows(str(i), (np.asarray(ids),), 1) for i, ids in enumerate(documents)]
+
+
+def test_windows_come_from_every_domain_in_turn_up_to_a_number_of_tokens() -> None:
+    """The third window is cut to the token that is left of six."""
+    domains = [split([1, 2], [3, 4]), split([5, 6, 7])]
+    assert [w.tolist() for w in in_turn(domains, 6)] == [[1, 2], [5, 6, 7], [3]]
+    assert [w.tolist() for w in in_turn(domains, 99)] == [[1, 2], [5, 6, 7], [3, 4]]
+    assert in_turn([], 6) == in_turn(domains, 0) == []

@@ -143,7 +143,7 @@ def test_the_matrix_changes_the_weights_and_several_types_share_it(
 
 @pytest.mark.usefixtures("library")
 def test_bits_per_byte_in_llama_cpp_are_ours(wide: Path, data: str, tmp_path: Path) -> None:
-    """Of an F32 file, on the same documents, windows and start token; the issue's bound is 0.1 %."""
+    """Of an F32 file, on the same documents, windows and start token."""
     told = exported(wide, tmp_path / "m.gguf", "F32", measure=(data,))
     checkpoint, tokenizer = open_checkpoint(wide), load_tokenizer(str(wide))
     split = gguf_measures.split_of(
