@@ -191,6 +191,10 @@ def _breadcrumbs(vote: bool) -> _Params:
     return params
 
 
+def _decomposed(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    return {"weights": _each(own, "weight", 1.0), "scale": whole.number("lambda", 1.0)}
+
+
 def _karcher(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     given: dict[str, Any] = {"weights": _each(own, "weight", 1.0)}
     if (most := whole.get("max_iter")) is not None:
@@ -348,6 +352,10 @@ METHODS: Mapping[str, Method] = {
             "task",
             3,
             known=("epsilon",),
+        ),
+        *(
+            Method(name, name, _decomposed, "task", known=("weight", "lambda"))
+            for name in ("tsv_m", "iso_c")
         ),
         *(Method(name, "stages", _genes, "task", 2, known=_GENES) for name in stages.NAMES),
     )
