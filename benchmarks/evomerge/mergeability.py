@@ -1,6 +1,6 @@
 """Forecasts of `forge mergeability` beside the outcomes of recorded evolutions.
 
-    python -m benchmarks.evomerge.mergeability HOME… [--at OLD=NEW] [--out FILE]
+    python -m benchmarks.evomerge.mergeability HOME… [--at OLD=NEW] [--tokens 32768] [--out FILE]
 
 HOME is a folder with a forge.db. Of each completed merging run whose models and data are still where
 the log says, the forecast is made from the text of the search slice, as the command makes it, and the
@@ -63,8 +63,8 @@ def outcome(state: Any) -> str:
     return "won" if verdict.verdict(state)["beats_sources_and_base"] else "lost"
 
 
-def told(state: Any, places: Sequence[str]) -> dict[str, Any] | None:
-    """Return the forecast for a run's models and data; None if they are gone."""
+def told(state: Any, places: Sequence[str], most: int) -> dict[str, Any] | None:
+    """Return the forecast for a run's models and data, from `most` tokens; None if they are gone."""
     submitted = state.submitted
     models = [submitted.base, *submitted.sources] if submitted.base else [*submitted.sources]
     paths = [moved(model.path, places) for model in models]
@@ -78,15 +78,18 @@ def told(state: Any, places: Sequence[str]) -> dict[str, Any] | None:
     items = load_items(data, allow_benchmarks=True, needed=("search",))
     context = min(submitted.config.context, opened.base.positions or submitted.config.context)
     tokenizer = load_tokenizer(str(opened.base.folder))
-    text = lines.windows(items, tokenizer, context, "search")
+    text = lines.windows(items, tokenizer, context, "search", most)
     family = lines.family(opened)
-    found = relations(family.base, family.sources)
-    points = lines.measured(family, lines.resident(opened, "cpu"), text)
+    print(paths[0], flush=True)
+    found = relations(family.base, family.sources, print)
+    points = lines.measured(family, lines.resident(opened, "cpu"), text, print)
     tokens = {domain: sum(map(len, rows)) for domain, rows in text.items()}
     return report.as_data(names[1:], names[0], found, points, tokens)
 
 
-def gathered(homes: Sequence[Path], places: Sequence[str], out: Path) -> list[dict[str, Any]]:
+def gathered(
+    homes: Sequence[Path], places: Sequence[str], out: Path, most: int
+) -> list[dict[str, Any]]:
     """Return a row for each run, measured now or before."""
     rows = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     known = {(row["home"], row["run"]) for row in rows}
@@ -101,7 +104,7 @@ def gathered(homes: Sequence[Path], places: Sequence[str], out: Path) -> list[di
             )
             if key not in forecasts:
                 same = next((row for row in rows if row["key"] == key), None)
-                forecasts[key] = same["measured"] if same else told(state, places)
+                forecasts[key] = same["measured"] if same else told(state, places, most)
             measured = forecasts[key]
             if measured is None:
                 print(f"{home} {state.run}: its models or data are gone", flush=True)
@@ -163,9 +166,10 @@ def main() -> None:
     parser.add_argument("homes", nargs="+", type=Path)
     parser.add_argument("--at", action="append", default=[], metavar="OLD=NEW")
     parser.add_argument("--out", type=Path, default=Path("mergeability.jsonl"))
+    parser.add_argument("--tokens", type=int, default=lines.TOKENS)
     given = parser.parse_args()
     set_threads()
-    print(table(gathered(given.homes, given.at, given.out)))
+    print(table(gathered(given.homes, given.at, given.out, given.tokens)))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ DIRECTIONS = 8
 #: Further vectors that are iterated with them, so that they converge.
 SPARE = 8
 #: Relative change of the singular values at which they have converged, and most steps until then.
-CONVERGED, STEPS = 1e-5, 200
+CONVERGED, STEPS = 1e-4, 100
 #: Seconds from which a forecast is told.
 LONG = 5.0
 
@@ -184,7 +184,7 @@ def leading(matrix: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the first k left and right singular vectors [·, k] of a float32 matrix.
 
     Subspace iteration from fixed vectors (Halko et al. 2011, arXiv 0909.4061, algorithm 4.4), until
-    the singular values stand still to five digits.
+    the singular values stand still to four digits.
     """
     rows, columns = matrix.shape
     if not bool(matrix.any()):
