@@ -34,7 +34,7 @@ def weights(found: Relations, names: Sequence[str], base: str) -> list[Table]:
     return [
         (f"changes of {base}", ["source", "norm / base"], norms),
         (
-            "how the changes lie to each other; left, right: overlap of leading singular vectors",
+            "changes beside each other; left, right: overlap of leading singular vectors",
             ["pair", "cosine", "same sign", "left", "right"],
             pairs,
         ),
@@ -51,7 +51,7 @@ def losses(points: Sequence[Point], names: Sequence[str], base: str) -> Table:
         rows[-1].append(f"{line.barrier:.4f}")
     mean = next(p for p in points if p.shares == (1.0 / len(names),) * len(names))
     rows.append(["mean of all", f"{mean.loss:.4f}", *[""] * 5])
-    title = "loss on the lines, nats a token; barrier: above the straight line between the ends"
+    title = "loss on the lines, nats a token; barrier: height above the straight line"
     return title, ["line", "0", "¼", "½", "¾", "1", "barrier"], rows
 
 
