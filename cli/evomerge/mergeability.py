@@ -43,7 +43,7 @@ def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **op
     the same way, overlap of leading singular vectors. The losses: at five places of the line from the
     base to each model and between each two, and their mean. Forecast, from the losses alone: yes if
     the best merge is better than the best model with its whole 95 % interval, no if all merges are
-    worse, else open.
+    worse, else open. It is of this text's loss: a run that is scored on problems may end otherwise.
 
     \b
     Example:

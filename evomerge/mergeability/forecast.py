@@ -27,8 +27,8 @@ Answer = Literal["yes", "no", "open"]
 INSIDE = (0.25, 0.5, 0.75)
 #: What an answer says, in words.
 WORDS: Mapping[Answer, str] = {
-    "yes": "yes, a merge can beat {best}",
-    "no": "no, no merge on the lines comes up to {best}",
+    "yes": "yes, a merge can beat {best} on this text",
+    "no": "no, on this text no merge on the lines comes up to {best}",
     "open": "open: on this text no merge on the lines is better than {best}, nor are all worse",
 }
 
