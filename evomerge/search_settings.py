@@ -112,8 +112,8 @@ class GenomeSettings(SearchSettings):
     """Settings of strategies that search the continuous genome."""
 
     species: tuple[str, ...] = ("task_arithmetic", "ties")
-    """Merge techniques of candidates; also dare_linear, dare_ties, slerp and the four pipelines
-    that end in dfs. cma-es and nsga2 use the first."""
+    """Merge techniques of candidates; also dare_linear, dare_ties, slerp, tsv_m, iso_c and the four
+    pipelines that end in dfs. cma-es and nsga2 use the first."""
     layer_groups: int = Field(default=4, ge=1, le=64)
     """Groups that the layers are cut into, if genome_detail is layers or full."""
     genome_detail: Literal["whole", "layers", "parts", "full"] = "layers"

@@ -18,18 +18,24 @@ from runs.system.durations import duration, size
 def check_command(as_json: bool, **options: Any) -> None:
     """Check config, models and data in seconds; start nothing.
 
+    Small models of one base are compared by their weights, as `forge mergeability` does it.
+
     \b
     Example:
       forge check --base-models models/code,models/math,models/data --base-model models/base
     """
-    from cli.evomerge import run_request
+    from cli.evomerge import mergeability, run_request
+    from evomerge.mergeability import report
 
     plan = run_request.make(options)
     found = run_request.check(plan)
+    relations, names, left = mergeability.of_check(plan)
     if as_json:
         emit(
             {
                 "ok": True,
+                "mergeability": relations
+                and report.as_data(names[1:], names[0], relations, None, {}),
                 "warnings": found.warnings,
                 "parameters": found.parameters,
                 "items": found.items,
@@ -45,6 +51,11 @@ def check_command(as_json: bool, **options: Any) -> None:
     click.echo(f"size      {found.parameters:,} parameters")
     rows = [[d, *(str(n) for n in counts.values())] for d, counts in sorted(found.items.items())]
     table(["items of", "train", "search", "selection", "test"], rows)
+    for title, columns, lines in (
+        report.weights(relations, names[1:], names[0]) if relations else ()
+    ):
+        table(columns, lines, title)
+    click.echo(left, err=True)
     click.echo("ok: this can be started.")
 
 

@@ -180,6 +180,8 @@ def _merge(recipe: Merge) -> dict[str, Any] | None:
     if recipe.method == "task_arithmetic":
         normalize = {"normalize": given.get("normalise", False)}
         return _said("task_arithmetic", recipe.inputs, base, weights, {**scale, **normalize}, 0)
+    if recipe.method in ("tsv_m", "iso_c"):
+        return _said(recipe.method, recipe.inputs, base, weights, scale, 0)
     if recipe.method == "ties":
         kept = {"density": given.get("density", 0.2)}
         return _said("ties", recipe.inputs, base, weights, {**scale, **kept}, 0)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from evomerge.mergekit.parameters import Settings
 from evomerge.mergekit.parser import Document, Part, Reference
-from evomerge.merging import dataflow, method_registry, pipelines, stages
+from evomerge.merging import folded_factors, method_registry, pipelines, stages
 from evomerge.recipes.recipe import Genes
 from runs.errors import ConfigError
 
@@ -95,8 +95,7 @@ class Method:
         if self.technique == "stages":
             return self._staged(inputs, origin, given, whole, name)
         if self.name == "dataflow":
-            folded = any(part in name for part in dataflow.INTO_STREAM)
-            given = {"scale": 1.0 / scale if folded else 1.0}
+            given = {"scale": 1.0 / scale if folded_factors.writes(name) else 1.0}
         try:
             params = method_registry.parameters(self.technique, given)
             method_registry.check(self.technique, params, len(inputs))
@@ -189,6 +188,10 @@ def _breadcrumbs(vote: bool) -> _Params:
         }
 
     return params
+
+
+def _decomposed(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    return {"weights": _each(own, "weight", 1.0), "scale": whole.number("lambda", 1.0)}
 
 
 def _karcher(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
@@ -348,6 +351,10 @@ METHODS: Mapping[str, Method] = {
             "task",
             3,
             known=("epsilon",),
+        ),
+        *(
+            Method(name, name, _decomposed, "task", known=("weight", "lambda"))
+            for name in ("tsv_m", "iso_c")
         ),
         *(Method(name, "stages", _genes, "task", 2, known=_GENES) for name in stages.NAMES),
     )

@@ -17,7 +17,7 @@ from evomerge.mergekit import method_map, vocabulary
 from evomerge.mergekit.inputs import Model, Opened
 from evomerge.mergekit.parameters import GROUPS, Settings
 from evomerge.mergekit.parser import Document, Map, Part, Reference, Slice
-from evomerge.merging.dataflow import PRE_NORM
+from evomerge.merging import folded_factors
 from evomerge.merging.kernels.chunks import Rows
 from evomerge.merging.methods import frankenmerge
 from evomerge.merging.tensor_ops import Read, Spec, TensorOp, copied, merged
@@ -213,12 +213,10 @@ class _Layout:
         value = self._settings(slice_, slice_.parts[0], "", 0.0).number("input_scale", 1.0)
         if value <= 0:
             raise self._error(slice_.line, f"input_scale is above zero, not {value:g}.")
-        kind = self._donor.config.get("model_type")
-        if value != 1.0 and kind not in PRE_NORM:
-            known = ", ".join(sorted(PRE_NORM))
-            raise self._error(
-                slice_.line, f"input_scale can be folded into {known} models, not into {kind}."
-            )
+        if value != 1.0:
+            donor = self._donor
+            if why := folded_factors.obstacle(donor.checkpoint.given, _filled(donor)):
+                raise self._error(slice_.line, f"input_scale: {why}")
         return value
 
     def _block(self, slice_: Slice, offset: int, at: int, t: float, scale: float) -> list[TensorOp]:

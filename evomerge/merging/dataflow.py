@@ -4,32 +4,31 @@ Source: Akiba et al. 2025, "Evolutionary optimization of model merging recipes" 
 Intelligence 7), section "Merging in the data flow space". Tokens pass through blocks of any of the
 models, in the order of a path. The input of each block is multiplied by a number.
 
-A pre-norm block (RMSNorm first) does not see the length of its input, except through the norm's
+A pre-norm block (its norm first) does not see the length of its input, except through the norm's
 epsilon. So to scale the residual stream before a block by W is to divide by W all that is added to
 the stream from this block on. The division is folded into the projections that write into the
 stream. The child is then an ordinary checkpoint with as many blocks as its path has steps. With
-post-norm blocks, or other norms, the factor cannot be folded.
+post-norm blocks the factor cannot be folded. Which models allow it is tried on two of their blocks
+(`folded_factors.py`), not looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from evomerge.config import EvoMergeConfig
+from evomerge.merging import folded_factors
 from evomerge.recipes.recipe import Flow
 from runs.errors import ConfigError
 from weights import block_names
 from weights.folders import companions, model_config
 from weights.folders.checkpoint import Checkpoint
+from weights.folders.confrontation import Shapes
 from weights.folders.sources import Family
-
-#: Architectures whose blocks normalise their input, and write by o_proj and down_proj alone.
-PRE_NORM = {"llama", "mistral", "qwen2", "qwen3"}
-#: Projections that write into the residual stream.
-INTO_STREAM = (".o_proj.", ".down_proj.")
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -45,7 +44,7 @@ def along(recipe: Flow, names: Sequence[str]) -> Iterator[tuple[str, int, str, f
     for at, step in enumerate(recipe.steps):
         scale *= step.scale
         for name in by_block[step.block]:
-            folded = scale != 1.0 and any(part in name for part in INTO_STREAM)
+            folded = scale != 1.0 and folded_factors.writes(name)
             factor = 1.0 / scale if folded else 1.0
             yield block_names.rename(name, at), step.model, name, factor
 
@@ -73,14 +72,12 @@ def check(recipe: Flow, count: int) -> None:
             )
 
 
-def check_architecture(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError if paths cannot be taken through models with this config.json."""
-    kind = config.get("model_type")
-    if kind not in PRE_NORM:
-        known = ", ".join(sorted(PRE_NORM))
-        raise ConfigError(
-            f"setting path_repeats: paths can be taken through {known} models, not through {kind}."
-        )
+def check_architecture(folder: Path, config: Mapping[str, Any], shapes: Shapes) -> None:
+    """Raise ConfigError if paths cannot be taken through models with this config.json and tensors.
+
+    Blocks must be of one kind, by the config's lists and by the tensors in them, and factors on
+    their inputs must fold into their weights. `folder` is the one that messages name.
+    """
     for key, entries in block_names.per_block(config).items():
         kinds = sorted({str(entry) for entry in entries})
         if len(kinds) > 1:
@@ -88,6 +85,22 @@ def check_architecture(config: Mapping[str, Any]) -> None:
                 "setting path_repeats: the blocks of these models are of several kinds "
                 f"({key}: {', '.join(kinds)}), and paths mix blocks."
             )
+    rows = _by_block(list(shapes))
+    kinds = [{block_names.rename(name, 0): shapes[name][1] for name in row} for row in rows]
+    for number, kind in enumerate(kinds):
+        for name in sorted(set(kind) | set(kinds[0])):
+            if kind.get(name) != kinds[0].get(name):
+                raise ConfigError(
+                    f"setting path_repeats: the blocks of these models have other tensors (block 0 "
+                    f"has {name} of shape {_shown(kinds[0].get(name))}, block {number} of "
+                    f"{_shown(kind.get(name))}), and paths mix blocks."
+                )
+    if len(kinds) > 1 and (why := folded_factors.obstacle(folder, config)):
+        raise ConfigError(f"setting path_repeats: {why}")
+
+
+def _shown(shape: Sequence[int] | None) -> str:
+    return "none" if shape is None else str([*shape])
 
 
 def settings_for(weights: Weights, donor: Checkpoint, tied: bool) -> dict[str, Any]:
@@ -116,7 +129,8 @@ def check_paths(family: Family, config: EvoMergeConfig) -> None:
     if not search.repeats:
         return
     found = model_config.load(family.base.folder)
-    check_architecture(found.to_dict())  # with the defaults that the file leaves out
+    settings = found.to_dict()  # with the defaults that the file leaves out
+    check_architecture(family.base.folder, settings, family.base.shapes)
     blocks = int(found.get_text_config().num_hidden_layers)
     longest = search.longest_path(blocks)
     if longest < blocks:

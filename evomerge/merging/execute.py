@@ -246,7 +246,8 @@ def _make(jobs: Sequence[_Job], sources: Sources, pool: Pool, strict: bool) -> N
         return
     base = None if op.base is None else sources.rows(op.base)
     inputs = [sources.rows(read) for read in op.inputs]
-    work = Stretches(op.drawn_as, base, inputs, pool, [read.model for read in op.inputs])
+    names = [read.model for read in op.inputs]
+    work = Stretches(op.drawn_as, base, inputs, pool, names, len(op.shape))
     made = [(job, _prepared(job.op, work)) for job in jobs]
     fused = [pair for pair in made if isinstance(pair[1], Program)]
     for pairs in (fused, [pair for pair in made if not isinstance(pair[1], Program)]):

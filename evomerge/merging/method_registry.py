@@ -34,6 +34,8 @@ TECHNIQUES = (
     "arcee_fusion",
     "ram",
     "ramplus_tl",
+    "tsv_m",
+    "iso_c",
 )
 #: Techniques that draw random masks.
 SEEDED = ("dare", "della", "stages")

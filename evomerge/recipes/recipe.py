@@ -24,8 +24,18 @@ from weights.recipes import Frozen, RecipeNode, Source
 Interpolation = Literal["linear", "slerp"]
 Arithmetic = Literal["dare", "ties"]
 Selection = Literal["frankenmerge", "dfs"]
-Method = Literal["linear", "slerp", "task_arithmetic", "ties", "dare", "frankenmerge", "dfs"]
-GroupedMethod = Literal["slerp", "task_arithmetic", "ties", "dare", "stages"]
+Method = Literal[
+    "linear",
+    "slerp",
+    "task_arithmetic",
+    "ties",
+    "dare",
+    "frankenmerge",
+    "dfs",
+    "tsv_m",
+    "iso_c",
+]
+GroupedMethod = Literal["slerp", "task_arithmetic", "ties", "dare", "stages", "tsv_m", "iso_c"]
 
 #: Pipelines 0–7: the index is the three choices read as a binary number, first stage first.
 PIPELINES: tuple[tuple[Interpolation, Arithmetic, Selection], ...] = tuple(
@@ -44,6 +54,7 @@ TECHNIQUES: dict[str, tuple[GroupedMethod, dict[str, Any]]] = {
     "slerp": ("slerp", {}),
 }
 TECHNIQUES |= {"-".join(names): ("stages", {}) for names in PIPELINES if names[2] == "dfs"}
+TECHNIQUES |= {"tsv_m": ("tsv_m", {}), "iso_c": ("iso_c", {})}
 SPECIES = tuple(TECHNIQUES)
 
 

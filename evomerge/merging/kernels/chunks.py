@@ -152,9 +152,12 @@ class Stretches:
         inputs: Sequence[Rows],
         pool: Pool,
         names: Sequence[str] = (),
+        dimensions: int = 2,
     ) -> None:
         self.name, self.base, self.inputs = name, base, inputs
         self.pool = pool
+        #: Number of dimensions of the tensor itself, which is seen as rows and columns here.
+        self.dimensions = dimensions
         #: Names of the inputs in errors.
         self._names = names or [f"input {i}" for i in range(len(inputs))]
         rows, columns = (inputs[0] if base is None else base).shape
@@ -323,7 +326,8 @@ def whole(inputs: Sequence[torch.Tensor], prepare: Callable[[Stretches], Merge])
     """Merge float32 tensors of one shape at once, in one thread; return a new float32 tensor."""
     out = torch.empty(inputs[0].shape, dtype=torch.float32)
     with Pool(1) as pool:
-        work = Stretches("", None, [as_rows(x) for x in inputs], pool)
+        rows = [as_rows(x) for x in inputs]
+        work = Stretches("", None, rows, pool, dimensions=inputs[0].dim())
         merge = prepare(work)
         for cut in work.cuts:
             work.run([merge], cut, [as_rows(out)[cut]])

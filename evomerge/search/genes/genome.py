@@ -11,6 +11,7 @@ by cell. Parameters are rounded to six decimals, so that a strategy is told what
 
     species            genes of a cell
     task_arithmetic    a weight per source
+    tsv_m, iso_c       a weight per source
     ties               a weight per source, density
     dare_linear        a weight per source, drop
     dare_ties          a weight per source, drop

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoModelForCausalLM
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from evaluation.backends.local_backend import ResidentModel
-from evomerge.merging import dataflow
+from evomerge.merging import dataflow, folded_factors
 from evomerge.merging.builder import Builder
 from evomerge.recipes.recipe import RECIPE, Flow, Mutate, Noise, Step, blocks, label
 from evomerge.reports import report, search_statistics
@@ -189,7 +190,7 @@ def test_scales_are_no_part_of_a_task_vector(family) -> None:
     )
     for name in one:
         number = block_names.block_of(name)
-        folded = number is not None and any(part in name for part in dataflow.INTO_STREAM)
+        folded = number is not None and folded_factors.writes(name)
         scale = 1.3 ** (number + 1) if folded else 1.0  # pyright: ignore[reportOptionalOperand]
         torch.testing.assert_close(
             scale * (two[name] - other[name]), one[name] - zero[name], rtol=1e-4, atol=1e-7
@@ -238,17 +239,68 @@ def test_a_config_keeps_its_number_of_blocks_unless_a_path_changed_it(family) ->
     assert "torch_dtype" not in found
 
 
-def test_models_whose_blocks_differ_or_norm_elsewhere_are_refused() -> None:
-    dataflow.check_architecture({"model_type": "qwen2"})
-    with pytest.raises(
-        ConfigError, match=r"through llama, mistral, qwen2, qwen3 models, not .*gpt2"
-    ):
-        dataflow.check_architecture({"model_type": "gpt2"})
-    types = ["full_attention", "sliding_attention"]
+def test_models_whose_blocks_are_of_several_kinds_are_refused(family) -> None:
+    """By a list of the config, or by the tensors that blocks have."""
+    shapes = open_checkpoint(family[0]).shapes
+    settings = toy_models.config().to_dict()
+    dataflow.check_architecture(family[0], settings, shapes)
+    types = ["full_attention", "sliding_attention", "full_attention"]
     with pytest.raises(ConfigError, match=r"several kinds .*full_attention, sliding_attention"):
-        dataflow.check_architecture(
-            {"model_type": "qwen3", "num_hidden_layers": 2, "layer_types": types}
-        )
+        dataflow.check_architecture(family[0], {**settings, "layer_types": types}, shapes)
+    name = "model.layers.2.mlp.down_proj.weight"
+    wider = {**shapes, name: (shapes[name][0], (1, 2))}
+    with pytest.raises(ConfigError, match=r"other tensors .*block 2 of \[1, 2\]"):
+        dataflow.check_architecture(family[0], settings, wider)
+    without = {n: shape for n, shape in shapes.items() if n != name}
+    with pytest.raises(ConfigError, match=r"other tensors .*block 2 of none"):
+        dataflow.check_architecture(family[0], settings, without)
+
+
+SMALL = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 4,
+    "vocab_size": 320,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+FOLDING: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen3": {"head_dim": 16},
+    "smollm3": {},
+    "granite": {"residual_multiplier": 0.3, "embedding_multiplier": 12.0},
+    "gemma": {"head_dim": 16},
+    "phi3": {},
+    "lfm2": {"layer_types": ["conv", "full_attention", "conv", "conv"]},
+    "olmo": {},
+    "gpt2": {"n_embd": 64, "n_head": 4, "n_layer": 4},
+    "qwen3_moe": {
+        "head_dim": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+    },
+}
+
+
+@pytest.mark.parametrize("kind", FOLDING)
+def test_factors_fold_into_models_whose_blocks_read_through_norms(kind: str) -> None:
+    """Tried on the class that the config names: no list of architectures."""
+    own = {} if kind == "gpt2" else SMALL
+    config = CONFIG_MAPPING[kind](**{**own, **FOLDING[kind]})
+    assert folded_factors.obstacle(Path("m"), config.to_dict()) is None
+
+
+@pytest.mark.parametrize("kind", ["olmo2", "gemma2", "gemma3_text", "phi"])
+def test_factors_do_not_fold_into_post_norms(kind: str) -> None:
+    """OLMo 2 norms what it writes and not what it reads, Gemma 2 and 3 norm both."""
+    config = CONFIG_MAPPING[kind](**SMALL)
+    why = folded_factors.obstacle(Path("m"), config.to_dict())
+    assert why is not None
+    assert f"the weights of {kind} models" in why
 
 
 # ---- runs -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`forge merge` by nuslerp, multislerp, arcee_fusion, ram and ramplus_tl; defaults; a base in the list."""
+"""`forge merge` by the methods that came after mergekit's first; defaults; a base in the list."""
 
 # ruff: noqa: E501  a config a line
 
@@ -33,6 +33,8 @@ CONFIGS = {
     "ram": THREE + "merge_method: ram\nparameters: {{epsilon: 0.002}}\n",
     "ramplus_tl": THREE
     + "merge_method: ramplus_tl\nparameters: {{epsilon: 0.002, r: 0.3, alpha: 0.5}}\n",
+    "tsv_m": THREE + "merge_method: tsv_m\nparameters: {{weight: 0.8, lambda: 0.9}}\n",
+    "iso_c": THREE + "merge_method: iso_c\nparameters: {{lambda: 0.5}}\n",
 }
 
 

@@ -70,7 +70,11 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "ramplus_tl": [{"epsilon": 0.3}, {"epsilon": 0.3, "r": 0.4, "alpha": 0.9}],
     "nuslerp": [{}, {"by": "row", "weights": "own"}, {"by": "column"}],
     "passthrough": [{}, {"scale": 0.7}],
+    "tsv_m": [{}, {"weights": "own", "scale": 0.7}],
+    "iso_c": [{}, {"weights": "own", "scale": 0.7}],
 }
+#: Techniques that decompose matrices, and average other tensors.
+OF_MATRICES = ("tsv_m", "iso_c")
 #: Technique → numbers of inputs that it is tried with.
 COUNTS = {"nuslerp": (2,), "passthrough": (1,)}
 ANY = (3, 4, 5)
@@ -121,6 +125,9 @@ def rows(x: Sequence[torch.Tensor]) -> torch.Tensor:
 def plain(name: str, x: Sequence[torch.Tensor], params: Any, seed: int) -> torch.Tensor:
     """Return the reference's result, in the inputs' shape."""
     module, wide = method_registry.module(name), rows(x)
+    if name in OF_MATRICES and x[0].dim() != 2:
+        weights = torch.tensor(params.weights or [1.0] * len(x)).double()
+        return params.scale * torch.tensordot(weights, wide, 1).reshape(x[0].shape) / len(x)
     extra = []
     if name in method_registry.SEEDED:
         extra = [torch.stack([uniform(v, seed, "", i, name) for i, v in enumerate(wide)])]

@@ -1,0 +1,160 @@
+"""`forge mergeability`: what can be told of a merge before a search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from cli.options import SLICES, emit, json_option, say, screen_width, show_table, wrapped
+
+#: Elements of all sources up to which `forge check` compares the weights: some seconds.
+CHECKED = 30_000_000
+
+
+@click.command("mergeability")
+@click.argument("models", nargs=-1, required=True)
+@click.option("--base", required=True, metavar="X", help="The model that MODELS were trained from.")
+@click.option(
+    "--text",
+    multiple=True,
+    type=click.Path(),
+    help="Data whose text the losses are of: files or folders, as --data of `forge evo`. Default: "
+    "builtin:domains.",
+)
+@click.option("--slice", "slice_", type=click.Choice(SLICES), default="search", show_default=True)
+@click.option("--tokens", type=click.IntRange(64), default=32_768, show_default=True)
+@click.option(
+    "--context",
+    type=click.IntRange(8, 1 << 20),
+    default=512,
+    show_default=True,
+    help="Tokens of a window; the model's own limit where that is smaller.",
+)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda:N.")
+@click.option("--weights-only", is_flag=True, help="Compare the weights; measure no losses.")
+@json_option
+def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **options: Any) -> None:
+    """Tell before a search if a merge of MODELS can beat the best of them.
+
+    MODELS and the base are folders, Hub ids, runs (RUN/champion, RUN:ROLE) or registered models. The
+    weights: how far each model moved from the base, pairwise cosines, the share of elements that moved
+    the same way, overlap of leading singular vectors. The losses: at five places of the line from the
+    base to each model and between each two, and their mean. Forecast, from the losses alone: yes if
+    the best merge is better than the best model with its whole 95 % interval, no if all merges are
+    worse, else open. It is of this text's loss: a run that is scored on problems may end otherwise.
+
+    \b
+    Example:
+      forge mergeability models/code models/math models/data --base models/base --text models/items
+    """
+    from weights.devices import check_device
+    from weights.threads import set_threads
+
+    check_device(options["device"])
+    references = _resolved([base, *models])
+    set_threads()
+    names = _told_apart([model.name for model in references])
+    found = _measured(references, names, options)
+    if as_json:
+        from evomerge.mergeability import report
+
+        emit(report.as_data(names[1:], names[0], *found))
+        return
+    _show(names, *found)
+
+
+def _resolved(models: Sequence[str]) -> list[Any]:
+    from runs.home import Home
+    from weights.folders.sources import resolve
+    from weights.storage.model_origin import Finder
+
+    named = Finder(Home.default(), _tell)
+    return [resolve(model, named=named) for model in models]
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """Return names; those that occur again get their number behind them."""
+    return [
+        name if names.count(name) == 1 else f"{name}-{place}" for place, name in enumerate(names)
+    ]
+
+
+def _tell(what: str) -> None:
+    say(what, err=True)
+
+
+def _measured(references: list[Any], names: list[str], options: dict[str, Any]) -> tuple:
+    """Return relations, points (None without losses) and tokens by domain."""
+    from evaluation.data import domains
+    from evaluation.loading import load_items, load_tokenizer
+    from evomerge.mergeability import lines
+    from evomerge.mergeability.relations import relations
+    from evomerge.tasks import source_warnings
+    from weights.folders.sources import open_family
+
+    opened = open_family(references[1:], references[0], strict=False)
+    folders = [one.folder for one in (opened.base, *opened.sources)]
+    strange = source_warnings.other_tokens(names, folders, strict=False)
+    for warning in (*opened.warnings, *strange):
+        _tell(f"warning: {warning}")
+    text: dict[str, Any] = {}
+    if not options["weights_only"]:  # whatever is wrong with the data is told before any work
+        data = tuple(options["text"]) or (domains.NAME,)
+        items = load_items(data, allow_benchmarks=True, note=_tell, needed=(options["slice_"],))
+        context = min(options["context"], opened.base.positions or options["context"])
+        tokenizer = load_tokenizer(str(opened.base.folder))
+        text = lines.windows(items, tokenizer, context, options["slice_"], options["tokens"])
+    family = lines.family(opened)
+    found = relations(family.base, family.sources, _tell)
+    if not text:
+        return found, None, {}
+    points = lines.measured(family, lines.resident(opened, options["device"]), text, _tell)
+    return found, points, {domain: sum(map(len, rows)) for domain, rows in text.items()}
+
+
+def _show(names: list[str], relations: Any, points: Any, tokens: dict[str, int]) -> None:
+    from evomerge.mergeability import forecast, report
+
+    base, *sources = names
+    tables = report.weights(relations, sources, base)
+    if points is not None:
+        tables.append(report.losses(points, sources, base))
+    for title, columns, rows in tables:
+        show_table(columns, rows, title)
+        say("")
+    if points is None:
+        return
+    told = report.sentence(forecast.forecast(points), sources, base)
+    counts = ", ".join(f"{count:,} of {domain}" for domain, count in tokens.items())
+    for line in (
+        *wrapped(told, screen_width(), "  "),
+        *wrapped(f"tokens: {counts}", screen_width()),
+    ):
+        say(line)
+
+
+def of_check(plan: Any) -> tuple[Any, list[str], str]:
+    """Return relations (None if they would take long), names, and what `forge check` left out."""
+    from evomerge.mergeability import lines
+    from evomerge.mergeability.relations import relations
+    from weights.folders.sources import open_family
+    from weights.threads import set_threads
+
+    sources, base = plan.fields["sources"], plan.fields["base"]
+    command = "forge mergeability"
+    if base is None:
+        return (
+            None,
+            [],
+            f"mergeability was not measured: it is of models with a base. See {command}.",
+        )
+    opened = open_family(sources, base, strict=False)
+    names = _told_apart([base.name, *(model.name for model in sources)])
+    if opened.base.parameters * len(sources) > CHECKED:
+        return None, names, f"mergeability was not measured: it takes long here. See {command}."
+    set_threads()
+    family = lines.family(opened)
+    left = f"losses along the lines between them were not measured: {command} does."
+    return relations(family.base, family.sources), names, left

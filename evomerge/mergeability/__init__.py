@@ -1,0 +1,1 @@
+"""Mergeability: what can be told of a merge of models before a search for it begins."""

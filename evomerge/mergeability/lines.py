@@ -1,0 +1,142 @@
+"""Losses along the lines between models: every point is a merge, measured on the same text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data.items import Item, Text
+from evaluation.data.packing import Ids, pack
+from evaluation.data.slices import Slice
+from evomerge.mergeability.forecast import Point, shares
+from evomerge.merging.builder import Builder
+from evomerge.recipes.recipe import Merge, Recipe, Source
+from runs.errors import DataError, NotFiniteError
+from runs.system.durations import duration
+from weights import devices
+from weights.folders import checkpoint, sources
+
+Weights = Mapping[str, torch.Tensor]
+#: Tokens of text, all domains together.
+TOKENS = 32_768
+
+
+class Family:
+    """A base and its sources, in memory or memory-mapped, and the merges of them."""
+
+    def __init__(self, base: Weights, sources: Sequence[Weights]) -> None:
+        recipes = [Source(digest=f"{place:064x}") for place in range(1 + len(sources))]
+        known: dict[str, Recipe] = {recipe.id: recipe for recipe in recipes}
+        stored = dict(zip(known, (base, *sources), strict=True))
+        self.base, self.sources = base, tuple(sources)
+        self._base, *self._ids = known
+        self._builder = Builder(known, stored.get)
+
+    def at(self, place: Sequence[float]) -> Weights:
+        """Return the weights base + Σ share · task vector, in the base's dtype."""
+        if not any(place):
+            return self.base
+        if sorted(place)[:-1] == [0.0] * (len(place) - 1) and 1.0 in place:
+            return self.sources[place.index(1.0)]
+        params = {"weights": list(place)}
+        recipe = Merge(
+            method="task_arithmetic", inputs=tuple(self._ids), base=self._base, params=params
+        )
+        return self._builder.build(recipe)
+
+
+def windows(
+    items: Sequence[Item], tokenizer: Any, context: int, slice_: Slice, tokens: int = TOKENS
+) -> dict[str, list[Ids]]:
+    """Return domain → windows of text of a slice, about `tokens` in all, as many of each domain.
+
+    Raise DataError if there is no text.
+    """
+    texts = [item for item in items if isinstance(item, Text) and item.slice == slice_]
+    if not texts:
+        raise DataError(
+            f"the data has no text in the slice {slice_}: losses along lines are those of text. "
+            "Give data with text: --text builtin:domains."
+        )
+    found = {
+        domain: packed.windows
+        for domain, packed in sorted(pack(texts, tokenizer, context)[slice_].items())
+        if packed.windows
+    }
+    left, most = tokens, {}
+    for rest, (domain, rows) in enumerate(sorted(found.items(), key=lambda pair: _size(pair[1]))):
+        most[domain] = left // (len(found) - rest)
+        left -= min(most[domain], _size(rows))
+    return {domain: _first(rows, most[domain]) for domain, rows in found.items()}
+
+
+def _size(rows: Sequence[Ids]) -> int:
+    return sum(map(len, rows))
+
+
+def _first(rows: Sequence[Ids], tokens: int) -> list[Ids]:
+    """Return the first windows with at most so many tokens, and one at least."""
+    ends = np.cumsum([len(row) for row in rows])
+    return list(rows[: max(1, int((ends <= tokens).sum()))])
+
+
+def measured(
+    family: Family,
+    model: ResidentModel,
+    text: Mapping[str, Sequence[Ids]],
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Point]:
+    """Return the points of `forecast.shares` with their losses.
+
+    `tell` hears before it begins how long it will take, by a first window, and how far it is. Raise
+    NotFiniteError if the loss of the base or of a source is NaN or Inf.
+    """
+    places = shares(len(family.sources))
+    tokens = sum(_size(rows) for rows in text.values())
+    model.load(family.at(places[0]))
+    row = next(iter(text.values()))[0]
+    model.losses([row])
+    began = perf_counter()
+    batch = [row] * model.rows(len(row))
+    model.losses(batch)
+    each = (perf_counter() - began) / _size(batch) * tokens
+    tell(
+        f"measuring {len(places)} models on {tokens:,} tokens: about {duration(len(places) * each)}"
+    )
+    points, began = [], perf_counter()
+    for number, place in enumerate(places, start=1):
+        model.load(family.at(place))
+        point = Point(place, {domain: _losses(model, rows) for domain, rows in text.items()})
+        if point.is_end and not np.isfinite(point.loss):
+            name = "the base" if not any(place) else f"source {place.index(1.0) + 1}"
+            raise NotFiniteError(f"the loss of {name} on this text is NaN or Inf.")
+        points.append(point)
+        if number % 8 == 0:
+            rest = (perf_counter() - began) / number * (len(places) - number)
+            tell(f"{number} of {len(places)} models, about {duration(rest)} more")
+    return points
+
+
+def _losses(model: ResidentModel, rows: Sequence[Ids]) -> tuple[list[float], list[float]]:
+    found = [losses for losses, _ in model.losses(rows)]
+    return [float(each.sum(dtype=np.float64)) for each in found], [
+        float(len(each)) for each in found
+    ]
+
+
+def family(opened: sources.Family) -> Family:
+    """Return the weights of opened models that fit together, memory-mapped."""
+    everyone = [one.tensors() for one in (opened.base, *opened.sources)]
+    if not opened.tied:
+        everyone = [checkpoint.untied(tensors) for tensors in everyone]
+    return Family(everyone[0], everyone[1:])
+
+
+def resident(opened: sources.Family, device: str) -> ResidentModel:
+    """Return the model that the points are measured in."""
+    return ResidentModel(opened.base.folder, devices.resolve(device), opened.tied)

@@ -1,0 +1,120 @@
+"""Report of what was measured: rows of tables of at most 80 columns, and the same as data. No torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from evomerge.mergeability import forecast
+from evomerge.mergeability.forecast import WORDS, Forecast, Point
+
+if TYPE_CHECKING:
+    from evomerge.mergeability.relations import Relations
+
+Table = tuple[str, list[str], list[list[str]]]
+
+
+def weights(found: Relations, names: Sequence[str], base: str) -> list[Table]:
+    """Return title, columns and rows of the tables of the weights."""
+    norms = [[name, f"{norm:.4f}"] for name, norm in zip(names, found.norms, strict=True)]
+    pairs = [
+        [
+            f"{names[pair.first]}, {names[pair.second]}",
+            f"{pair.cosine:.3f}",
+            f"{100 * pair.same_sign:.1f} %",
+            f"{pair.left:.3f}",
+            f"{pair.right:.3f}",
+        ]
+        for pair in found.pairs
+    ]
+    chance = [f"{found.chance_left:.3f}", f"{found.chance_right:.3f}"]
+    pairs.append(["by chance", "0.000", "50.0 %", *chance])
+    return [
+        (f"changes of {base}", ["source", "norm / base"], norms),
+        (
+            "changes beside each other; left, right: overlap of leading singular vectors",
+            ["pair", "cosine", "same sign", "left", "right"],
+            pairs,
+        ),
+    ]
+
+
+def losses(points: Sequence[Point], names: Sequence[str], base: str) -> Table:
+    """Return title, columns and rows of the losses along the lines."""
+    rows = []
+    for start, end in forecast.lines(len(names)):
+        line = forecast.line(points, start, end)
+        values = [f"{loss:.4f}" for loss in line.losses]
+        rows.append([f"{base if start is None else names[start]} → {names[end]}", *values])
+        rows[-1].append(f"{line.barrier:.4f}")
+    mean = next(p for p in points if p.shares == (1.0 / len(names),) * len(names))
+    rows.append(["mean of all", f"{mean.loss:.4f}", *[""] * 5])
+    title = "loss on the lines, nats a token; barrier: height above the straight line"
+    return title, ["line", "0", "¼", "½", "¾", "1", "barrier"], rows
+
+
+def sentence(found: Forecast, names: Sequence[str], base: str) -> str:
+    """Return the forecast as a sentence."""
+    best, merge = place(found.best_end, names, base), place(found.best_merge, names, base)
+    words = WORDS[found.answer].format(best=best)
+    lead = found.difference
+    return (
+        f"forecast: {words} (best merge: {merge}, {lead.difference:+.4f} nats a token, "
+        f"95 % interval {lead.low:+.4f} to {lead.high:+.4f})"
+    )
+
+
+def place(shares: Sequence[float], names: Sequence[str], base: str) -> str:
+    """Return a point in words: "code", "¼ code + ¾ math"."""
+    written = {0.25: "¼ ", 0.5: "½ ", 0.75: "¾ ", 1.0: ""}
+    if len(shares) > 2 and len(set(shares)) == 1 and shares[0]:
+        return "the mean of all"
+    parts = [
+        f"{written.get(share, f'{share:.2f} ')}{name}"
+        for share, name in zip(shares, names, strict=True)
+        if share
+    ]
+    if 0.0 < sum(shares) < 1.0:
+        rest = 1.0 - sum(shares)
+        parts.insert(0, f"{written.get(rest, f'{rest:.2f} ')}{base}")
+    return " + ".join(parts) or base
+
+
+def as_data(
+    names: Sequence[str],
+    base: str,
+    relations: Relations,
+    points: Sequence[Point] | None,
+    tokens: dict[str, int],
+) -> dict[str, Any]:
+    """Return everything as data; of losses nothing if they were not measured."""
+    data: dict[str, Any] = {"base": base, "sources": list(names), "weights": asdict(relations)}
+    if points is None:
+        return data
+    told = forecast.forecast(points)
+    lines = [forecast.line(points, *ends) for ends in forecast.lines(len(names))]
+    return data | {
+        "tokens": tokens,
+        "points": [{"shares": p.shares, "loss": _finite(p.loss)} for p in points],
+        "lines": [
+            {
+                "from": base if line.start is None else names[line.start],
+                "to": names[line.end],
+                "losses": [_finite(loss) for loss in line.losses],
+                "barrier": _finite(line.barrier),
+            }
+            for line in lines
+        ],
+        "forecast": {
+            "answer": told.answer,
+            "best_end": place(told.best_end, names, base),
+            "best_merge": place(told.best_merge, names, base),
+            **{key: _finite(value) for key, value in told.difference.model_dump().items()},
+        },
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

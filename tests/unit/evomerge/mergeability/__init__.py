@@ -1,0 +1,1 @@
+"""Tests of what is told of a merge before a search."""
