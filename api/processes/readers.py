@@ -46,6 +46,7 @@ class Readers:
             "measure": Lane(env, options.register_seconds),
             "draw": Lane(env, DRAWING),
         }
+        self._lanes |= {"gguf_types": self._lanes["check"], "draw_report": self._lanes["draw"]}
 
     async def ask(self, order: str, user: str, **more: Any) -> dict[str, Any]:
         """Return what a process says to an order. Raises ForgeError, Problem."""
@@ -57,7 +58,7 @@ class Readers:
 
     def stop(self) -> None:
         """End them all."""
-        for lane in self._lanes.values():
+        for lane in set(self._lanes.values()):
             lane.stop()
 
 
