@@ -254,6 +254,8 @@ class Models:
             _put(connection, row, values, event.metrics, list(event.lineage), None)
 
 
+#: Columns that only the projection reads.
+_INTERNAL = frozenset({"first", "removed"})
 #: Types of the events that may bring models, and of those that are read for it.
 _BRINGING = frozenset({Started.type, Completed.type})
 _READ = frozenset({Submitted.type, Started.type})
@@ -294,10 +296,7 @@ def listed(
     limit: int = 1000,
     tag: str | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return (the newest models, the number of all that match `kind`, `query` and `tag`).
-
-    `run_name` is what the model's run is called.
-    """
+    """Return (the newest models, the number of all that match `kind`, `query` and `tag`)."""
     catch_up(store, Models())
     wanted = ~MODELS.c.removed
     if kind is not None:
@@ -311,8 +310,7 @@ def listed(
         select(MODELS).where(wanted).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
     )
     total = store.database.rows(select(func.count()).select_from(MODELS).where(wanted))[0][0]
-    names = queries.names(store, {row.run for row in rows if row.run})
-    return [{**_told(row), "run_name": names.get(row.run)} for row in rows], int(total)
+    return _told(store, rows), int(total)
 
 
 def find(store: EventStore, id_: str) -> dict[str, Any]:
@@ -329,7 +327,7 @@ def find(store: EventStore, id_: str) -> dict[str, Any]:
     for alike in tries if id_ else ():
         rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & alike).limit(2))
         if len(rows) == 1:
-            return _told(rows[0])
+            return _told(store, rows)[0]
         if rows:
             raise AmbiguousError(f"model {id_!r} is the name of several: give an id.")
     raise NotFoundError(f"model {id_!r} is not known. List them with `forge models list`.")
@@ -360,13 +358,16 @@ def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
     return found[0].actor if found else "", rows[0].first
 
 
-def _told(row: Any) -> dict[str, Any]:
-    values = dict(row._mapping)
-    values.pop("first")
-    values.pop("removed")
-    return {
-        **values,
-        "metrics": json.loads(values["metrics"]),
-        "lineage": json.loads(values["lineage"]),
-        "tags": values["tags"].split(),
-    }
+def _told(store: EventStore, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return rows of the registry as dictionaries; `run_name` is what the model's run is called."""
+    names = queries.names(store, {row.run for row in rows if row.run})
+    return [
+        {
+            **{name: row._mapping[name] for name in row._mapping if name not in _INTERNAL},
+            "run_name": names.get(row.run, row.run),
+            "metrics": json.loads(row.metrics),
+            "lineage": json.loads(row.lineage),
+            "tags": row.tags.split(),
+        }
+        for row in rows
+    ]

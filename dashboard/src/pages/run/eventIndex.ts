@@ -117,6 +117,11 @@ export class EventIndex {
   }
 }
 
+/** What a run is in the run that it is a task of: the part of its id behind the other's. */
+export function partOf(parent: string, run: string): string {
+  return run.startsWith(`${parent}.`) ? run.slice(parent.length + 1) : run;
+}
+
 function light(event: Event | Moment, place: number): LightEvent {
   const { run, place: own, position, type, inside, actor, recorded_at, gist, unit } = event;
   return { place, run, own, position, type, inside, actor, recorded_at, gist, unit };
