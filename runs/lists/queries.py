@@ -150,6 +150,12 @@ def names(store: EventStore, runs: Collection[str]) -> dict[str, str]:
     return {row.run: row.name for row in rows}
 
 
+def called_like(store: EventStore, text: str) -> Any:
+    """Return the query for the runs in whose names the text stands."""
+    catch_up(store, Runs())
+    return select(RUNS.c.run).where(RUNS.c.name.contains(text, autoescape=True))
+
+
 def name(store: EventStore, run: str) -> str:
     """Return what a run is called, for messages: its id if the log cannot say it now."""
     try:
