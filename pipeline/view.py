@@ -53,7 +53,8 @@ class PipelineView(View[PipelineState]):
                 reused = f"run {data['child']} had ended already"
                 return f"phase {data['name']}: {reused if data.get('reused') else 'completed'}"
             case "phase_measured":
-                told = ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
+                figures = data["figures"].items()
+                told = ", ".join(f"{k.replace('_', ' ')} {digits(v['value'])}" for k, v in figures)
                 return f"phase {data['name']}: {told}"
             case "phase_failed":
                 return f"phase {data['name']}: {data['status']}: {data['reason']}"

@@ -44,9 +44,10 @@ class Readers:
         self._lanes = {
             "check": Lane(env, options.check_seconds),
             "measure": Lane(env, options.register_seconds),
+            "gguf_types": Lane(env, options.check_seconds),
             "draw": Lane(env, DRAWING),
         }
-        self._lanes |= {"gguf_types": self._lanes["check"], "draw_report": self._lanes["draw"]}
+        self._lanes["draw_report"] = self._lanes["draw"]
 
     async def ask(self, order: str, user: str, **more: Any) -> dict[str, Any]:
         """Return what a process says to an order. Raises ForgeError, Problem."""
