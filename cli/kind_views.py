@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from cli import live, panels, screen
-from cli.options import named, say, screen_width, short
+from cli.options import name_of, named, say, screen_width, short
 from runs import kinds
 from runs.panels.head import Panels
 
@@ -67,17 +67,20 @@ class View:
         top = screen.told(words, width)
         room = ALL if everything else SCREEN - len(top) - 1
         ordered = screen.results_first(seen.panels) if state.ended else seen.panels
-        shown, others = screen.fitting(ordered, state.run, width, room)
+        shown, others = screen.fitting(ordered, name_of(state.run), width, room)
         say("\n".join(top))
         for lines in (*shown, others):
             if lines:
                 say("\n".join(["", *lines]))
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
-        """Print the result of a completed run; `data` is the report, with `folder` if it has one."""
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
+        """Print the result of a completed run that is called `name`.
+
+        `data` is the report, with `folder` if it has one.
+        """
         result = self.kind.result_id(state)
         told = f": {short(result)}  {self.kind.names(state).get(result, '')}" if result else ""
-        say(f"run {state.run} completed{told}".rstrip())
+        say(f"run {name} completed{told}".rstrip())
         if "folder" in data:
             say(f"folder:   {data['folder']}")
 
@@ -116,7 +119,7 @@ class View:
 
     def snapshot(self, data: dict[str, Any]) -> None:
         """Print a run at a place of its history."""
-        say(f"run         {data['run']}  {data['status']}  after event {data['place']}")
+        say(f"run         {named(data['run'])}  {data['status']}  after event {data['place']}")
         say(f"done        {data['done']}" + (f" of {data['of']}" if data["of"] else ""))
         say(f"pending     {', '.join(data['pending'])}".rstrip())
 

@@ -64,7 +64,7 @@ def list_models(kind: str | None, tag: str | None, as_json: bool) -> None:
             m["name"],
             f"{m['parameters']:,}",
             number(m["metrics"].get("test")),
-            m["run"] or "-",
+            m["run_name"] or m["run"] or "-",
             " ".join(m["tags"]),
             m["path"] or "-",
         ]
@@ -110,8 +110,11 @@ def show_model(model: str, as_json: bool) -> None:
         ]
         emit({**found, "runs": runs})
         return
+    names = found.pop("run_name")
     for key, value in found.items():
-        if key == "metrics":
+        if key == "run":
+            value = value if names in (value, None) else f"{names} ({value})"
+        elif key == "metrics":
             value = ", ".join(f"{k} {v:.4f}" for k, v in value.items())
         elif key == "lineage":
             value = ", ".join(value)

@@ -87,8 +87,9 @@ def warn_skipped(state: Any) -> None:
     """Warn which events a newer version wrote, and that they are not shown."""
     if state.skipped:
         kinds = ", ".join(sorted(set(state.skipped)))
+        name = name_of(state.run)
         click.echo(
-            f"warning: {len(state.skipped)} events of run {state.run} ({kinds}) are of a newer version "
+            f"warning: {len(state.skipped)} events of run {name} ({kinds}) are of a newer version "
             "and are left out. Upgrade agent-forge to see all.",
             err=True,
         )
@@ -127,8 +128,13 @@ def names_of(runs: Sequence[str]) -> dict[str, str]:
 
 def named(run: str) -> str:
     """Return what a run is called, with its id behind it if that is another word."""
-    name = names_of([run]).get(run, run)
+    name = name_of(run)
     return run if name == run else f"{name} ({run})"
+
+
+def name_of(run: str) -> str:
+    """Return what a run is called; its id if the log does not know it."""
+    return names_of([run]).get(run, run)
 
 
 def short(recipe_id: str | None) -> str:

@@ -129,6 +129,12 @@ class RunView(View[RunState]):
 
         return report.markdown(report.report(state, rows), picture=False)
 
+    def picture(self, report: dict[str, Any]) -> bytes | None:
+        """Return the picture that lies beside an exported champion as an SVG file."""
+        from evomerge.reports.pictures import plot
+
+        return plot.draw(report, "svg")
+
     def message(self, state: RunState, unit: int | None = None) -> dict[str, Any]:
         """Return the source documents' progress message, at the end of a generation."""
         from evomerge.reports import page

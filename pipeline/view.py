@@ -50,15 +50,14 @@ class PipelineView(View[PipelineState]):
             case "submitted":
                 return " → ".join(phase["name"] for phase in data["config"]["phases"])
             case "phase_ended":
-                how = "had ended already" if data.get("reused") else "completed"
-                return f"phase {data['name']}: run {data['child']} {how}"
+                reused = f"run {data['child']} had ended already"
+                return f"phase {data['name']}: {reused if data.get('reused') else 'completed'}"
             case "phase_measured":
-                told = ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
+                figures = data["figures"].items()
+                told = ", ".join(f"{k.replace('_', ' ')} {digits(v['value'])}" for k, v in figures)
                 return f"phase {data['name']}: {told}"
             case "phase_failed":
-                return (
-                    f"phase {data['name']}: run {data['child']} {data['status']}: {data['reason']}"
-                )
+                return f"phase {data['name']}: {data['status']}: {data['reason']}"
             case "gate_decided":
                 return f"phase {data['phase']}: {data['gate']['metric']}: {data['verdict']}"
             case "passed_through":

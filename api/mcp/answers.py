@@ -16,6 +16,7 @@ class RunRow(Answer):
     """A run of a list; `value` is that of its result, or of the best so far, in `metric`."""
 
     run: str
+    name: str
     kind: str
     status: Status
     owner: str
@@ -51,6 +52,7 @@ class PanelLine(Answer):
 class Shown(Answer):
     """Head of a run, and the panels that `show_panel` gives the data of."""
 
+    name: str = Field(description="What the run is called.")
     head: Head
     panels: list[PanelLine]
 
@@ -84,6 +86,7 @@ class Events(Answer):
 class Compared(Answer):
     """Two runs side by side: their heads as `show_run` has them."""
 
+    names: dict[str, str] = Field(description="Run → what it is called.")
     heads: tuple[dict[str, Any], ...]
     judgements: tuple[Judgement, ...]
     settings: tuple[SettingBeside, ...]
@@ -101,5 +104,6 @@ class Started(Answer):
     """A run that was recorded; `fresh` is false if the key had started it before."""
 
     run: str
+    name: str
     fresh: bool
     warnings: list[str]

@@ -9,6 +9,7 @@ from api.mcp.tool import Call
 from api.routes import commands, control
 from api.schemas import bodies as schemas
 from events import Event
+from runs.lists import queries
 from runs.record import user_events as events
 
 #: The action by which a pipeline goes on behind a gate.
@@ -28,7 +29,8 @@ async def start_run(call: Call, asked: inputs.Started) -> answers.Started:
     """
     wanted = schemas.Wanted(**asked.model_dump(exclude={"key"}))
     run, fresh, warnings = await commands.recorded(call.state, wanted, asked.key, call.user)
-    return answers.Started(run=run, fresh=fresh, warnings=warnings)
+    name = queries.name(call.desk.store, run)
+    return answers.Started(run=run, name=name, fresh=fresh, warnings=warnings)
 
 
 def pause_run(call: Call, asked: inputs.Asked) -> schemas.Asked:

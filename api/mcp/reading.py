@@ -13,7 +13,7 @@ from api.routes import listings, panels, runs
 from api.schemas import listings as schemas
 from api.schemas.activity import Activity
 from api.state import head as heads
-from runs.lists import family, model_registry
+from runs.lists import family, model_registry, queries
 from runs.panels import thinning
 from runs.record.events import ENDED
 
@@ -55,7 +55,8 @@ def show_run(call: Call, asked: inputs.Run) -> answers.Shown:
     lines = [
         answers.PanelLine(name=p.name, kind=p.kind, title=p.title, says=p.says) for p in seen.panels
     ]
-    return answers.Shown(head=seen.head, panels=lines)
+    name = queries.name(call.desk.store, seen.head.run)
+    return answers.Shown(name=name, head=seen.head, panels=lines)
 
 
 def show_panel(call: Call, asked: inputs.OfPanel) -> answers.Panel:
@@ -139,7 +140,10 @@ def compare_runs(call: Call, asked: inputs.Pair) -> answers.Compared:
     """Compare two runs of any kinds: if their results compare, both heads, settings that differ."""
     whole = panels.compared(call.desk, [asked.run, asked.other])
     heads = tuple(head.model_dump(mode="json") for head in whole.heads)
-    return answers.Compared(heads=heads, judgements=whole.judgements, settings=whole.settings)
+    names = dict(whole.names)
+    return answers.Compared(
+        names=names, heads=heads, judgements=whole.judgements, settings=whole.settings
+    )
 
 
 def list_models(call: Call, asked: inputs.Models) -> schemas.ModelList:
@@ -150,13 +154,14 @@ def list_models(call: Call, asked: inputs.Models) -> schemas.ModelList:
 
 def explain_model(call: Call, asked: inputs.Model) -> answers.Explained:
     """Explain where a model came from: its ancestors, run by run, to given models or first weights."""
-    found = listings.in_words(family.named(call.desk.store, asked.model))["runs"]
+    store = call.desk.store
+    found = listings.in_words(store, family.named(store, asked.model))["runs"]
     room, told = ANCESTORS, []
     for group in found:
         kept = group["ancestors"][:room]
         room -= len(kept)
         if kept:
-            told.append(schemas.OneRun(run=group["run"], ancestors=kept))
+            told.append(schemas.OneRun(**{**group, "ancestors": kept}))
     total = sum(len(group["ancestors"]) for group in found)
     left_out = total - (ANCESTORS - room)
     return answers.Explained(runs=told, ancestors=total, left_out=left_out)

@@ -44,8 +44,10 @@ class Readers:
         self._lanes = {
             "check": Lane(env, options.check_seconds),
             "measure": Lane(env, options.register_seconds),
+            "gguf_types": Lane(env, options.check_seconds),
             "draw": Lane(env, DRAWING),
         }
+        self._lanes["draw_report"] = self._lanes["draw"]
 
     async def ask(self, order: str, user: str, **more: Any) -> dict[str, Any]:
         """Return what a process says to an order. Raises ForgeError, Problem."""
@@ -57,7 +59,7 @@ class Readers:
 
     def stop(self) -> None:
         """End them all."""
-        for lane in self._lanes.values():
+        for lane in set(self._lanes.values()):
             lane.stop()
 
 

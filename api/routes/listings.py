@@ -18,7 +18,7 @@ from api.routes.runs import desk_of, tagged, told
 from api.schemas import bodies as schemas
 from api.state import children, model_folders
 from api.state.run_cache import Desk
-from events import EventsError
+from events import EventsError, EventStore
 from runs import kinds
 from runs.errors import ForgeError, NotFoundError
 from runs.kinds import asked, wording
@@ -27,7 +27,7 @@ from runs.lists import model_registry as reports_model_registry
 from weights.storage import model_origin
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.accounts import User
-from worker.queue.device_table import Device
+from worker.queue.device_table import Device, named_devices
 from worker.queue.reporting import wait_reason
 
 router = APIRouter(tags=["models, queue, workers"])
@@ -69,7 +69,8 @@ def model_lineage(request: Request, id: str) -> Response:
     desk = desk_of(request)
     found = family.of_registered(desk.store, model_origin.entry(desk.store, id)["id"])
     tree = family.tree(found, _lanes(desk, {one.run for one in found}))
-    return tagged(request, {**in_words(found), "tree": tree and tree.model_dump(mode="json")})
+    told = in_words(desk.store, found)
+    return tagged(request, {**told, "tree": tree and tree.model_dump(mode="json")})
 
 
 @router.get(
@@ -89,7 +90,11 @@ def model_measurements(request: Request, id: str) -> Response:
 
     found = measured.of_digest(desk.store, digest, read)
     runs = [
-        {**one._asdict(), "measurements": [m.model_dump(mode="json") for m in one.measurements]}
+        {
+            **one._asdict(),
+            "run_name": queries.name(desk.store, one.run),
+            "measurements": [m.model_dump(mode="json") for m in one.measurements],
+        }
         for one in found.runs
     ]
     return tagged(request, {"runs": runs, "total": found.total})
@@ -105,18 +110,22 @@ def shown(request: Request, id: str) -> dict[str, Any]:
 
 
 def _lanes(desk: Desk, runs: set[str]) -> dict[str, str]:
-    """Return run → its stage, of runs that are tasks of another, with its name if there are several."""
+    """Return run → what it is called: as a task of another run its stage, else its name.
+
+    Stages of several runs stand behind the names of these.
+    """
     parts = {run: part for run in sorted(runs) if (part := children.part_of(desk, run))}
     several = len({part["run"] for part in parts.values()}) > 1
-    return {r: f"{p['run']} / {p['stage']}" if several else p["stage"] for r, p in parts.items()}
+    stages = {r: f"{p['name']} / {p['stage']}" if several else p["stage"] for r, p in parts.items()}
+    return queries.names(desk.store, runs) | stages
 
 
-def in_words(found: list[family.Generation]) -> dict[str, Any]:
+def in_words(store: EventStore, found: list[family.Generation]) -> dict[str, Any]:
     """Return the ancestors of a model run by run, in words, without their recipes; each once."""
-    told = []
+    told, names = [], queries.names(store, {one.run for one in found})
     for run, ancestors in family.by_run(found).items():
         rows = [{k: v for k, v in asdict(a).items() if k != "recipe"} for a in ancestors]
-        told.append({"run": run, "ancestors": rows})
+        told.append({"run": run, "run_name": names.get(run, run), "ancestors": rows})
     return {"runs": told}
 
 
@@ -189,9 +198,9 @@ def removed(
 @router.get("/queue", response_model=schemas.Queue, dependencies=[Depends(VIEWER)])
 def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str, Any]:
     """List the runs that have not ended, in their order, and what each waits for."""
-    store = desk_of(request).store
-    devices, held = desk_of(request).roster.devices(), desk_of(request).leases.held()
-    rows = wait_reason.told(queries.queue(store, limit), devices, held)
+    desk = desk_of(request)
+    devices, held = named_devices(desk.store, desk.roster), desk.leases.held()
+    rows = wait_reason.told(queries.queue(desk.store, limit), devices, held)
     return {"runs": [told(row) for row in rows]}
 
 
@@ -199,13 +208,12 @@ def queue(request: Request, limit: int = Query(200, ge=1, le=1000)) -> dict[str,
 def workers(request: Request) -> dict[str, Any]:
     """List the devices, and what each works on."""
     desk = desk_of(request)
-    devices = desk.roster.devices()
-    names = queries.names(desk.store, {d.run for d in devices if d.run})
+    devices = named_devices(desk.store, desk.roster)
     return {
         "workers": [
             {
                 "name": d.name,
-                "run_name": names.get(d.run or ""),
+                "run_name": d.run_name,
                 "device": d.device,
                 "status": d.status if d.living else "gone",
                 "run": d.run,

@@ -34,6 +34,10 @@ BYTES: dict[int | str, dict[str, Any]] = {
 #: Weights do not become smaller: nothing is packed on the way.
 PLAIN = {"Content-Encoding": "identity"}
 #: Stands for the token where a browser opens an address (`api.access.tickets`).
+#: Type of a GGUF file.
+TYPE = Query(
+    "F16", pattern="^[A-Za-z0-9_]{1,16}$", description="See `GET /models/{id}/gguf-types`."
+)
 TICKET = Query(None, max_length=100, description="Of `POST /models/{id}/tickets`.")
 
 
@@ -46,18 +50,17 @@ def listed(request: Request, id: str) -> dict[str, Any]:
     entry, folder = model_folders.folder_of(state, id)
     places = model_folders.files(state, folder)
     name, digest = model_folders.plain_name(entry), entry["digest"]
-    gguf = _gguf(request, digest)
-    done = gguf.is_file()
+    ggufs = [
+        {"type": place.stem.partition("-")[2], "bytes": place.stat().st_size}
+        for place in sorted(_ggufs(request).glob(f"{digest}-*.gguf"))
+    ]
     return {
         "folder": None if folder is None else str(folder),
         "files": [{"name": place.name, "bytes": place.stat().st_size} for place in places],
         "bytes": model_folders.weight_bytes(places),
         "load": model_card.lines(name, [place.name for place in places], _config(folder)),
         "writing": _job(request, f"model {digest}", folder is not None),
-        "gguf": {
-            **_job(request, f"gguf {digest}", done),
-            "bytes": gguf.stat().st_size if done else None,
-        },
+        "gguf": {**_job(request, f"gguf {digest}", bool(ggufs)), "files": ggufs},
     }
 
 
@@ -137,21 +140,40 @@ async def written(request: Request, id: str, user: User = Depends(SUBMITTER)) ->
 
 
 @router.post("/models/{id:path}/gguf", status_code=202, response_model=schemas.ModelFiles)
-async def converted(request: Request, id: str, user: User = Depends(SUBMITTER)) -> dict[str, Any]:
-    """Write a model as a GGUF file of type F16 into the server's home."""
+async def converted(
+    request: Request, id: str, type: str = TYPE, user: User = Depends(SUBMITTER)
+) -> dict[str, Any]:
+    """Write a model as a GGUF file of a type into the server's home, one file at a time."""
+    work = request.app.state.work
+    entry, folder = await asyncio.to_thread(_readable, request, id)
+    place = _ggufs(request) / f"{entry['digest']}-{type}.gguf"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "worker.exports.gguf_export", str(folder), str(place), type]
+    await work.begin(f"gguf {entry['digest']}", command, again=True, by=user.name)
+    return await asyncio.to_thread(listed, request, id)
+
+
+@router.get("/models/{id:path}/gguf-types", response_model=schemas.GgufTypes)
+async def gguf_types(request: Request, id: str, user: User = Depends(SUBMITTER)) -> dict[str, Any]:
+    """List the types of GGUF file that a model can be written as; a process beside the server looks."""
+    _, folder = await asyncio.to_thread(_readable, request, id)
+    return await request.app.state.readers.ask("gguf_types", user.name, path=str(folder))
+
+
+def _readable(request: Request, id: str) -> tuple[dict[str, Any], Path]:
+    """Return a model's entry, and its folder with nothing in it that may not be read.
+
+    Raises ConflictError, NotFoundError.
+    """
     state = request.app.state
-    entry, folder = await asyncio.to_thread(model_folders.folder_of, state, id)
+    entry, folder = model_folders.folder_of(state, id)
     if folder is None:
         raise ConflictError(
             f"model {id[:100]} has no folder that this server reads: write it first."
         )
     if folder.is_dir() and not all(model_folders.may_read(state, p) for p in folder.iterdir()):
         raise ConflictError(f"{folder} has a link to where this server may not read.")
-    place = _gguf(request, entry["digest"])
-    place.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "worker.exports.gguf_export", str(folder), str(place)]
-    await state.work.begin(f"gguf {entry['digest']}", command, again=True, by=user.name)
-    return await asyncio.to_thread(listed, request, id)
+    return entry, folder
 
 
 @router.get(
@@ -160,17 +182,20 @@ async def converted(request: Request, id: str, user: User = Depends(SUBMITTER)) 
     responses=BYTES,
     dependencies=[Depends(SUBMITTER)],
 )
-def gguf(request: Request, id: str, ticket: str | None = TICKET) -> FileResponse:
-    """Return the model's GGUF file, once it is written."""
+def gguf(request: Request, id: str, type: str = TYPE, ticket: str | None = TICKET) -> FileResponse:
+    """Return the model's GGUF file of a type, once it is written."""
     entry = model_origin.entry(request.app.state.desk.store, id)
-    place = _gguf(request, entry["digest"])
+    place = _ggufs(request) / f"{entry['digest']}-{type}.gguf"
     if not place.is_file():
-        raise NotFoundError(f"model {id[:100]} is not written as GGUF: POST to this address first.")
-    return _sent(place, f"{model_folders.plain_name(entry)}-F16.gguf")
+        raise NotFoundError(
+            f"model {id[:100]} is not written as GGUF of type {type}: POST to this address first."
+        )
+    return _sent(place, f"{model_folders.plain_name(entry)}-{type}.gguf")
 
 
-def _gguf(request: Request, digest: str) -> Path:
-    return request.app.state.desk.home.folder / "exports" / "gguf" / f"{digest}-F16.gguf"
+def _ggufs(request: Request) -> Path:
+    """Return the folder of the GGUF files that this server has written."""
+    return request.app.state.desk.home.folder / "exports" / "gguf"
 
 
 @router.post("/models/{id:path}/tickets", status_code=201, response_model=schemas.Ticket)

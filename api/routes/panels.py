@@ -65,21 +65,27 @@ def report_markdown(request: Request, run: str) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
 )
-def report_page(request: Request, run: str) -> Response:
-    """Return the same report as one HTML file, without scripts, with a table of contents."""
-    name, text = _report(desk_of(request), run)
+async def report_page(request: Request, run: str, user: User = Depends(VIEWER)) -> Response:
+    """Return the same report as one HTML file, with contents and picture, without scripts."""
+    desk = desk_of(request)
+    name, text = await asyncio.to_thread(_report, desk, run)
+    drawn = await asyncio.to_thread(children.pictured, desk, run)
+    ask = request.app.state.readers.ask
+    file = (await ask("draw_report", user.name, **drawn))["file"] if drawn else None
     headers = {
         "Content-Disposition": f'inline; filename="{name}.html"',
         "Content-Security-Policy": f"{report_html.POLICY}; sandbox",
     }
-    page = report_html.page(text, f"Run {name}")
+    picture = base64.b64decode(file) if file else None
+    page = await asyncio.to_thread(report_html.page, text, f"Run {name}", picture)
     return Response(page, media_type="text/html; charset=utf-8", headers=headers)
 
 
 def _report(desk: Desk, run: str) -> tuple[str, str]:
-    """Return (whole name, report as Markdown) of a run. Raises NotFoundError."""
-    name = desk.name(run)
-    return name, children.report(desk, name)
+    """Return (what a run is called, its report as Markdown). Raises NotFoundError."""
+    id_ = desk.name(run)
+    name = queries.name(desk.store, id_)
+    return name, markdown.called(children.report(desk, id_), id_, name)
 
 
 def overview(desk: Desk, run: str, at: int | None, upto: int | None = None) -> Panels:

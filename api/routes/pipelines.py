@@ -12,7 +12,7 @@ from api.schemas import pipelines as schemas
 from runs.lists import stages
 from runs.lists.stages import Chosen
 from worker.commands.accounts import User
-from worker.queue.device_table import Device
+from worker.queue.device_table import Device, named_devices
 
 router = APIRouter(tags=["pipelines"])
 
@@ -71,7 +71,7 @@ def needs(
         return {"runs": [], "total": 0, "workers": []}
     owner = None if user.may("admin") else user.name
     rows, total = stages.needing(desk.store, owner, limit)
-    gone = [device for device in desk.roster.devices() if not device.living]
+    gone = [one for one in named_devices(desk.store, desk.roster) if not one.living]
     return {
         "runs": [_needing(row) for row in rows],
         "total": total,
@@ -80,11 +80,11 @@ def needs(
 
 
 def _needing(row: dict[str, Any]) -> dict[str, Any]:
-    shown = ("run", "kind", "owner", "version", "updated_at", "stopped")
+    shown = ("run", "name", "kind", "owner", "version", "updated_at", "stopped")
     return {**{name: row[name] for name in shown}, "reason": row["reason"] or ""}
 
 
 def _gone(device: Device) -> dict[str, Any]:
-    shown = ("name", "device", "run", "seconds")
+    shown = ("name", "device", "run", "run_name", "seconds")
     told = {name: getattr(device, name) for name in shown}
     return {**told, "since": device.now - device.seconds}

@@ -135,13 +135,21 @@ def run(request: Request, run: str, at: int | None = AT, upto: int | None = UPTO
         more |= _words(row, name)
         if at in (None, state.place):
             body = desk.seen(name, "run", state, views.run)
-            return tagged(request, {**body, **more})
+            return tagged(request, {**_with_origin(desk, body), **more})
     with desk.state(name, at) as state:
         body = views.run(state)
     (_, last), *_ = desk.events(name, body["place"] - 1, None, 1)[0]
     # Of a past place nothing can be asked but a fork; its newest event is the one of that place.
     past = {"updated_at": last.recorded_at, "allowed": ["fork"]}
-    return tagged(request, {**body, **more, **past})
+    return tagged(request, {**_with_origin(desk, body), **more, **past})
+
+
+def _with_origin(desk: Desk, body: dict[str, Any]) -> dict[str, Any]:
+    """Return a run as it is shown, with the name of the run that it was forked from."""
+    origin = body["forked_from"]
+    if origin is None:
+        return body
+    return {**body, "forked_from": {**origin, "run_name": queries.name(desk.store, origin["run"])}}
 
 
 def _words(row: dict[str, Any] | None, run: str) -> dict[str, Any]:

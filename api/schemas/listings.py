@@ -25,6 +25,8 @@ class Model(Answer):
     metrics: dict[str, float]
     lineage: list[str]
     run: str | None
+    #: What the run is called.
+    run_name: str | None
     path: str | None
     registered_at: str
     note: str
@@ -37,13 +39,7 @@ class OwnedModel(Model):
     owner: str
 
 
-class ModelOfRun(Model):
-    """A model of the list, and what its run is called."""
-
-    run_name: str | None
-
-
-class ListedModel(ModelOfRun):
+class ListedModel(Model):
     """A model with the source documents' `size`: its bytes, 0 if they are not known."""
 
     size: int
@@ -72,6 +68,7 @@ class MeasuredInRun(Answer):
     """
 
     run: str
+    run_name: str
     kind: str
     made: bool
     measurements: list[Measured]
@@ -99,10 +96,23 @@ class Writing(Answer):
     error: str | None
 
 
-class GgufFile(Writing):
-    """The model as a GGUF file of type F16; its bytes once it is written."""
+class GgufFile(Answer):
+    """The model as a GGUF file of a type, such as Q8_0."""
 
-    bytes: int | None
+    type: str
+    bytes: int
+
+
+class GgufFiles(Writing):
+    """The GGUF files of the model that are written, and the process that writes another."""
+
+    files: list[GgufFile]
+
+
+class GgufTypes(Answer):
+    """Types of GGUF file that a model can be written as."""
+
+    types: list[str]
 
 
 class ModelFiles(Answer):
@@ -115,7 +125,7 @@ class ModelFiles(Answer):
     #: Lines of Python that load the model from the unpacked zip.
     load: list[str]
     writing: Writing
-    gguf: GgufFile
+    gguf: GgufFiles
 
 
 class Ticket(Answer):
@@ -138,6 +148,7 @@ class OneRun(Answer):
     """Ancestors of a model within one run, the model first."""
 
     run: str
+    run_name: str
     ancestors: list[Ancestor]
 
 
@@ -152,7 +163,7 @@ class ModelLineage(Answer):
 class ModelList(Answer):
     """Models, the newest first."""
 
-    models: list[ModelOfRun]
+    models: list[Model]
     total: int
 
 

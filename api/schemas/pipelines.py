@@ -67,6 +67,7 @@ class NeedingRun(Answer):
     """A run that has failed. `stopped` is the gate that has stopped it; `version` counts its events."""
 
     run: str
+    name: str
     kind: str
     owner: str
     version: int
@@ -81,6 +82,7 @@ class GoneWorker(Answer):
     name: str
     device: str
     run: str | None
+    run_name: str | None
     seconds: float
     #: When its last status began, seconds since 1970.
     since: float

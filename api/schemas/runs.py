@@ -296,6 +296,7 @@ class Origin(Answer):
     """Branching point of a fork: an event of the parent, and its version in the parent's stream."""
 
     run: str
+    run_name: str
     place: int
     version: int
 

@@ -16,6 +16,7 @@ from api.state.run_cache import Desk
 from runs import kinds
 from runs.history import repository
 from runs.kinds.state import State
+from runs.kinds.view import View
 from runs.lists import queries
 from runs.panels.head import Panels
 from runs.record.journal import Child, Line
@@ -60,6 +61,17 @@ def report(desk: Desk, run: str) -> str:
         kind = kinds.of(state.kind)
         rows = list(repository.history(desk.store, run))
         return kind.full_report(desk.store, state, rows, children, curve[: kind.progress(state)[0]])
+
+
+def pictured(desk: Desk, run: str) -> dict[str, Any] | None:
+    """Return kind and report of a completed run whose report has a picture. Raises NotFoundError."""
+    id_ = desk.name(run)
+    with desk.state(id_) as state:
+        kind = kinds.of(state.kind)
+        if state.completed is None or type(kind).picture is View.picture:
+            return None
+        rows = list(repository.history(desk.store, id_))
+        return {"kind": state.kind, "report": kind.report(state, rows)}
 
 
 def part_of(desk: Desk, run: str) -> dict[str, Any] | None:

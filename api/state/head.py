@@ -16,6 +16,7 @@ from runs.lists import queries
 from runs.panels.head import Live
 from runs.record.budget import elapsed
 from worker.queue.active_tasks import Hand, at_work
+from worker.queue.device_table import named_devices
 from worker.queue.reporting import activity
 from worker.queue.reporting.activity import Watched
 
@@ -24,7 +25,7 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
     """Return what the run does now, and what it waits for if nothing of it is under way."""
     with _watched(desk, run) as (watched, parts):
         state, seen = watched.state, watched.outlook
-        waits, helps = activity.waits_for(watched, desk.roster.devices(), parts)
+        waits, helps = activity.waits_for(watched, named_devices(desk.store, desk.roster), parts)
         part = activity.part(watched, parts)
         return {
             "run": run,
@@ -52,7 +53,7 @@ def head(desk: Desk, run: str) -> dict[str, Any]:
 def live(desk: Desk, run: str) -> Live | None:
     """Return the same for the head of the run's panels; None if the run has ended."""
     with _watched(desk, run) as (watched, parts):
-        return activity.live(watched, desk.roster.devices(), parts)
+        return activity.live(watched, named_devices(desk.store, desk.roster), parts)
 
 
 @contextmanager

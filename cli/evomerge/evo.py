@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cli.evomerge.options import model_options
-from cli.options import QUEUED, emit, json_option, queue_options, table
+from cli.options import QUEUED, emit, json_option, name_of, queue_options, table
 from cli.runs.carry_on import carry_on, recorded, resumed, tracked
 from runs.system.durations import duration, size
 
@@ -118,7 +118,7 @@ def _checkpoint(home: Any, text: str) -> str:
             run = fork(store, plan(store, run, None, generation, {}))
     finally:
         store.close()
-    click.echo(f"{text}: run {run} goes on; its log has every generation", err=True)
+    click.echo(f"{text}: run {name_of(run)} goes on; its log has every generation", err=True)
     return run
 
 

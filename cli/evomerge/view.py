@@ -10,7 +10,7 @@ import click
 from cli.evomerge import live
 from cli.kind_views import View
 from cli.live import utc
-from cli.options import number, say, short, show_table, tell
+from cli.options import name_of, named, number, say, short, show_table, tell
 
 
 class EvoMergeView(View):
@@ -35,9 +35,9 @@ class EvoMergeView(View):
             lines.append(("method", label(state.recipes[state.champion], state.recipes)))
         return lines
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the champion beside its rivals on the test slice."""
-        click.echo(f"run {data['run']} completed: champion {short(state.champion)}")
+        click.echo(f"run {name} completed: champion {short(state.champion)}")
         test = data["test"]
         own = ["champion", number(test["score"])]
         rows = [[*own, number(test["components"]["perplexity"], ".3f"), "", ""]]
@@ -102,7 +102,9 @@ class EvoMergeView(View):
 
     def snapshot(self, data: dict[str, Any]) -> None:
         """Print population, champion and diversity at a place of the history."""
-        click.echo(f"run         {data['run']}  {data['status']}  after event {data['place']}")
+        click.echo(
+            f"run         {named(data['run'])}  {data['status']}  after event {data['place']}"
+        )
         if data["forked_from"]:
             click.echo(f"forked from {data['forked_from']}")
         click.echo(f"generation  {data['generation']}")
@@ -154,7 +156,7 @@ class EvoMergeView(View):
             side = data[which]
             done = "none" if side["generation"] is None else side["generation"]
             click.echo(
-                f"{which}  {side['run']}  after event {side['place']}  {side['status']}  "
+                f"{which}  {name_of(side['run'])}  after event {side['place']}  {side['status']}  "
                 f"last complete generation {done}"
             )
         for name, (mine, theirs) in data["settings"].items():

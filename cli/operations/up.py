@@ -171,6 +171,7 @@ class Endings:
         """Return a line for each run that has ended since the last look; empty between two looks."""
         from events import EventsError
         from runs import kinds
+        from runs.lists import queries
         from runs.record.events import ENDED
         from runs.streams import run_of
         from runs.system.plain_text import visible
@@ -184,7 +185,8 @@ class Endings:
             return []
         self._after = rows[-1].position if rows else self._after
         ends = [row for row in rows if row.type in ENDED and kinds.is_run(row.stream)]
-        return [visible(f"run {run_of(row.stream)} {row.type}") for row in ends]
+        names = {row.stream: queries.name(self._store, run_of(row.stream)) for row in ends}
+        return [visible(f"run {names[row.stream]} {row.type}") for row in ends]
 
     def close(self) -> None:
         """Close the log."""

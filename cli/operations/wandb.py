@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import Suggesting, emit, json_option
+from cli.options import Suggesting, emit, json_option, name_of
 
 
 @click.group("wandb", cls=Suggesting)
@@ -61,5 +61,6 @@ def sync_command(
     if as_json:
         emit(asdict(sent))
         return
-    click.echo(f"run {sent.run} {sent.status}: {sent.new} of {sent.generations} generations sent")
+    name = name_of(sent.run)
+    click.echo(f"run {name} {sent.status}: {sent.new} of {sent.generations} generations sent")
     click.echo(f"wandb sync {sent.place}" if sent.offline else sent.place)

@@ -101,12 +101,12 @@ def workers_command(check: bool, as_json: bool) -> None:
       forge workers
     """
     from runs.home import Home
-    from worker.queue.device_table import Roster
+    from worker.queue.device_table import Roster, named_devices
     from worker.queue.leases import here
 
     store = Home.default().open_store()
     try:
-        devices = Roster(store.database).devices()
+        devices = named_devices(store, Roster(store.database))
     finally:
         store.close()
     if check:

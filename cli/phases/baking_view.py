@@ -18,7 +18,7 @@ class BakingView(TrainingView):
             return self.kind.gist(row.type, json.loads(row.data), self.kind.names(state))
         return super().unit(state, row)
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print iterations, the figures and the folder."""
         from phases.baking import report
 
@@ -26,4 +26,4 @@ class BakingView(TrainingView):
             say(line)
         if "folder" in data:
             say(f"model: {data['folder']}/model; items: {data['folder']}/items")
-        say(f"as a model: {state.run}")
+        say(f"as a model: {name}")

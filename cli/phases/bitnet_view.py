@@ -11,7 +11,7 @@ from cli.phases.training_view import TrainingView
 class BitnetView(TrainingView):
     """Texts of a bitnet run."""
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the arms, the sizes and the folders."""
         from phases.bitnet import report
 
@@ -22,4 +22,4 @@ class BitnetView(TrainingView):
             if data.get("packed_folder"):
                 folders.append(data["packed_folder"])
             say(f"models: {', '.join(folders)}; items: {data['folder']}/items")
-        say(f"as models: {', '.join(f'{state.run}:{role}' for role in self.kind.roles(None))}")
+        say(f"as models: {', '.join(f'{name}:{role}' for role in self.kind.roles(None))}")

@@ -11,14 +11,14 @@ from cli.phases.training_view import TrainingView
 class CognateView(TrainingView):
     """Texts of a cognate run."""
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the figures and the folders."""
         self._figures(state)
         config = state.submitted.config
         if "folder" in data:
             others = ", ".join(config.domains)
             say(f"models: {data['folder']}/base, {others}; items: {data['folder']}/items")
-        say(f"as sources: {', '.join(f'{state.run}:{d}' for d in config.domains)}")
+        say(f"as sources: {', '.join(f'{name}:{d}' for d in config.domains)}")
 
     def _figures(self, state: Any) -> None:
         from phases.cognate import report

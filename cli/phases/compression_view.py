@@ -16,7 +16,7 @@ PARTS = 10
 class CompressionView(View):
     """Texts of a compression."""
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the points of the front, the chosen one, and where its file is."""
         for row in data["points"]:
             if row["front"]:
@@ -36,7 +36,7 @@ class CompressionView(View):
         )
         if "folder" in data:
             say(f"file:   {data['folder']}/model.forge  (forge decompress FILE DIR)")
-        say(f"model:  {state.run} is the decoded model wherever one may stand")
+        say(f"model:  {name} is the decoded model wherever one may stand")
 
     def unit(self, state: Any, row: Any) -> str | None:
         """Return a line for a measurement, and for every tenth of the encodings; None for others."""

@@ -18,7 +18,7 @@ class CurriculumView(TrainingView):
             return f"mix of {self.kind.gist(row.type, json.loads(row.data), {})}"
         return super().unit(state, row)
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the arms with their leads, and the folder."""
         from phases.curriculum import report
 
@@ -26,4 +26,4 @@ class CurriculumView(TrainingView):
             say(line)
         if "folder" in data:
             say(f"model: {data['folder']}/model; items: {data['folder']}/items")
-        say(f"as a model: {state.run}")
+        say(f"as a model: {name}")

@@ -21,7 +21,7 @@ class ExpertsView(TrainingView):
             return f"{row.type.replace('_', ' ')}: {self.kind.gist(row.type, json.loads(row.data), {})}"
         return super().unit(state, row)
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the arms with their gains, and the folder."""
         from phases.experts import report
 
@@ -30,4 +30,4 @@ class ExpertsView(TrainingView):
         if "folder" in data:
             folder = data["folder"]
             say(f"model: {folder}/model; experts: {folder}/experts; items: {folder}/items")
-        say(f"as a model: {state.run}")
+        say(f"as a model: {name}")

@@ -11,7 +11,7 @@ from cli.phases.training_view import TrainingView
 class QuietstarView(TrainingView):
     """Texts of a quietstar run."""
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the arms, what the gate has decided, and the folders."""
         from phases.quietstar import report
 
@@ -20,7 +20,7 @@ class QuietstarView(TrainingView):
         if "folder" in data:
             say(f"model: {data['folder']}/model; items: {data['folder']}/items")
             say(f"with thoughts: {data['folder']}/thoughts")
-        say(f"as a model: {state.run}")
+        say(f"as a model: {name}")
 
     def measured(self, name: str, data: dict[str, Any]) -> str:
         """Return a line for a measurement of the model that is called `name`."""

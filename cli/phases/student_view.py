@@ -11,7 +11,7 @@ from cli.phases.training_view import TrainingView
 class StudentView(TrainingView):
     """Texts of a student run."""
 
-    def announce(self, state: Any, data: dict[str, Any]) -> None:
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
         """Print the arms, the sizes and the folder."""
         from phases.student import report
 
@@ -19,5 +19,5 @@ class StudentView(TrainingView):
             say(line)
         if "folder" in data:
             say(f"model: {data['folder']}/model; items: {data['folder']}/items")
-        say(f"as a model: {state.run}")
-        say(f"next: forge compress {state.submitted.model.path} --student {state.run} --out DIR")
+        say(f"as a model: {name}")
+        say(f"next: forge compress {state.submitted.model.path} --student {name} --out DIR")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import Suggesting, emit, json_option, queue_options, say
+from cli.options import Suggesting, emit, json_option, name_of, queue_options, say
 from cli.pipeline import dry_run as dry_run_costs
 from cli.pipeline.init import init_command
 from cli.pipeline.report import report_command
@@ -159,5 +159,5 @@ def override_command(run: str, phase: str, reason: str, as_json: bool) -> None:
         name = act(store, run, OVERRIDE, phase, reason).run
     finally:
         store.close()
-    told = f"run {name} goes on behind the gate of {phase}"
+    told = f"run {name_of(name)} goes on behind the gate of {phase}"
     emit({"run": name, "phase": phase}) if as_json else click.echo(told)

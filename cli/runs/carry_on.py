@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit
+from cli.options import emit, name_of
 
 
 def tracked(flag: bool = False, elsewhere: bool = False) -> bool:
@@ -223,6 +223,6 @@ def _follow(home: Any, run: str):
         signal.signal(signal.SIGINT, before)
         store.close()
     if state is None or not state.ended:
-        click.echo(f"interrupted. Go on with: forge start --resume {run}", err=True)
+        click.echo(f"interrupted. Go on with: forge start --resume {name_of(run)}", err=True)
         sys.exit(130)
     return state

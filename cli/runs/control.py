@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import PRIORITY, emit, json_option
+from cli.options import PRIORITY, emit, json_option, name_of
 
 reason_option = click.option("--reason", help="Why; it is recorded.")
 
@@ -15,6 +15,7 @@ reason_option = click.option("--reason", help="Why; it is recorded.")
 def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
     """Record an event and report it."""
     from runs.home import Home
+    from runs.lists.finding import full_name
     from runs.record.user_events import Cancelled
     from worker.commands.control import control
     from worker.tasks import leftovers
@@ -22,13 +23,15 @@ def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
     store = Home.default().open_store()
     try:
         event = make()
-        before = control(store, run, event)
+        id_ = full_name(store, run)
+        name = name_of(id_)  # as it is before the event, which may rename it
+        before = control(store, id_, event)
         if isinstance(event, Cancelled):
             leftovers.cancelled(store, Home.default(), before)
     finally:
         store.close()
     told = {"run": before.run, "before": before.status, "asked": said}
-    emit(told) if as_json else click.echo(f"run {before.run} {said}")
+    emit(told) if as_json else click.echo(f"run {name} {said}")
 
 
 @click.command("pause")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, warn_skipped
+from cli.options import emit, json_option, name_of, warn_skipped
 from cli.runs import formats
 from cli.runs.gguf_options import Gguf, gguf_options
 
@@ -171,4 +171,4 @@ def announce(state: Any, data: dict[str, Any], as_json: bool) -> None:
         return
     from cli import kind_views
 
-    kind_views.of(state.kind).announce(state, data)
+    kind_views.of(state.kind).announce(state, data, name_of(state.run))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import emit, json_option, set_option, setting
+from cli.options import emit, json_option, name_of, names_of, set_option, setting
 
 
 @click.command("fork")
@@ -57,22 +57,23 @@ def fork_command(
     store = home.open_store()
     try:
         branch = fork.plan(store, run, place, generation, changes)
-        name = fork.fork(store, branch, out, reason=reason)
-        state = repository.load(store, name, showing=True)
+        run = fork.fork(store, branch, out, reason=reason)
+        state = repository.load(store, run, showing=True)
         for note in kinds.of(state.kind).resumes(state, cache):
             click.echo(f"note: {note}", err=True)
     finally:
         store.close()
-    told = {"run": name, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
+    told = {"run": run, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
+    name, parent = name_of(run), name_of(branch.run)
     if record_only:
         emit(told) if as_json else click.echo(
             f"run {name}: carry it on with forge start --resume {name}"
         )
         return
-    click.echo(f"run {name}, forked from {branch.run} after event {branch.place}", err=True)
+    click.echo(f"run {name}, forked from {parent} after event {branch.place}", err=True)
     from cli.runs.carry_on import carry_on
 
-    carry_on(home, name, out, as_json)
+    carry_on(home, run, out, as_json)
 
 
 @click.command("archive")
@@ -146,15 +147,18 @@ def import_command(file: Path, allow_task_files: bool, as_json: bool) -> None:
     if as_json:
         emit({**vars(done)})
         return
+    names = names_of([*done.new, *done.waiting])
     for run, count in done.new.items():
-        click.echo(f"run {run}: {count} events new" if count else f"run {run}: was here already")
+        name = names.get(run, run)
+        click.echo(f"run {name}: {count} events new" if count else f"run {name}: was here already")
     for run in done.waiting:
+        name = names.get(run, run)
         how = (
-            f"forge retry {run} and forge resume {run} let"
+            f"forge retry {name} and forge resume {name} let"
             if run in done.failed
-            else (f"forge resume {run} lets")
+            else (f"forge resume {name} lets")
         )
         had = "had failed" if run in done.failed else "has not ended"
-        click.echo(f"run {run} {had}: it is yours now and waits. {how} it go on")
+        click.echo(f"run {name} {had}: it is yours now and waits. {how} it go on")
     if done.weights:
         click.echo("the champion's weights are in the cache")

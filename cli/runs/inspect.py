@@ -143,14 +143,14 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
       forge queue
     """
     from runs.lists import queries
-    from worker.queue.device_table import Roster
+    from worker.queue.device_table import Roster, named_devices
     from worker.queue.leases import Leases
     from worker.queue.reporting import wait_reason
 
     store = _home().open_store()
     try:
         rows = queries.queue(store, None if everything else limit + 1)
-        devices, held = Roster(store.database).devices(), Leases(store.database).held()
+        devices, held = named_devices(store, Roster(store.database)), Leases(store.database).held()
         rows = wait_reason.told(rows, devices, held)
     finally:
         store.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli.options import emit, json_option, say, short, warn_skipped
+from cli.options import emit, json_option, named, say, short, warn_skipped
 
 
 @click.command("lineage")
@@ -24,12 +24,16 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
       forge lineage 20261121-3fa9c1 champion
     """
     from runs.home import Home
-    from runs.lists.family import by_run, family, named
+    from runs.lists import family
     from runs.lists.finding import full_name, load
 
     store = Home.default().open_store()
     try:
-        found = family(store, full_name(store, run), model) if model else named(store, run)
+        found = (
+            family.family(store, full_name(store, run), model)
+            if model
+            else family.named(store, run)
+        )
         for one in found:
             warn_skipped(load(store, one.run, showing=True))
     finally:
@@ -39,8 +43,8 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
         return
     if not found:
         say(f"no run of this log made model {run}")
-    for name, ancestors in by_run(found).items():
-        if name != found[0].run:
-            say(f"run {name}:")
+    for id_, ancestors in family.by_run(found).items():
+        if id_ != found[0].run:
+            say(f"run {named(id_)}:")
         for one in ancestors:
             say(f"{short(one.recipe_id)}  {one.place:18s} {one.words}")

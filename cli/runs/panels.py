@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from cli.options import say, screen_width, table, tell
+from cli.options import name_of, say, screen_width, table, tell
 from runs import kinds
 from runs.lists.curve import Curve
 from runs.panels import tables
 from runs.panels.head import Live, Panels
+from runs.panels.markdown import called
 from runs.panels.panels import Panel
 
 #: Formats that `forge show --panel` writes, those that are no text last.
@@ -43,7 +44,8 @@ def overview(state: Any, rows: list[Any]) -> Panels:
 def markdown(state: Any, rows: list[Any]) -> str:
     """Return the report of a run for people as Markdown, as it stands now."""
     with _seen(state, rows) as (store, children, curve):
-        return kinds.of(state.kind).full_report(store, state, rows, children, curve)
+        text = kinds.of(state.kind).full_report(store, state, rows, children, curve)
+    return called(text, state.run, name_of(state.run))
 
 
 def with_now(state: Any, rows: list[Any]) -> Panels:
@@ -59,7 +61,7 @@ def _now(state: Any) -> Live | None:
     from runs.home import Home
     from runs.lists import queries
     from worker.queue.active_tasks import at_work
-    from worker.queue.device_table import Roster
+    from worker.queue.device_table import Roster, named_devices
     from worker.queue.leases import Leases
     from worker.queue.reporting import activity
 
@@ -75,7 +77,7 @@ def _now(state: Any) -> Live | None:
     try:
         with Journals(store, RunCache(store, showing=True)).children(state) as children:
             parts = [watched(c.state, c.task) for c in activity.open_parts(state, children)]
-            return activity.live(watched(state), roster.devices(), parts)
+            return activity.live(watched(state), named_devices(store, roster), parts)
     finally:
         store.close()
 

@@ -127,7 +127,7 @@ class Progress:
         if state.run == self._last:
             return
         if len(self._runs) > 1:
-            print(f"run {state.run}:", file=sys.stderr, flush=True)
+            print(f"run {self._runs[state.run].name}:", file=sys.stderr, flush=True)
         if legend := self._runs[state.run].view.legend:
             print(legend, file=sys.stderr, flush=True)
         self._last = state.run
@@ -146,7 +146,8 @@ class Progress:
             told = json.loads(row.data)["warnings"]
             lines = [line for line in told if line.startswith(_MEASURED)]
         if row.type in _SAID:
-            lines.append(f"{row.type} by {row.actor}{_SAID[row.type].format(run=state.run)}")
+            name = self._runs[state.run].name
+            lines.append(f"{row.type} by {row.actor}{_SAID[row.type].format(run=name)}")
         for line in lines:
             print(line, file=sys.stderr, flush=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, warn_skipped
+from cli.options import emit, json_option, name_of, warn_skipped
 
 #: The longest pause between two events while following, seconds.
 LONGEST = 5.0
@@ -141,9 +141,10 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
 
     (one, _), (other, _) = places(a, b)
     if one.kind != other.kind:
+        names = name_of(one.run), name_of(other.run)
         raise ConfigError(
-            f"{one.run} is {kinds.of(one.kind).title}, {other.run} {kinds.of(other.kind).title}: "
-            f"`forge compare {one.run} {other.run}` shows what such runs have in common."
+            f"{names[0]} is {kinds.of(one.kind).title}, {names[1]} {kinds.of(other.kind).title}: "
+            f"`forge compare {' '.join(names)}` shows what such runs have in common."
         )
     data = kinds.of(one.kind).difference(one, other)
     emit(data) if as_json else kind_views.of(one.kind).differences(data)

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from cli.options import emit, json_option, load_run
+from cli.options import emit, json_option, load_run, name_of
 
 #: Seconds between two looks at the run.
 WATCH = 0.3
@@ -54,7 +54,7 @@ def watch_command(run: str, as_json: bool) -> None:
     reason = state.failed.reason if state.failed else None
     result = kinds.of(state.kind).result_id(state)
     told = {"run": name, "status": state.status, "champion": result, "reason": reason}
-    said = f"run {name} {state.status}" + (f": {reason}" if reason else "")
+    said = f"run {name_of(name)} {state.status}" + (f": {reason}" if reason else "")
     emit(told) if as_json else click.echo(said)
     if not state.completed:
         sys.exit(1)

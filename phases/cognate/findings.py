@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
-from evaluation.measures import bootstrap
+import numpy as np
+
+from evaluation.measures import bootstrap, paired_bits
 from evaluation.observing import Observe, Observed
 from evaluation.training_runs.training_defaults import READINGS
 from phases.cognate import plan
 from phases.cognate.events import CognateState, Lead, Result, Started, Submitted
+from runs.event_types import Figure
 from weights.recipes import Train
 
 #: Measures: quality by domain; the loss along the line from base to specialist; task vectors.
@@ -77,6 +80,24 @@ def leads(state: CognateState) -> dict[str, Lead]:
         difference, low, high = (x / math.log(2) for x in (lead.difference, lead.low, lead.high))
         told[role] = Lead(rival=rival, difference=difference, low=low, high=high)
     return told
+
+
+def gain(state: CognateState) -> Figure:
+    """Return how many bits per byte fewer specialists need on their own domains than the base.
+
+    It is a share, the mean over domains. The interval is that of a paired bootstrap over windows within
+    each domain.
+    """
+    seen, seed = found(state, QUALITY), state.submitted.config.seed
+    points, resampled, windows = [], [], 0
+    for role in state.submitted.config.domains:
+        ours, base = seen[role], seen[plan.BASE]
+        count = len(ours.sizes[role])
+        counts = bootstrap.draws(count, "cognate gain", seed, role)
+        points.append(1 - ours.values[role] / base.values[role])
+        resampled.append(1 - bootstrap.ratio(counts, ours.items[role], base.items[role]))
+        windows += count
+    return paired_bits.figure(math.fsum(points) / len(points), np.mean(resampled, axis=0), windows)
 
 
 def results(state: CognateState) -> dict[str, Result]:

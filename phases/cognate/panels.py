@@ -37,18 +37,21 @@ def result(state: CognateState) -> Result | None:
     domains = state.submitted.config.domains if state.submitted else ()
     if not all(role in quality for role in (plan.BASE, *domains)):
         return None
-    windows = findings.found(state, findings.QUALITY)
-    value, count = gain(quality), sum(len(windows[d].sizes[d]) for d in domains)
+    share = findings.gain(state)
+    value, low, high = share.value, share.low or 0.0, share.high or 0.0
     less = f"{abs(value):.1%} {'fewer' if value >= 0 else 'more'}".replace("%", " %")
+    ends = f"{low:.1%} to {high:.1%}".replace("%", " %")
     return Result(
         name="specialists on their own domains, against the base",
         metric=FEWER,
         value=value,
+        low=share.low,
+        high=share.high,
         on=SLICE,
-        n=count,
+        n=share.n,
         items="windows",
         says=f"on their own domains the specialists need {less} bits per byte than the base "
-        f"({SLICE}, {count:,} windows)",
+        f"({SLICE}, {share.n:,} windows; 95 %: {ends})",
     )
 
 

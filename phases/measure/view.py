@@ -15,7 +15,7 @@ from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.view import OTHER_DATA, View
-from runs.panels.head import Fact, Head, Result, listed
+from runs.panels.head import Fact, Head, Result, digits, listed
 from runs.panels.panels import Column, Matrix, Metric, Panel, Units
 from weights.recipes import Source
 
@@ -56,7 +56,8 @@ class MeasureView(View[MeasureState]):
                 name = names.get(str(data["recipe_id"]), str(data["recipe_id"])[:12])
                 return f"{name}: {bits:.4f} bits per byte"
             case "completed":
-                return ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
+                figures = data["figures"].items()
+                return ", ".join(f"{k.replace('_', ' ')} {digits(v['value'])}" for k, v in figures)
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:

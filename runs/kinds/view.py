@@ -221,6 +221,10 @@ class View(Generic[S]):
         """Return the report of a run that has completed as Markdown; by default head and panels."""
         return markdown.markdown(self.overview(state))
 
+    def picture(self, report: dict[str, Any]) -> bytes | None:
+        """Return the picture of a report of `report` as an SVG file; None for a report without one."""
+        return None
+
     def full_report(
         self,
         log: Any,

@@ -254,6 +254,8 @@ class Models:
             _put(connection, row, values, event.metrics, list(event.lineage), None)
 
 
+#: Columns that only the projection reads.
+_INTERNAL = frozenset({"first", "removed"})
 #: Types of the events that may bring models, and of those that are read for it.
 _BRINGING = frozenset({Started.type, Completed.type})
 _READ = frozenset({Submitted.type, Started.type})
@@ -294,10 +296,7 @@ def listed(
     limit: int = 1000,
     tag: str | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return (the newest models, the number of all that match `kind`, `query` and `tag`).
-
-    `run_name` is what the model's run is called.
-    """
+    """Return (the newest models, the number of all that match `kind`, `query` and `tag`)."""
     catch_up(store, Models())
     wanted = ~MODELS.c.removed
     if kind is not None:
@@ -306,13 +305,15 @@ def listed(
         wanted &= (literal(" ") + MODELS.c.tags + " ").contains(f" {tag} ", autoescape=True)
     if query:
         columns = (MODELS.c.name, MODELS.c.id, MODELS.c.run, MODELS.c.path, MODELS.c.note)
-        wanted &= or_(*(column.contains(query, autoescape=True) for column in columns))
+        wanted &= or_(
+            *(column.contains(query, autoescape=True) for column in columns),
+            MODELS.c.run.in_(queries.called_like(store, query)),
+        )
     rows = store.database.rows(
         select(MODELS).where(wanted).order_by(MODELS.c.first.desc(), MODELS.c.id).limit(limit)
     )
     total = store.database.rows(select(func.count()).select_from(MODELS).where(wanted))[0][0]
-    names = queries.names(store, {row.run for row in rows if row.run})
-    return [{**_told(row), "run_name": names.get(row.run)} for row in rows], int(total)
+    return _told(store, rows), int(total)
 
 
 def find(store: EventStore, id_: str) -> dict[str, Any]:
@@ -325,11 +326,12 @@ def find(store: EventStore, id_: str) -> dict[str, Any]:
         MODELS.c.id == id_,
         MODELS.c.name == id_,
         MODELS.c.digest.startswith(id_, autoescape=True),  # an id is the beginning of a digest
+        MODELS.c.name.in_(_recorded(store, id_)),
     )
     for alike in tries if id_ else ():
         rows = store.database.rows(select(MODELS).where(~MODELS.c.removed & alike).limit(2))
         if len(rows) == 1:
-            return _told(rows[0])
+            return _told(store, rows)[0]
         if rows:
             raise AmbiguousError(f"model {id_!r} is the name of several: give an id.")
     raise NotFoundError(f"model {id_!r} is not known. List them with `forge models list`.")
@@ -360,13 +362,35 @@ def owner(store: EventStore, id_: str) -> tuple[str, int] | None:
     return found[0].actor if found else "", rows[0].first
 
 
-def _told(row: Any) -> dict[str, Any]:
-    values = dict(row._mapping)
-    values.pop("first")
-    values.pop("removed")
-    return {
-        **values,
-        "metrics": json.loads(values["metrics"]),
-        "lineage": json.loads(values["lineage"]),
-        "tags": values["tags"].split(),
-    }
+def _called(name: str, run: str | None, run_name: str | None) -> str:
+    """Return what people read: a model's name with its run's name in the place of the run's id."""
+    if run is None or run_name is None:
+        return name
+    if name.endswith(f" of {run}"):
+        return name.removesuffix(run) + run_name
+    return run_name + name.removeprefix(run) if name.startswith(f"{run}-") else name
+
+
+def _recorded(store: EventStore, text: str) -> list[str]:
+    """Return the recorded names of models that may be meant by what `_called` returns."""
+    what, of, run_name = text.rpartition(" of ")
+    names = [f"{what}{of}{run}"] if of and (run := queries.named(store, run_name)) else []
+    cuts = [place for place, letter in enumerate(text) if letter == "-"]
+    found = ((queries.named(store, text[:cut]), text[cut:]) for cut in cuts)
+    return names + [f"{run}{role}" for run, role in found if run]
+
+
+def _told(store: EventStore, rows: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return rows of the registry as dictionaries; `run_name` is what the model's run is called."""
+    names = queries.names(store, {row.run for row in rows if row.run})
+    return [
+        {
+            **{name: row._mapping[name] for name in row._mapping if name not in _INTERNAL},
+            "name": _called(row.name, row.run, names.get(row.run)),
+            "run_name": names.get(row.run, row.run),
+            "metrics": json.loads(row.metrics),
+            "lineage": json.loads(row.lineage),
+            "tags": row.tags.split(),
+        }
+        for row in rows
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import func, literal, or_, select, true
 
-from events import EventStore, projection
+from events import EventsError, EventStore, projection
 from events.projection import catch_up
 from runs import kinds
 from runs.errors import ConfigError
@@ -148,6 +148,20 @@ def names(store: EventStore, runs: Collection[str]) -> dict[str, str]:
     catch_up(store, Runs())
     rows = store.database.rows(select(RUNS.c.run, RUNS.c.name).where(RUNS.c.run.in_(list(runs))))
     return {row.run: row.name for row in rows}
+
+
+def called_like(store: EventStore, text: str) -> Any:
+    """Return the query for the runs in whose names the text stands."""
+    catch_up(store, Runs())
+    return select(RUNS.c.run).where(RUNS.c.name.contains(text, autoescape=True))
+
+
+def name(store: EventStore, run: str) -> str:
+    """Return what a run is called, for messages: its id if the log cannot say it now."""
+    try:
+        return names(store, [run]).get(run, run)
+    except EventsError:
+        return run
 
 
 def free_name(store: EventStore, name: str) -> str:

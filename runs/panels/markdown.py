@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -21,6 +22,16 @@ def markdown(seen: Panels) -> str:
     for panel in seen.panels:
         lines += ["", f"## {_cell(panel.title)}", "", _cell(panel.says), "", *_table(panel)]
     return "\n".join(lines) + "\n"
+
+
+def called(report: str, run: str, name: str) -> str:
+    """Return a run's report with its name beside its id in the heading, its first line."""
+    heading, line, rest = report.partition("\n")
+    if name != run:
+        heading = re.sub(
+            rf"(?<![\w.-]){re.escape(run)}(?![\w.-])", f"{name} ({run})", heading, count=1
+        )
+    return heading + line + rest
 
 
 def _head(head: Head) -> Iterator[str]:

@@ -80,13 +80,16 @@ _PAGE = """\
 def page(markdown: str, title: str, svg: bytes | None = None) -> bytes:
     """Return a report's Markdown as an HTML file in UTF-8, with its picture (an SVG file) inside.
 
-    A report of several sections has a table of contents below its title. Without `svg` the picture is
-    left out.
+    A report of several sections has a table of contents below its title. The picture stands at its line
+    of the Markdown, else before the first section. Without `svg` it is left out.
     """
     before, line, after = markdown.partition(f"\n{PICTURE}\n")
+    if not line and svg is not None:
+        before, line, after = markdown.partition("\n## ")
+        after = line + after
     sections: list[str] = []
     body = _rendered(before, sections)
-    if line and svg is not None:
+    if svg is not None and line:
         source = _SVG + base64.b64encode(svg).decode("ascii")
         alt = "Fitness and diversity by generation, and the champion's leads"
         body += f'<figure><img src="{source}" alt="{alt}"></figure>\n'

@@ -12,6 +12,7 @@ from runs.errors import ConflictError
 from runs.history.run_cache import RunCache
 from runs.kinds.commands import refusal
 from runs.kinds.state import State
+from runs.lists import queries
 from runs.lists.finding import full_name
 from runs.record.user_events import Cancelled, Described, Imported, Paused, PriorityChanged, Resumed
 from runs.system.plain_text import check
@@ -48,7 +49,10 @@ def control(
         why = refusal(state, event)
         if why is not None:
             _pass_down(store, state, event, who)  # a kill may have left its children out
-            raise ConflictError(f"run {run} was not changed: {why}. `forge show {run}` says more.")
+            name = queries.name(store, run)
+            raise ConflictError(
+                f"run {name} was not changed: {why}. `forge show {name}` says more."
+            )
         try:
             store.append(state.stream, state.version, [New(event, name)], Context(actor=who))
         except ConcurrencyError:

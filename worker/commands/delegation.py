@@ -24,7 +24,7 @@ from runs.kinds.decide import open_tasks
 from runs.kinds.kind import Kind
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
-from runs.lists import finding
+from runs.lists import finding, queries
 from runs.record.user_events import Imported, Resumed, Retried
 from runs.system.plain_text import visible
 from weights.storage.model_origin import Finder
@@ -99,7 +99,8 @@ def _reused(
     wanted = commands_submit.event_of(made, task.run, state.submitted.owner)
     for child, identity in reuse.equal(store, cache, wanted, made.kind):
         if kind.unlike(state, task, child) is None and not exists(store, task):
-            log.info("run %s takes the place of %s", child.run, task.run)
+            names = queries.name(store, child.run), queries.name(store, state.run)
+            log.info("run %s takes the place of a phase of %s", *names)
             failpoints.hit("child-found")
             answer = kind.returned(state, task, child).model_copy(update={"reused": identity})
             _answer(store, state, task, answer, context)

@@ -63,8 +63,8 @@ class Child:
         leftovers.sweep(self._store, home.artifacts)
         self._runs = RunCache(self._store, WARM)
         actor = os.environ.get("FORGE_WORKER", "worker")
-        #: The task under way in words, for logs.
-        self._what: str | None = None
+        #: The task under way in words, and what its run is called, for logs.
+        self._what: dict[str, str] = {}
         self._hands = Hands(self._store, self._cache, Context(actor=actor), self._refresh, WARM)
 
     def offer(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Child:
 
         began, hits, misses = time.monotonic(), self._cache.hits, self._cache.misses
         told: dict[str, Any] = {"why": ""}
-        self._what = None
+        self._what = {}
         try:
             self._hands.last = {}
             told["ended"] = self._try(order)
@@ -114,19 +114,21 @@ class Child:
             told |= {"ended": "refused", "why": why, "stale": True}
         if told["ended"] == "failed" and os.environ.get("FORGE_DEVICE", "").startswith("cuda"):
             told["stale"] = True  # an error on the device may have broken it for this process
-        told["seconds"], told["what"] = time.monotonic() - began, self._what
+        told |= {"seconds": time.monotonic() - began, **self._what}
         told["hits"], told["misses"] = self._cache.hits - hits, self._cache.misses - misses
         return told
 
     def _try(self, order: dict[str, Any]) -> str:
         from runs.kinds import wording
         from runs.kinds.decide import due
+        from runs.lists import queries
 
         state = self._refresh(order["run"])
         task = next((t for t in due(state).tasks if t.key == order["task"]), None)
         if task is None:
             return "late"
-        self._what = wording.task(state.kind, task.key, wording.names(state)) or task.key
+        words = wording.task(state.kind, task.key, wording.names(state)) or task.key
+        self._what = {"what": words, "run_name": queries.name(self._store, state.run)}
 
         def mine() -> bool:
             return self._leases.holds(order["lease"], order["fence"], order["owner"])

@@ -13,6 +13,7 @@ from runs.errors import ForgeError
 from runs.history.repository import load, named_stream
 from runs.home import Home
 from runs.kinds.decide import open_tasks
+from runs.lists import queries
 from runs.record.events import ENDED, TaskDied
 from worker.devices.child_process import Process
 from worker.queue.device_table import Roster
@@ -76,6 +77,11 @@ class Slot(threading.Thread):
     def ring(self) -> None:
         """Wake the device: there may be a task for it."""
         self._bell.set()
+
+    def doing(self) -> str | None:
+        """Return the task under way as NAME/TASK, by the name of its run; None if there is none."""
+        run, _, task = (self.task or "").partition("/")
+        return f"{queries.name(self._store, run)}/{task}" if run else None
 
     def stop(self) -> None:
         """Take no new task; end after the task under way."""
@@ -211,7 +217,8 @@ class Slot(threading.Thread):
         self._refused = {k: v for k, v in self._refused.items() if v[0] > now}
         self._refused[run] = (until, why)
         self._roster.refuse(self.name, self._owner, self._refused)
-        log.warning("device %s cannot work on run %s: %s", self.name, run, why)
+        name = queries.name(self._store, run)
+        log.warning("device %s cannot work on run %s: %s", self.name, name, why)
 
     def _watched(self, run: str, task: str, lease: str, fence: int) -> dict[str, Any]:
         """Send the task to the process and wait for the first end; return how the task ended.
@@ -269,7 +276,8 @@ class Slot(threading.Thread):
 
         Nothing is recorded if the device was killed, or if the run does not wait for the task.
         """
-        log.warning("device %s: the process of %s was %s", self.name, lease, how)
+        name = queries.name(self._store, run)
+        log.warning("device %s: the process of %s/%s was %s", self.name, name, task, how)
         if self._killed.is_set() or not self._leases.holds(lease, fence, self._owner):
             return
         state = load(self._store, run)

@@ -14,7 +14,7 @@ from runs.system.durations import duration
 from runs.system.plain_text import visible
 
 #: Fields of log records beside their message.
-FIELDS = ("run", "task", "what", "candidate", "position", "ended", "seconds", "why")
+FIELDS = ("run", "run_name", "task", "what", "candidate", "position", "ended", "seconds", "why")
 
 #: A digest; people need its first twelve digits.
 DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
@@ -57,11 +57,12 @@ def _for_people(_logger: object, _name: str, event: dict) -> dict:
     if what := event.pop("what", None):
         ended, seconds = event.pop("ended"), event.pop("seconds", 0.0)
         why = event.pop("why", "")
-        said = f"{event.pop('run')}: {what}: {ended} in {duration(seconds)}"
+        name = event.pop("run_name", event["run"])
+        said = f"{name}: {what}: {ended} in {duration(seconds)}"
         event = {
             name: value
             for name, value in event.items()
-            if name not in ("task", "candidate", "position")
+            if name not in ("run", "task", "candidate", "position")
         }
         event["event"] = f"{said}: {why}" if why else said
     return {

@@ -1,9 +1,9 @@
 """The process that opens models and data for the server: `python -m worker.devices.reading_process`.
 
-It draws panels too: a picture takes a second and a drawing library. A foreign file may grow, shrink,
-block or fill the memory while it is read. A file that is truncated under a memory map kills the
-process. So the server itself opens no such file. One line of JSON on stdin is an order, one line on
-stdout the answer. The process ends when stdin ends, that is with the server.
+It draws panels and pictures of reports too: a picture takes a second and a drawing library. A foreign
+file may grow, shrink, block or fill the memory while it is read. A file that is truncated under a
+memory map kills the process. So the server itself opens no such file. One line of JSON on stdin is an
+order, one line on stdout the answer. The process ends when stdin ends, that is with the server.
 """
 
 from __future__ import annotations
@@ -61,6 +61,21 @@ def measure(order: dict[str, Any]) -> dict[str, Any]:
     return vars(model_registry.measure(Path(order["path"])))
 
 
+def gguf_types(order: dict[str, Any]) -> dict[str, Any]:
+    """Return the types of GGUF file that the model at the order's `path` can be written as."""
+    from worker.exports import gguf_types
+
+    return {"types": gguf_types.fitting(Path(order["path"]))}
+
+
+def draw_report(order: dict[str, Any]) -> dict[str, Any]:
+    """Return the picture of a `report` of a kind of run as an SVG file in base64; None without one."""
+    from runs import kinds
+
+    drawn = kinds.of(order["kind"]).picture(order["report"])
+    return {"file": drawn and base64.b64encode(drawn).decode()}
+
+
 def draw(order: dict[str, Any]) -> dict[str, Any]:
     """Return the order's `panel` as an SVG or PNG file (its `form`), in base64."""
     from pydantic import TypeAdapter
@@ -93,7 +108,13 @@ def _memory() -> int:
     return machine if limit == "max" else min(machine, int(limit))
 
 
-ORDERS = {"check": check, "measure": measure, "draw": draw}
+ORDERS = {
+    "check": check,
+    "measure": measure,
+    "gguf_types": gguf_types,
+    "draw": draw,
+    "draw_report": draw_report,
+}
 
 
 def answered(order: dict[str, Any]) -> dict[str, Any]:

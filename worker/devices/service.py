@@ -55,6 +55,7 @@ class Crew:
             "task ended",
             extra={
                 "run": run,
+                "run_name": told.get("run_name"),
                 "task": task,
                 "what": told.get("what"),
                 "candidate": told.get("candidate"),
@@ -121,7 +122,7 @@ class Crew:
                     continue
                 seen = len(signals)
                 if seen == 1:
-                    busy = [slot.task for slot in self.slots if slot.task]
+                    busy = [doing for slot in self.slots if (doing := slot.doing())]
                     if busy:
                         told(f"finishing {', '.join(busy)}; again to give it back and stop now")
                     self.stop()

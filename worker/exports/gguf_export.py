@@ -1,6 +1,6 @@
 """Export of any model as a GGUF file: looked up by name, checked, written, renamed into place.
 
-`python -m worker.exports.gguf_export MODEL FILE` writes one of type F16 in a process of its own.
+`python -m worker.exports.gguf_export MODEL FILE TYPE` writes one in a process of its own.
 """
 
 from __future__ import annotations
@@ -312,10 +312,10 @@ def _modelfile(place: Path) -> Path:
     return beside
 
 
-def main(model: str, out: str) -> int:
+def main(model: str, out: str, type_: str) -> int:
     """Write a model as a GGUF file; return 0, or an exit code with the reason on stderr."""
     try:
-        export(Home.default(), model, Path(out), "F16", lambda text: None)
+        export(Home.default(), model, Path(out), type_, lambda text: None)
     except ForgeError as error:
         sys.stderr.write(" ".join(str(error).split()) + "\n")
         return error.exit_code

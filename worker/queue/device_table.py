@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import (
@@ -26,7 +26,9 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
+from events import EventStore
 from events.database import Database
+from runs.lists import queries
 from worker.queue.leases import alive, lifetime
 from worker.queue.scheduler import Offer
 
@@ -81,6 +83,8 @@ class Device:
     living: bool
     #: Seconds since 1970 by the database's clock, when this was read.
     now: float = field(compare=False)
+    #: What the run is called; its id unless the device is one of `named_devices`.
+    run_name: str | None = field(default=None, compare=False)
 
     @property
     def free(self) -> bool:
@@ -122,6 +126,7 @@ class Roster:
             status=row.status,
             offer=Offer(frozenset(row.labels.split()), row.memory, row.profile, row.only),
             run=row.run,
+            run_name=row.run,
             task=row.task,
             done=row.done,
             grant=granted,
@@ -243,3 +248,13 @@ class Roster:
         """Remove the rows of these devices, which are gone."""
         with self._writing() as connection:
             connection.execute(delete(DEVICES).where(DEVICES.c.name.in_(names)))
+
+
+def named_devices(store: EventStore, roster: Roster) -> list[Device]:
+    """Return all devices by name, each with what its run is called."""
+    devices = roster.devices()
+    names = queries.names(store, {device.run for device in devices if device.run})
+    return [
+        replace(device, run_name=names.get(device.run, device.run) if device.run else None)
+        for device in devices
+    ]

@@ -261,7 +261,8 @@ class Dispatcher(threading.Thread):
                 # A device that stopped in order has removed its row: its task is not lost.
                 self._landed(name, flight, lost=device is not None and not device.living)
             elif device.status != "busy" and flight.unclaimed(held, UNCLAIMED):
-                log.warning("device %s does not claim %s/%s", name, flight.run, flight.task)
+                named = queries.name(self._store, flight.run)
+                log.warning("device %s does not claim %s/%s", name, named, flight.task)
                 self._roster.revoke(name, flight.run, flight.task)
                 self._landed(name, flight, lost=False)
         gone = [device.name for device in devices if not device.living]
@@ -294,7 +295,8 @@ class Dispatcher(threading.Thread):
             self._decide(flight.run)
             if flight.task in {task.key for task in self._desk.tasks.get(flight.run, [])}:
                 self.measures.expired += 1
-                log.warning("task %s/%s was lost with device %s", flight.run, flight.task, name)
+                named = queries.name(self._store, flight.run)
+                log.warning("task %s/%s was lost with device %s", named, flight.task, name)
 
     # ---- the tasks of runs -------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from runs.home import threads
 from runs.kinds.decide import decide
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate, Task
+from runs.lists import queries
 from weights.storage.weight_cache import Artifacts
 from worker.append import actor, append_facts, project_after
 from worker.commands import delegation
@@ -145,12 +146,13 @@ class Worker:
 def finish(worker: Worker, run: str) -> Any:
     """Carry the run on to its end. Raises RunFailedError or RunCancelledError if it ends so."""
     state = worker.run(run)
+    name = queries.name(worker.store, run)
     if state.failed is not None:
-        told = f"run {run} failed: {state.failed.reason.removesuffix('.')}."
+        told = f"run {name} failed: {state.failed.reason.removesuffix('.')}."
         if "`forge " not in told:  # else it says itself what can be done
-            told += f" Try again with `forge retry {run}` and `forge start --resume {run}`."
+            told += f" Try again with `forge retry {name}` and `forge start --resume {name}`."
         raise RunFailedError(told)
     if state.cancelled is not None:
         why = f": {state.cancelled.reason}" if state.cancelled.reason else ""
-        raise RunCancelledError(f"run {run} was cancelled{why}. `forge fork` can branch it.")
+        raise RunCancelledError(f"run {name} was cancelled{why}. `forge fork` can branch it.")
     return state

@@ -125,7 +125,7 @@ async function linkTo(path: string): Promise<HTMLAnchorElement> {
 export async function save(model: string, rest: string): Promise<void> {
   const { data } = await send<Ticket>(`models/${encodeURIComponent(model)}/tickets`, "POST");
   const link = document.createElement("a");
-  link.href = `${data.path.slice(1)}${rest}?ticket=${encodeURIComponent(data.ticket)}`;
+  link.href = `${data.path.slice(1)}${rest}${rest.includes("?") ? "&" : "?"}ticket=${encodeURIComponent(data.ticket)}`;
   link.download = "";
   link.click();
 }

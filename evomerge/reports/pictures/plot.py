@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from io import BytesIO
+from typing import Any, Literal
 
 from matplotlib import rc_context
 from matplotlib.ticker import MaxNLocator
@@ -15,11 +15,12 @@ FITNESS = "fitness"
 COLOURS = {"better": "C2", "level": "C7", "worse": "C3"}
 
 
-def draw(data: dict[str, Any], path: Path) -> None:
-    """Draw a completed run's report into `path`; its suffix is the format."""
-    drawn = figure(data["generations"], data["rivals"])
+def draw(data: dict[str, Any], form: Literal["svg", "png"]) -> bytes:
+    """Return the picture of a completed run's report as a file."""
+    drawn, file = figure(data["generations"], data["rivals"]), BytesIO()
     with rc_context({"svg.hashsalt": str(data["run"])}):  # the same picture, the same bytes
-        drawn.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        drawn.savefig(file, format=form, metadata={"Date": None} if form == "svg" else None)
+    return file.getvalue()
 
 
 def figure(generations: list[dict[str, Any]], rivals: list[dict[str, Any]]) -> Picture:

@@ -83,7 +83,9 @@ def _evaluated(data: Mapping[str, Any], names: Names) -> str:
     draw = "" if data["generation"] is None else f", draw of generation {data['generation']}"
     told = f"{who} on {data['slice']}{draw}"
     if data["fitness"] is None:  # a source is what fitness is relative to: it may have none
-        return f"{told}: {data.get('why_none') or 'measured'}"
+        components = data.get("components") or {}
+        figure = f"perplexity {components['perplexity']:.4g}" if components else "nothing measured"
+        return f"{told}: {data.get('why_none') or figure}"
     ended = " (ended early)" if data.get("stopped") else ""
     return f"{told}: {_score(data['fitness']['scalar'])}{ended}"
 

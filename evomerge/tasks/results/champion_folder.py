@@ -28,9 +28,9 @@ def write(home: Home, state: RunState, out: Path) -> dict[str, Any]:
     folder = champion.export(state, Artifacts.of(home), out.absolute(), rows[-1].hash)
     for name, content in documents(data).items():
         (folder / name).write_bytes(content)
-    plot.draw(data, folder / "report.svg")
-    plot.draw(data, folder / "report.png")
-    picture = (folder / "report.svg").read_bytes()
+    picture = plot.draw(data, "svg")
+    (folder / "report.svg").write_bytes(picture)
+    (folder / "report.png").write_bytes(plot.draw(data, "png"))
     (folder / report_html.NAME).write_bytes(html(data, picture))
     return {**data, "folder": str(folder)}
 

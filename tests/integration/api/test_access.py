@@ -69,6 +69,7 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("GET", "/models/{id}/files/{file}"): "submitter",
     ("GET", "/models/{id}/zip"): "submitter",
     ("GET", "/models/{id}/gguf"): "submitter",
+    ("GET", "/models/{id}/gguf-types"): "submitter",
     ("POST", "/models/{id}/folder"): "submitter",
     ("POST", "/models/{id}/gguf"): "submitter",
     ("POST", "/models/{id}/tickets"): "submitter",

@@ -18,9 +18,11 @@ from api.options import LOOPBACK, Options
 from cli.main import forge
 from runs.history import repository
 from runs.home import Home
+from runs.panels import report_html
 from testing.waiting import wait_until
 from testing.worlds.finished_run import FinishedRun
 from weights.folders.checkpoint import digest, open_checkpoint
+from weights.formats import gguf_file
 from worker.commands import accounts
 
 RUN = "r"
@@ -51,6 +53,10 @@ class Taken:
         path = f"/runs/{RUN}/export" + (f"?model={model}" if model else "")
         wait_until(lambda: self.get(path)["status"] in ("done", "failed"), "the export ends")
         return self.get(path)
+
+    def ggufs(self, id_: str) -> dict[str, Any]:
+        """Return the GGUF files of a model, and how far the writing of another is."""
+        return self.get(f"/models/{id_}/files")["gguf"]
 
     def downloaded(self, id_: str, where: Path) -> Path:
         """Return the folder of a model's zip, downloaded as a browser does it: without a header."""
@@ -106,6 +112,35 @@ def test_an_exported_champion_is_downloaded_with_the_digest_of_the_log(
     assert weights_of(folder) == taken.state.completed.digest
     assert {file.name for file in folder.iterdir()} == {file["name"] for file in files["files"]}
     assert files["load"][1] == (f'model = AutoModelForCausalLM.from_pretrained("{folder.name}")')
+
+
+def test_a_champion_is_written_as_gguf_of_a_type_that_it_can_have(taken: Taken) -> None:
+    """The exporter says which; a merge's weights are not ternary. An unknown type fails in words."""
+    id_ = taken.exported()["model"]
+    types = taken.get(f"/models/{id_}/gguf-types")["types"]
+    assert types == [type_ for type_ in gguf_file.TYPES if type_ not in gguf_file.TERNARY]
+    for type_ in ("Q8_0", "no"):
+        answer = taken.ask("POST", f"/models/{id_}/gguf?type={type_}")
+        assert answer.status_code == 202, answer.text
+        wait_until(lambda: taken.ggufs(id_)["status"] != "running", "the file is written")
+    told = taken.ggufs(id_)
+    assert "GGUF type 'no' is not known" in told["error"]
+    (file,) = told["files"]
+    content = taken.ask("GET", f"/models/{id_}/gguf?type=Q8_0").content
+    assert (file["type"], file["bytes"], content[:4]) == ("Q8_0", len(content), b"GGUF")
+    assert taken.ask("GET", f"/models/{id_}/gguf").status_code == 404
+
+
+def test_the_report_of_a_page_is_that_beside_the_champion(taken: Taken) -> None:
+    """With its picture, and with the run's name in its heading."""
+    taken.ask("PATCH", f"/runs/{RUN}", json={"name": "best-of-three"})
+    page = taken.ask("GET", f"/runs/{RUN}/report.html")
+    assert page.status_code == 200, page.text
+    folder = Path(taken.exported()["folder"])
+    beside = (folder / "report.html").read_bytes()
+    assert report_html.embedded(page.content) == report_html.embedded(beside) is not None
+    assert f"<h1>Run best-of-three ({RUN})</h1>" in page.text
+    assert page.text.count("<h2") == beside.decode().count("<h2")
 
 
 def test_a_fixed_merge_is_exported_and_downloaded(taken: Taken, tmp_path: Path) -> None:

@@ -180,7 +180,8 @@ def test_no_word_for_people_holds_a_digest(served: Served) -> None:
             assert not HASH.search(event["gist"])
     gists = [e["gist"] for e in served.get(f"/runs/{RUN}/events").json()["events"]]
     assert any(
-        re.fullmatch(r"b on selection: \d\.\d{4}|b on selection: measured", g) for g in gists
+        re.fullmatch(r"b on selection: \d\.\d{4}|b on selection: perplexity [\d.]+", g)
+        for g in gists
     )
     assert any(
         re.fullmatch(r"generation 1: best on its draw \d\.\d{4}, mean \d\.\d{4}", g) for g in gists

@@ -17,6 +17,7 @@ from runs.history import repository
 from runs.history.repository import load
 from runs.lists import measured
 from runs.lists import model_registry as reports_model_registry
+from runs.record.user_events import Described
 from runs.streams import stream
 from testing.models.toys import Toys
 from testing.worlds import fake_runs
@@ -52,8 +53,23 @@ def test_sources_and_champions_come_by_themselves(store: EventStore) -> None:
         reports_model_registry.id_of(s.digest) for s in state.started.sources
     ]
     entry = reports_model_registry.find(store, champion["id"][:6])
-    assert {**entry, "run_name": champion["run"]} == champion
+    assert entry == champion
     assert reports_model_registry.listed(store, "champion", RUN) == ([champion], 1)
+
+
+def test_models_of_a_run_are_called_after_its_name(store: EventStore) -> None:
+    """Both names find the model: the one with the run's id is in commands that were written down."""
+    fake_runs.whole(store)
+    control(store, RUN, Described(name="best-of-three"))
+    (champion,) = reports_model_registry.listed(store, "champion", "of-three")[0]
+    assert (champion["name"], champion["run_name"]) == (
+        "champion of best-of-three",
+        "best-of-three",
+    )
+    for name in (champion["name"], f"champion of {RUN}"):
+        assert reports_model_registry.find(store, name) == champion
+    assert reports_model_registry._called("r1-math", "r1", "my-run") == "my-run-math"
+    assert reports_model_registry._called("star", "r", "my-run") == "star"
 
 
 def test_the_folder_of_an_export_is_that_of_the_model_by_every_name(
@@ -188,7 +204,7 @@ def test_a_model_is_registered_by_its_weights(store: EventStore, toys: Toys) -> 
     (found,) = reports_model_registry.listed(store)[0]
     assert (found["name"], found["kind"], found["path"]) == ("mine too", "base", str(toys.base))
     assert found["bytes"] == 4 * found["parameters"]
-    assert {**reports_model_registry.find(store, "mine too"), "run_name": None} == found
+    assert reports_model_registry.find(store, "mine too") == found
     commands_model_registry.remove(store, id_[:5])
     for gone in (id_, "mine too", ""):
         with pytest.raises(NotFoundError):

@@ -37,6 +37,14 @@ def call(home: Home, *words: str, code: int = 0) -> Result:
     return result
 
 
+def called(home: Home, run: str) -> str:
+    """Return what a run is called, which is not its id."""
+    rows = told(home, "runs")
+    (name,) = (row["name"] for row in rows if row["run"] == run)
+    assert name != run
+    return name
+
+
 def told(home: Home, *words: str) -> dict:
     """Return the JSON that `forge WORDS --json` prints."""
     return json.loads(call(home, *words, "--json").stdout)
@@ -83,7 +91,7 @@ def test_a_run_of_any_kind_is_started_carried_and_announced(
         "divergent": "",
     }
     assert result.stdout.splitlines() == [
-        f"run {run} completed: {digest_of(state.total)[:12]}  total of step 0",
+        f"run {called(home, run)} completed: {digest_of(state.total)[:12]}  total of step 0",
         f"folder:   {out}",
     ]
     assert "step 0 done, 1 in all" in result.stderr
@@ -135,7 +143,7 @@ def test_a_run_is_submitted_and_another_process_carries_it(home: Home) -> None:
     refused = call(home, "start", "--resume", run, "--set", "steps=1", code=2)
     assert "leave out set" in str(refused.exception)
     result = call(home, "start", "--resume", run, "--output-dir", str(home.folder / "out"))
-    assert f"run {run} completed" in result.stdout
+    assert f"run {called(home, run)} completed" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -306,7 +314,7 @@ def test_a_fork_is_carried_on_and_archived_and_imported(
     run = done["run"]
     call(ended, "archive", run, file)
     assert call(home, "verify", file).stdout.splitlines()[-1] == "verified."
-    assert f"run {run}: " in call(home, "import", file).stdout
+    assert f"run {called(ended, run)}: " in call(home, "import", file).stdout
     assert call(home, "verify", "--all").stdout.splitlines()[-1] == "verified."
     assert toy_runs.state(home, run).total == done["total"]
 

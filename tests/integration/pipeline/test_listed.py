@@ -172,6 +172,15 @@ def needs(client: TestClient, **headers: str) -> Any:
     return answer.json()
 
 
+def test_what_waits_for_a_user_is_told_by_name(client: TestClient) -> None:
+    """The id stays: addresses have it."""
+    for run in ("broken", "stopped"):
+        answer = client.patch(f"/runs/{run}", json={"name": f"my-{run}"})
+        assert answer.status_code == 200, answer.text
+    names = {row["run"]: row["name"] for row in needs(client)["runs"]}
+    assert names == {"broken": "my-broken", "stopped": "my-stopped"}
+
+
 def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     client: TestClient, tmp_path: Path
 ) -> None:

@@ -60,14 +60,14 @@ def busy(row: dict[str, Any], devices: Sequence[Device]) -> str:
     working = [d for d in fitting if d.run is not None and d.status == "busy"]
     if not fitting or len(working) < len(fitting):
         return ""
-    first = f"{working[0].name} works on {working[0].run}"
+    first = f"{working[0].name} works on {working[0].run_name}"
     return f"a free worker: {first}" + (f", {len(working) - 1} more work" if working[1:] else "")
 
 
 def advice(row: dict[str, Any], devices: Sequence[Device]) -> str:
     """Return the command that gives a waiting run a worker, or "" if no command does."""
     if row["paused"] or row.get("past"):
-        return f"forge resume {row['run']}"
+        return f"forge resume {row['name']}"
     living = [device for device in devices if device.living]
     wanted, fitting = _fitting(row, living)
     if fitting:

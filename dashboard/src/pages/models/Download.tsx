@@ -1,7 +1,7 @@
 /** What is taken away of a model: a zip of its folder, a GGUF file, single files, and lines that load it. */
 import { useState } from "react";
 import { explain, save, send } from "../../api/client";
-import type { ModelFiles } from "../../api/types";
+import type { GgufTypes, ModelFiles } from "../../api/types";
 import { bytes } from "../../lib/format";
 import { useMaySubmit } from "../../lib/currentUser";
 import { type Resource, useResource } from "../../lib/hooks";
@@ -52,22 +52,48 @@ export function Download({ id, files }: { id: string; files: Resource<ModelFiles
             Download zip
           </button>
         )}
-        {found.folder !== null && gguf.status !== "done" && (
-          <button type="button" className="button" disabled={gguf.status === "running"} onClick={() => ask("/gguf")}>
-            {gguf.status === "running" ? "Writing GGUF …" : "Write as GGUF (F16)"}
-          </button>
-        )}
-        {gguf.status === "done" && (
-          <button type="button" className="button" onClick={() => act(() => save(id, "gguf"))}>
+      </div>
+      <div className="buttons">
+        {gguf.files.map((file) => (
+          <button key={file.type} type="button" className="button" onClick={() => act(() => save(id, `gguf?type=${file.type}`))}>
             <Icon name="download" />
-            Download GGUF (F16, {bytes(gguf.bytes)})
+            {`GGUF ${file.type}, ${bytes(file.bytes)}`}
           </button>
-        )}
+        ))}
+        {found.folder !== null && <WriteGguf id={id} gguf={gguf} onWrite={(type) => ask(`/gguf?type=${type}`)} />}
       </div>
       {[failure, writing.error, gguf.error].filter(Boolean).map((text) => (
         <p key={text} role="status" className="note bad">{text}</p>
       ))}
     </div>
+  );
+}
+
+interface WriteGgufProps {
+  id: string;
+  gguf: ModelFiles["gguf"];
+  onWrite: (type: string) => void;
+}
+
+/** Has the model written as a GGUF file of a type that the server says it can have. */
+function WriteGguf({ id, gguf, onWrite }: WriteGgufProps) {
+  const [chosen, setChosen] = useState("F16");
+  const answer = useResource<GgufTypes>(modelPath(id, "/gguf-types"));
+  if (answer.error !== null) return <span className="soft small">{`No GGUF: ${explain(answer.error)}`}</span>;
+  const written = new Set(gguf.files.map((file) => file.type));
+  const types = (answer.data?.types ?? []).filter((type) => !written.has(type));
+  if (answer.data && types.length === 0) return null;
+  const type = types.includes(chosen) ? chosen : types[0];
+  const writing = gguf.status === "running";
+  return (
+    <>
+      <select className="select" aria-label="Type of the GGUF file" value={type ?? ""} disabled={type === undefined || writing} onChange={(event) => setChosen(event.target.value)}>
+        {type === undefined ? <option value="">types …</option> : types.map((one) => <option key={one}>{one}</option>)}
+      </select>
+      <button type="button" className="button" disabled={type === undefined || writing} onClick={() => type && onWrite(type)}>
+        {writing ? "Writing GGUF …" : "Write as GGUF"}
+      </button>
+    </>
   );
 }
 

@@ -3,6 +3,15 @@ import type { ModelMeasurements, OwnedModel } from "../../api/types";
 import { NONE, number, plural, score, words } from "../../lib/format";
 import { href } from "../../lib/router";
 
+/** A run by its name, with its id as a tooltip. */
+export function RunLink({ run }: { run: { run: string; run_name: string } }) {
+  return (
+    <a className="mono" href={href(["runs", run.run])} title={run.run}>
+      {run.run_name}
+    </a>
+  );
+}
+
 /** What was said when the model was registered: no items behind it, so no interval. */
 function Registered({ metrics }: { metrics: OwnedModel["metrics"] }) {
   return (
@@ -49,7 +58,7 @@ export function Measured({ model, across }: { model: OwnedModel; across: ModelMe
           {again.map((one, place) => (
             <span key={one.run}>
               {place > 0 && ", "}
-              <a className="mono" href={href(["runs", one.run])}>{one.run}</a> ({number(one.again)})
+              <RunLink run={one} /> ({number(one.again)})
             </span>
           ))}
           .
@@ -61,7 +70,7 @@ export function Measured({ model, across }: { model: OwnedModel; across: ModelMe
           {others.map((one, place) => (
             <span key={one.run}>
               {place > 0 && ", "}
-              <a className="mono" href={href(["runs", one.run])}>{one.run}</a>
+              <RunLink run={one} />
             </span>
           ))}
           .
@@ -76,10 +85,10 @@ export function Measured({ model, across }: { model: OwnedModel; across: ModelMe
 
 function InRun({ one }: { one: ModelMeasurements["runs"][number] }) {
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label={`Measurements in run ${one.run}`}>
+    <div className="sheet bare" tabIndex={0} role="region" aria-label={`Measurements in run ${one.run_name}`}>
       <table className="table">
         <caption>
-          {one.made ? "Made and measured" : "Measured"} in run <a className="mono" href={href(["runs", one.run])}>{one.run}</a> ({one.kind})
+          {one.made ? "Made and measured" : "Measured"} in run <RunLink run={one} /> ({one.kind})
         </caption>
         <thead>
           <tr>

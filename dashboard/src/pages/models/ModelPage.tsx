@@ -15,7 +15,7 @@ import { Loaded } from "../../ui/Messages";
 import { Panel } from "../../ui/Panel";
 import { Time } from "../../ui/Time";
 import { Download, Loading, modelPath, useAct, useFiles } from "./Download";
-import { Measured } from "./Measured";
+import { Measured, RunLink } from "./Measured";
 
 export default function ModelPage({ id }: { id: string }) {
   const answer = useResource<OwnedModel>(modelPath(id));
@@ -98,8 +98,8 @@ function Told({ model }: { model: OwnedModel }) {
             <dt>from run</dt>
             <dd>
               {model.run ? (
-                <a className="mono" href={href(["runs", model.run])}>
-                  {model.run}
+                <a className="mono" href={href(["runs", model.run])} title={model.run}>
+                  {model.run_name ?? model.run}
                 </a>
               ) : (
                 NONE
@@ -184,10 +184,10 @@ function Made({ lineage }: { lineage: ModelLineage }) {
     <>
       {lineage.tree && lineage.tree.nodes.length > 1 && <GraphPanel panel={lineage.tree} />}
       {lineage.runs.map((one) => (
-        <div key={one.run} className="sheet bare" tabIndex={0} role="region" aria-label={`Models of run ${one.run}`}>
+        <div key={one.run} className="sheet bare" tabIndex={0} role="region" aria-label={`Models of run ${one.run_name}`}>
         <table className="table">
           <caption>
-            In run <a className="mono" href={href(["runs", one.run])}>{one.run}</a>
+            In run <RunLink run={one} />
           </caption>
           <thead>
             <tr>

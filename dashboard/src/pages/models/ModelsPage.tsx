@@ -1,7 +1,7 @@
 /** The registry of models. */
 import { useState } from "react";
 import { withQuery } from "../../api/client";
-import type { Model, ModelKind, ModelList, ModelOfRun } from "../../api/types";
+import type { Model, ModelKind, ModelList } from "../../api/types";
 import { bytes, number, plural, score } from "../../lib/format";
 import { useDebounced, useResource, useTitle } from "../../lib/hooks";
 import { useMaySubmit, useMe } from "../../lib/currentUser";
@@ -72,7 +72,7 @@ export default function ModelsPage({ route }: { route: Route }) {
 }
 
 interface TableProps {
-  models: ModelOfRun[];
+  models: Model[];
   filtered: boolean;
   onRemove: ((model: Model) => void) | null;
 }
@@ -123,7 +123,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
               </td>
               <td>
                 {model.run ? (
-                  <a className="mono nowrap" href={href(["runs", model.run])}>
+                  <a className="mono nowrap" href={href(["runs", model.run])} title={model.run}>
                     {model.run_name ?? model.run}
                   </a>
                 ) : (

@@ -9,7 +9,7 @@ import { Time } from "../../ui/Time";
 import { VirtualRows } from "../../ui/VirtualRows";
 import { useRun } from "./context";
 import { EventData } from "./EventData";
-import { eventIndex, type LightEvent } from "./eventIndex";
+import { eventIndex, type LightEvent, partOf } from "./eventIndex";
 import { addressOf, asked, placeIn } from "./moment";
 import { leave } from "./nearestBoundary";
 
@@ -132,7 +132,7 @@ function EventRow({ row, before, of, here, open, onToggle, onShow }: RowProps) {
             {row.type}
           </span>
           <span className="event-gist cut">
-            {row.run !== of && <span className="quiet">{row.run.replace(`${of}.`, "")}: </span>}
+            {row.run !== of && <span className="quiet">{partOf(of, row.run)}: </span>}
             {row.gist}
           </span>
         </button>

@@ -70,7 +70,7 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
               Again with changes
             </a>
           )}
-          <ReportMenu run={live.run} />
+          <ReportMenu run={live.run} name={live.name} />
           {allowed.filter((action) => !shown.decision || !DECIDING.includes(action)).map((action) => (
             <button key={action} type="button" className={`button ${action === "cancel" ? "danger" : ""}`} onClick={() => onAction(action)}>
               <Icon name={ACTIONS[action].icon} />
@@ -105,8 +105,8 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
         {past && (
           <span>
             forked from{" "}
-            <a className="mono" href={href(["runs", past.run], { at: past.place })}>
-              {past.run}
+            <a className="mono" href={href(["runs", past.run], { at: past.place })} title={past.run}>
+              {past.run_name}
             </a>
             {` at event ${past.place.toLocaleString("en-US")}`}
           </span>

@@ -4,8 +4,8 @@ import { Icon } from "../../ui/Icon";
 import { SaveMenu } from "../../ui/SaveMenu";
 import { runPath } from "./context";
 
-export function ReportMenu({ run }: { run: string }) {
-  const save = (form: string) => download(runPath(run, `/report.${form}`), `${run}.${form}`);
+export function ReportMenu({ run, name }: { run: string; name: string }) {
+  const save = (form: string) => download(runPath(run, `/report.${form}`), `${name}.${form}`);
   return (
     <SaveMenu
       className="report"

@@ -6,7 +6,7 @@ import { go, replace, type Route } from "../../lib/router";
 import { Icon } from "../../ui/Icon";
 import { Time } from "../../ui/Time";
 import { useRun } from "./context";
-import type { EventIndex, LightEvent } from "./eventIndex";
+import { type EventIndex, type LightEvent, partOf } from "./eventIndex";
 import { closings, type Closing, settle } from "./unitBoundaries";
 import { addressOf, asked, placeIn } from "./moment";
 import { leave } from "./nearestBoundary";
@@ -149,7 +149,7 @@ function Caption({ here, run, place, places, loading, snapped }: CaptionProps) {
         <span role="status">{snapped}</span>
       ) : here ? (
         <>
-          {here.run !== run && <span className="quiet">{here.run} </span>}
+          {here.run !== run && <span className="quiet">{partOf(run, here.run)} </span>}
           <span className="mono">{here.type}</span> <span className="soft">{here.gist}</span>{" "}
           <span className="quiet">
             <Time at={here.recorded_at} />

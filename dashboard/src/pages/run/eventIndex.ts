@@ -104,7 +104,7 @@ export class EventIndex {
       const { moments = [], total = 0 } = answer?.data ?? {};
       const seen = this.view.rows.length;
       const newer = moments.filter((moment) => moment.position > (this.view.rows.at(-1)?.position ?? 0));
-      return { events: newer.map((moment, index) => light(moment, seen + index + 1)), total };
+      return { events: newer.map((moment, index) => ({ ...light(moment, seen + index + 1), gist: withParts(this.run, moment.gist) })), total };
     }
     const answer = await request<Events>(runPath(this.run, "/events", { after: rows.length, limit: PAGE, data: "false" }));
     const { events = [], total = 0 } = answer?.data ?? {};
@@ -115,6 +115,17 @@ export class EventIndex {
     this.view = view;
     for (const listener of this.listeners) listener();
   }
+}
+
+/** What a run is in the run that it is a task of: the part of its id behind the other's. */
+export function partOf(parent: string, run: string): string {
+  return run.startsWith(`${parent}.`) ? run.slice(parent.length + 1) : run;
+}
+
+/** A text in which the parts of a run are called as `partOf` calls them. */
+function withParts(parent: string, text: string): string {
+  const id = parent.replace(/[.+]/g, "\\$&");
+  return text.replace(new RegExp(`(?<![\\w.+-])${id}\\.(?=\\d+-)`, "g"), "");
 }
 
 function light(event: Event | Moment, place: number): LightEvent {

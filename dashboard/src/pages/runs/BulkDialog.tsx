@@ -15,11 +15,13 @@ const TEXTS: Record<Bulk, { does: string; says: string }> = {
 interface Props {
   action: Bulk;
   runs: readonly string[];
+  /** What a run is called. */
+  named: (run: string) => string;
   onClose: () => void;
   onDone: () => void;
 }
 
-export function BulkDialog({ action, runs, onClose, onDone }: Props) {
+export function BulkDialog({ action, runs, named, onClose, onDone }: Props) {
   const [reason, setReason] = useState("");
   const [wrong, setWrong] = useState<string | undefined>();
   const needed = action === "cancel";
@@ -32,7 +34,7 @@ export function BulkDialog({ action, runs, onClose, onDone }: Props) {
       try {
         await send(`runs/${encodeURIComponent(run)}/${action}`, "POST", { reason: reason.trim() || null });
       } catch (cause) {
-        failed.push(`${run}: ${explain(cause)}`);
+        failed.push(`${named(run)}: ${explain(cause)}`);
       }
     }
     if (failed.length > 0) throw new Error(failed.join(" "));

@@ -93,8 +93,8 @@ function Run({ run, onHide }: RunProps) {
         {stopped ? "Decide" : "Failed"}
       </span>
       <span className="needs-says">
-        <a className="mono" href={href(["runs", run.run])}>
-          {run.run}
+        <a className="mono" href={href(["runs", run.run])} title={run.run}>
+          {run.name}
         </a>{" "}
         <span className="soft">{stopped?.says || run.reason || run.kind}</span>
         {wrong && <span role="alert" className="lost">{` ${wrong}`}</span>}
@@ -118,7 +118,7 @@ function Run({ run, onHide }: RunProps) {
             </a>
           </>
         )}
-        <button type="button" className="button plain small" aria-label={`Hide ${run.run}`} onClick={onHide}>
+        <button type="button" className="button plain small" aria-label={`Hide ${run.name}`} onClick={onHide}>
           Hide
         </button>
       </span>
@@ -143,8 +143,8 @@ function Worker({ worker, onHide }: { worker: GoneWorker; onHide: () => void }) 
           {worker.run !== null && (
             <>
               ; it worked on{" "}
-              <a className="mono" href={href(["runs", worker.run])}>
-                {worker.run}
+              <a className="mono" href={href(["runs", worker.run])} title={worker.run}>
+                {worker.run_name ?? worker.run}
               </a>
             </>
           )}

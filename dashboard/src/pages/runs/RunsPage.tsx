@@ -160,6 +160,7 @@ export function RunsPage({ route }: { route: Route }) {
         <BulkDialog
           action={bulk}
           runs={[...chosen]}
+          named={(run) => view.rows.find((row) => row.run === run)?.name ?? run}
           onClose={() => setBulk(null)}
           onDone={() => {
             setBulk(null);

@@ -114,7 +114,7 @@ def test_a_key_means_one_run(served: Served) -> None:
     async def ask(talk: Talk) -> None:
         asked = {"kind": "toy", "config": {"steps": 1}, "key": "once"}
         first = await talk.call("start_run", **asked)
-        again = {"run": first["run"], "fresh": False, "warnings": []}
+        again = {**first, "fresh": False}
         assert await talk.call("start_run", **asked) == again
         assert "other settings" in await talk.refused("start_run", **{**asked, "config": {}})
         await talk.call("pause_run", run=first["run"], key="p")

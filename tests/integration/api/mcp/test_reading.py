@@ -76,10 +76,10 @@ def test_a_viewer_reads_what_the_api_says(served: Served) -> None:
     assert told[:2] == [kinds, settings | {"strategies": []}]
     [row] = told[2]["runs"]
     assert row.items() <= listed["runs"][0].items()
-    assert told[3]["head"] == panels["head"]
+    assert (told[3]["name"], told[3]["head"]) == ("r", panels["head"])
     lines = [{k: p[k] for k in ("name", "kind", "title", "says")} for p in panels["panels"]]
     assert told[3]["panels"] == lines
-    beside = {name: compared[name] for name in ("heads", "judgements", "settings")}
+    beside = {name: compared[name] for name in ("names", "heads", "judgements", "settings")}
     assert told[4:8] == [{"panel": panel}, head, beside, models]
     for ours, theirs in zip(told[8]["events"], events["events"], strict=True):
         assert ours.pop("characters") == len(json.dumps(theirs["data"], ensure_ascii=False))
