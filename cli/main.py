@@ -69,6 +69,7 @@ COMMANDS = {
         "Print how a candidate is made, as a config for `forge merge`.",
     ),
     "score": ("cli.evomerge.score", "Measure models as runs do, without a run."),
+    "chat": ("cli.chat", "Talk with a model: what a run has made, or any other."),
     "items": ("cli.evomerge.items", "Show where a candidate wins and loses, item by item."),
     "check": ("cli.evomerge.evo", "Check config, models and data in seconds; start nothing."),
     "kinds": ("cli.runs.settings", "List the kinds of run."),
@@ -149,6 +150,7 @@ SECTIONS = {
     ),
     "Models and merging": (
         "models",
+        "chat",
         "mergeability",
         "merge",
         "extract",

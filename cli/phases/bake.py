@@ -89,7 +89,7 @@ def bake_command(
     from runs.home import Home
 
     config = dict(map(setting, settings))
-    config["prompts"] = [_text(file) for file in prompts]
+    config["prompts"] = [prompt_text(file) for file in prompts]
     checks = [_check(file) for file in prompts]
     if any(checks):
         config["checks"] = checks
@@ -100,7 +100,7 @@ def bake_command(
     if rank is not None:
         config |= {"train": "lora", "lora_rank": rank}
     if others:
-        config["others"] = [_text(file) for file in others]
+        config["others"] = [prompt_text(file) for file in others]
     home = Home.default()
     plan = planned(home, "bake", config, (f"model={model}",), data, out, detach)
     begin(home, plan, queued, detach, dry_run, as_json)
@@ -119,7 +119,7 @@ def _check(file: str) -> Any:
         raise ConfigError(f"{place} is no check: {error}") from error
 
 
-def _text(file: str) -> str:
+def prompt_text(file: str) -> str:
     """Return the text of a prompt's file. Raises ConfigError."""
     from runs.errors import ConfigError
 

@@ -48,6 +48,11 @@ def not_divided(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "accumulation": None}
 
 
+def not_rounded(data: dict[str, Any]) -> dict[str, Any]:
+    """Return `started` with `dtype`: the results of earlier runs are float32."""
+    return {**data, "dtype": None}
+
+
 class GivenSubmitted(common.Submitted):
     """A run was asked for."""
 

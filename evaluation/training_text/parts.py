@@ -86,14 +86,14 @@ def given_tokenizer(donor: Path) -> Any:
 
 
 def write_given(folder: Path, donor: Path, sizes: Mapping[str, Any] = MappingProxyType({})) -> None:
-    """Write a given model's companions; its config says that the weights are float32.
+    """Write a given model's companions; its config says float32 unless `sizes` has another dtype.
 
     `sizes` are settings that the models to be trained have otherwise.
     """
     companions.write(donor, folder)
     settings = companions.cleaned(json.loads((donor / companions.CONFIG).read_bytes()))
     settings.pop("torch_dtype", None)
-    text = companions.as_text({**settings, **sizes, "dtype": "float32"})
+    text = companions.as_text({**settings, "dtype": "float32", **sizes})
     (folder / companions.CONFIG).write_text(text, "utf-8")
 
 

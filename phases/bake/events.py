@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from evaluation.given_model_runs.events import (
     GivenCompleted,
     GivenSubmitted,
     all_weights,
     not_divided,
+    not_rounded,
     without_adapters,
     without_watch,
 )
@@ -46,7 +47,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Model, text, contexts and profile were pinned."""
 
-    schema_version = 3
+    schema_version = 4
 
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -75,6 +76,8 @@ class Started(common.Started):
     contexts: dict[str, Count]
     #: Parameters of the adapters that are trained; None: all weights are.
     trainable: Large | None = None
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: Literal["bfloat16", "float16"] | None = None
 
     @property
     def machine(self) -> str | None:
@@ -107,6 +110,7 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 2): all_weights,
         (Forked.type, 2): all_weights,
         (Started.type, 2): without_adapters,
+        (Started.type, 3): not_rounded,
         (Submitted.type, 3): on_cpu,
         (Forked.type, 3): on_cpu,
     },

@@ -19,7 +19,6 @@ from phases.bake.view import BakeView
 from runs.kinds.tasks import Decision, Task
 from weights.making import making
 from weights.making.events import Making
-from weights.recipes import Train
 
 
 class Bake(BakeView, OneResult[BakeState]):
@@ -60,15 +59,17 @@ class Bake(BakeView, OneResult[BakeState]):
         yield unanswered(state, findings.comparing(state).values())
 
     def _stage(self, state: BakeState, one: stages.Known) -> Iterator[Decision]:
-        """Yield: the replies of a stage's teacher, the training with its stops, what chooses."""
+        """Yield: the start, the replies of its teacher, the training with its stops, what chooses."""
         segment = state.started.segment
+        yield making.next_of(state, [one.start], segment)
         if one.sample is not None:
             yield unanswered(state, [one.sample])
         if one.full is None:
             return
         recipes = [candidate.recipe for candidate in one.candidates.values()]
-        for early in [recipe for recipe in recipes if isinstance(recipe, Train)]:
-            yield making.next_of(state, [early], segment)
+        for candidate in one.candidates.values():
+            if candidate.training is not None:
+                yield making.next_of(state, [candidate.training], segment)
         yield making.next_of(state, [one.full], segment)
         yield making.next_of(state, recipes, segment)
         yield unanswered(state, [*findings.neutral(state), *findings.choices(one)])

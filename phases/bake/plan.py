@@ -31,6 +31,8 @@ class Candidate:
     share: float
     #: True if the training was stopped there, false if the weights are interpolated.
     early: bool = False
+    #: The training that it is, or is a rounding of; None if it lies between two models.
+    training: Train | None = None
 
 
 def parent(started: Started) -> Transform:
@@ -112,31 +114,53 @@ def _undecayed(optimiser: Algorithm) -> Algorithm:
     return Algorithm(name=optimiser.name, params={**optimiser.params, "weight_decay": 0.0})
 
 
-def name(share: float, number: int = 1, early: bool = False) -> str:
-    """Return the name of a candidate of a stage; at 1 it is the trained model itself."""
-    own = FULL if share == 1.0 else f"{'stop' if early else 'strength'}-{share!r}"
+def name(share: float, number: int = 1, early: bool = False, rounded: bool = False) -> str:
+    """Return the name of a candidate of a stage; at 1 it is the trained model itself, or `rounded`."""
+    whole = share == 1.0 and not rounded
+    own = FULL if whole else f"{'stop' if early else 'strength'}-{share!r}"
     return own if number == 1 else f"{PURPOSE}-{number}-{own}"
 
 
+def begin(started: Started, before: Making | None) -> Making:
+    """Return the model in float32 that a stage's training begins with.
+
+    `before` is the result of the stage before it, None for the first. Results of half precision are
+    not what trainings read.
+    """
+    if before is None:
+        return parent(started)
+    if started.dtype is None:
+        return before
+    return Transform(operation="float32@1", inputs={"of": before.id})
+
+
 def candidates(
-    config: BakeConfig, stage: Stage, before: Making, end: Train
+    config: BakeConfig, stage: Stage, start: Making, end: Train, dtype: str | None
 ) -> dict[str, Candidate]:
     """Return name → candidate of a stage, the trained model first, then stops, then interpolations.
 
-    The trained model is one of them if 1 is among the strengths; it is made in any case.
+    The trained model is one of them if 1 is among the strengths; it is made in any case. `dtype` is
+    `Started.dtype`: with one every candidate is rounded to it, as a place on a line has the dtype of
+    the line's start. What is measured and chosen is then what is written.
     """
     found = {}
+    origin = start.id if dtype is None else start.inputs["of"]
     for share in config.stops:
         early = end.to(steps(config, share))
-        found[name(share, stage.number, early=True)] = Candidate(early, share, early=True)
+        recipe = early if dtype is None else _line(origin, early, 1.0)
+        found[name(share, stage.number, True)] = Candidate(recipe, share, True, early)
     for share in config.strengths:
-        line = Transform(
-            operation="interpolate@1",
-            inputs={"start": before.id, "end": end.id},
-            params={"place": share},
-        )
-        found[name(share, stage.number)] = Candidate(end if share == 1.0 else line, share)
+        whole = share == 1.0 and dtype is None
+        recipe = end if whole else _line(origin, end, share)
+        own = name(share, stage.number, rounded=dtype is not None)
+        found[own] = Candidate(recipe, share, training=end if share == 1.0 else None)
     return found
+
+
+def _line(start: str, end: Train, place: float) -> Transform:
+    """Return the recipe of the model at a place between the model of the id `start` and `end`."""
+    inputs = {"start": start, "end": end.id}
+    return Transform(operation="interpolate@1", inputs=inputs, params={"place": place})
 
 
 def steps(config: BakeConfig, share: float) -> int:

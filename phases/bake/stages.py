@@ -30,7 +30,7 @@ class Known:
     """A stage that has begun."""
 
     stage: Stage
-    #: The model that its training begins with, and its name.
+    #: The model that its training begins with, and the name of the model that this is.
     start: Making
     begins: str
     #: The model at the end of its training; None before its replies are sampled.
@@ -90,13 +90,13 @@ def _known(state: BakeState) -> tuple[Known, ...]:
     if plan.sampled(state) is None:
         return ()
     found, begins = list[Known](), plan.PARENT
-    start: Making = plan.parent(state.started)
+    start = plan.begin(state.started, None)
     for stage in active(state):
         one = _stage(state, Known(stage, start, begins))
         found.append(one)
         if one.best is None:
             break
-        begins, start = one.best, one.candidates[one.best].recipe
+        begins, start = one.best, plan.begin(state.started, one.candidates[one.best].recipe)
     return tuple(found)
 
 
@@ -106,7 +106,7 @@ def _stage(state: BakeState, begun: Known) -> Known:
     if digests is None:
         return begun
     end = plan.full(state.submitted, state.started, stage, begun.start.id, digests)
-    candidates = plan.candidates(config, stage, begun.start, end)
+    candidates = plan.candidates(config, stage, begun.start, end, state.started.dtype)
     curve = _curve(state, stage, candidates)
     best = _nearest(curve) if len(curve) == len(candidates) else None
     return Known(stage, begun.start, begun.begins, end, candidates, curve, best)
@@ -173,6 +173,19 @@ def recipes(state: BakeState) -> dict[str, Making]:
         if one.full is not None:
             found[plan.name(1.0, one.stage.number)] = one.full
         found |= {name: candidate.recipe for name, candidate in one.candidates.items()}
+        if state.started.dtype is not None:
+            found |= _unrounded(one)
+    return found
+
+
+def _unrounded(one: Known) -> dict[str, Making]:
+    """Return name → recipe of the models in float32 that a stage's candidates are rounded from."""
+    found: dict[str, Making] = {}
+    if one.stage.number > 1:
+        found[f"{plan.PURPOSE}-{one.stage.number}-start"] = one.start
+    for name, candidate in one.candidates.items():
+        if candidate.early and candidate.training is not None:
+            found[f"{name}-float32"] = candidate.training
     return found
 
 

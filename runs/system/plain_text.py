@@ -24,6 +24,8 @@ _STEERING = re.compile(
 _STEERING_IN_LINES = re.compile(
     _STEERING.pattern.replace("\x00-\x1f", "\x00-\x08\x0b\x0c\x0e-\x1f")
 )
+#: All but tab and line feed: what a terminal shows as lines.
+_STEERING_ON_SCREEN = re.compile(_STEERING.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 #: Characters that do not show. Unicode's category Cf and property Default_Ignorable_Code_Point
 #: (DerivedCoreProperties.txt), whole where a block is reserved for such: soft hyphen, joiners, fillers
 #: of Hangul, vowels of Khmer, variation selectors, shorthand and hieroglyph controls, musical beams,
@@ -91,6 +93,11 @@ def shown(value: object) -> str:
 def visible(text: str) -> str:
     r"""Return the text in one safe line: steering characters escaped (`\n`, `\x1b`, `\u202e`)."""
     return _STEERING.sub(_escape, text)
+
+
+def visible_lines(text: str) -> str:
+    """Return the text as `visible` does, but with its line feeds and tabs: text of several lines."""
+    return _STEERING_ON_SCREEN.sub(_escape, text)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -6,6 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from events import Envelope
 from phases.bake.events import BakeState
 from runs.history import repository
@@ -61,9 +63,9 @@ ADAPTED: dict[str, Any] = {
 }
 
 
-def model(folder: Path) -> Path:
+def model(folder: Path, dtype: torch.dtype = torch.float32) -> Path:
     """Write a model whose weights are large enough that a prompt changes what it says."""
-    return toy_models.family(folder, 0, initializer_range=0.25)[0]
+    return toy_models.family(folder, 0, dtype, initializer_range=0.25)[0]
 
 
 def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:

@@ -7,24 +7,30 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from runs.home import Home
 from testing.miniatures import bake_runs
 from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a bake beside a prompt that is kept, one of two prompts in a row, and one by adapters."""
+    """Write a bake beside a prompt that is kept, one of two prompts in a row, and one by adapters.
+
+    The fourth is of a model in bfloat16, with a stop.
+    """
     own = {"bake-1": {}, "bake-2": bake_runs.SEVERAL, "bake-3": bake_runs.ADAPTED}
-    for name, settings in own.items():
+    for name, settings in {**own, "bake-4": {"stops": [0.5]}}.items():
         if not (FOLDER / f"{name}.jsonl").exists():
-            _write(FOLDER / f"{name}.jsonl", settings)
+            dtype = torch.bfloat16 if name == "bake-4" else torch.float32
+            _write(FOLDER / f"{name}.jsonl", settings, dtype)
 
 
-def _write(path: Path, settings: dict[str, Any]) -> None:
-    """Carry a run out, and write its rows and what they fold to."""
+def _write(path: Path, settings: dict[str, Any], dtype: torch.dtype) -> None:
+    """Carry a run of a model of a dtype out, and write its rows and what they fold to."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model = bake_runs.model(folder)
+        model = bake_runs.model(folder, dtype)
         home = Home(folder / "home")
         bake_runs.submit(home, model, **settings)
         bake_runs.finish(home)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import blake3
 import torch
@@ -160,6 +160,15 @@ def _adapted(opened: Checkpoint, folder: Path) -> Checkpoint:
     }
     AdaptedTensors(like, adapter, opened.config.get("model_type"))  # raises what does not fit
     return replaced(opened, adapter=adapter)
+
+
+def half_precision(checkpoint: Checkpoint) -> Literal["bfloat16", "float16"] | None:
+    """Return the dtype of 16 bits that most of a model's numbers have; None if most have another."""
+    numbers = dict.fromkeys(TORCH, 0)
+    for dtype, shape in checkpoint.shapes.values():
+        numbers[dtype] += elements(shape)
+    names: dict[str, Literal["bfloat16", "float16"]] = {"BF16": "bfloat16", "F16": "float16"}
+    return names.get(max(numbers, key=lambda dtype: numbers[dtype]))
 
 
 def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runs.errors import SourceError, UnavailableError
+from runs.errors import ConfigError, SourceError, UnavailableError
 from runs.system.child_environment import child_environment
 from runs.system.line_process import Respondent
 
@@ -58,13 +58,34 @@ def rendered(
         template = tokenizer.get_chat_template(None, listed)
     except ValueError as error:  # several templates, and none for this
         raise TemplateFailedError(str(error)) from error
-    variables = {
-        "tools": listed,
-        "special": {k: str(v) for k, v in tokenizer.special_tokens_map.items()},
-    }
-    conversation = json.dumps([dict(message) for message in messages])
+    special = {k: str(v) for k, v in tokenizer.special_tokens_map.items()}
     name = str(tokenizer.name_or_path or "the model")
+    return rendered_by(template, special, name, messages, listed)
+
+
+def rendered_by(
+    template: str,
+    special: Mapping[str, str],
+    name: str,
+    messages: Sequence[Mapping[str, str]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+) -> str:
+    """Return a conversation as a template writes it, up to the assistant's turn; as `rendered`.
+
+    `special` are the special tokens that the template may name, such as `bos_token`; `name` is the
+    model's in messages. Raise as `rendered` does.
+    """
+    variables = {"tools": tools, "special": dict(special)}
+    conversation = json.dumps([dict(message) for message in messages])
     return _rendered(name, template, json.dumps(variables), conversation)
+
+
+def refused(name: str, error: TemplateFailedError) -> ConfigError:
+    """Return the error for a conversation that the chat template of a model refuses."""
+    return ConfigError(
+        f"the chat template of {name} refuses the conversation ({error}). If it takes no system "
+        "prompt, leave that out."
+    )
 
 
 @functools.lru_cache(maxsize=REMEMBERED)
@@ -94,7 +115,8 @@ def _answer(question: Any) -> dict[str, Any]:
     try:
         if not _process or not _process[0].living:
             start = [sys.executable, "-P", "-c", f"from {__name__} import serve; serve()"]
-            _process[:] = [Respondent(start, env=child_environment("scorer"))]
+            # In a group of its own: Ctrl-C at a terminal is not for it.
+            _process[:] = [Respondent(start, env=child_environment("scorer"), process_group=0)]
             _process[0].ask([SECONDS, None], PATIENCE)  # it has started
     except (OSError, ValueError) as error:
         raise UnavailableError(

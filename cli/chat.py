@@ -1,0 +1,287 @@
+"""`forge chat`: talk with a model."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.options import emit, json_option
+
+HELP = """/reset         forget what was said
+/system TEXT   reset, and set the system prompt; without TEXT there is none
+/quit          end, as Ctrl-D does
+Ctrl-C stops a reply; what was written so far stays."""
+#: What is said behind a reply that did not end by itself.
+ENDED = {
+    "length": "cut after {tokens} tokens: --max-tokens",
+    "context": "the model's context is full",
+    "stopped": "stopped",
+}
+#: Exit code of a command that Ctrl-C ended.
+INTERRUPTED = 130
+
+
+@click.command("chat")
+@click.argument("model")
+@click.option("--once", metavar="TEXT", help="Print the reply to TEXT alone, and end.")
+@click.option("--system", metavar="TEXT", help="The system prompt, for the model's chat template.")
+@click.option(
+    "--prompt",
+    type=click.Path(),
+    help="A file with the system prompt; of a model without a template it stands before each text.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0, 100),
+    help="0 takes the likeliest token.  [default: as generation_config.json says, or 0]",
+)
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Draw among the likeliest tokens that together have this probability.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1, 1 << 20),
+    default=512,
+    show_default=True,
+    help="Tokens of the longest reply.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, (1 << 63) - 1),
+    help="Of the draws: the same seed, the same replies.  [default: another one each time]",
+)
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="cpu or cuda:N; auto: a GPU if there is one. Not for a GGUF file.",
+)
+@json_option
+def chat_command(
+    model: str,
+    once: str | None,
+    system: str | None,
+    prompt: str | None,
+    max_tokens: int,
+    temperature: float | None,
+    top_p: float | None,
+    seed: int | None,
+    device: str,
+    as_json: bool,
+) -> int:
+    """Talk with a model: type a line, and it replies.
+
+    MODEL is a folder, a Hub id, a run (RUN, RUN:ROLE), a registered name, or a GGUF file, which replies
+    in llama.cpp (package xllamacpp). Replies follow the model's chat template; a model without one
+    continues each text by itself. /help lists the commands. If the standard input is no terminal, its
+    lines are the texts, and stdout has the replies alone.
+
+    Control characters of a reply are escaped. With --once, --json prints the reply exactly, its tokens
+    and seconds, and the reason of its end: end, length, context or stopped.
+
+    \b
+    Example:
+      forge chat baked
+      forge chat 20261121-3fa9c1:mean --once "What is a lighthouse?"
+      forge chat champion.gguf --prompt persona.txt --temperature 0.7 --seed 1
+    """
+    from evaluation.chat.conversation import Settings
+
+    if as_json and once is None:
+        raise click.UsageError("--json is of one reply: add --once TEXT.")
+    if once is not None and not once.strip():
+        raise click.UsageError("--once is empty: give a text.")
+    prompted = _system(system, prompt)
+    seed = secrets.randbits(32) if seed is None else seed
+    speaker = _speaker(model, device)
+    if system is not None:
+        _check_system(speaker)
+    talk = _Talk(speaker, Settings(max_tokens, temperature, top_p, seed), prompted)
+    return talk.session() if once is None else talk.once(once, as_json)
+
+
+def _system(system: str | None, prompt: str | None) -> str | None:
+    """Return the system prompt; None without one. Raise ConfigError if its file has no text."""
+    from cli.phases.bake import prompt_text
+
+    if system is not None and prompt is not None:
+        raise click.UsageError("give --system or --prompt, not both.")
+    return system if prompt is None else prompt_text(prompt)
+
+
+def _check_system(speaker: Any) -> None:
+    """Raise ConfigError if a model takes no system prompt."""
+    from runs.errors import ConfigError
+
+    if not speaker.templated:
+        raise ConfigError(
+            f"{speaker.name} has no chat template, so no system prompt. A text that stands before each "
+            "of yours: --prompt FILE."
+        )
+
+
+def _speaker(model: str, device: str) -> Any:
+    """Return the model that the user named, loaded. Raise SourceError, UnavailableError."""
+    from weights.devices import check_device
+
+    check_device(device)
+    if model.endswith(".gguf") and Path(model).is_file():
+        from evaluation.chat.llama_cpp import LlamaCppSpeaker
+
+        return LlamaCppSpeaker(Path(model))
+    from evaluation.chat.resident import ResidentSpeaker
+    from runs.home import Home
+    from weights.devices import resolve as device_of
+    from weights.folders.sources import resolve
+    from weights.storage.model_origin import Finder
+    from weights.threads import set_threads
+
+    reference = resolve(model, named=Finder(Home.default(), _tell))
+    set_threads()
+    return ResidentSpeaker(reference, device_of(device))
+
+
+def _tell(text: str) -> None:
+    """Print a word about the conversation, which is no part of it."""
+    from runs.system.plain_text import visible
+
+    click.echo(visible(text), err=True)
+
+
+class _Talk:
+    """A conversation with a model."""
+
+    def __init__(self, speaker: Any, settings: Any, system: str | None) -> None:
+        self._speaker, self._settings = speaker, settings
+        self._begin(system)
+
+    def _begin(self, system: str | None) -> None:
+        """Begin again, under a system prompt if there is one."""
+        self._system = system
+        self._messages = [] if system is None else [{"role": "system", "content": system}]
+
+    def once(self, text: str, as_json: bool) -> int:
+        """Print the reply to one text; return the exit code."""
+        start = time.monotonic()
+        reply = self._reply(text, shown=not as_json)
+        if as_json:
+            emit(
+                {
+                    "model": self._speaker.name,
+                    "reply": reply.text,
+                    "tokens": reply.tokens,
+                    "seconds": time.monotonic() - start,
+                    "reason": reply.reason,
+                    "seed": self._settings.seed,
+                }
+            )
+        elif reply.text:
+            click.echo()
+        else:
+            _tell("(no reply)")
+        return INTERRUPTED if reply.reason == "stopped" else 0
+
+    def session(self) -> int:
+        """Reply to each line of the standard input; return the exit code."""
+        from runs.errors import ConfigError
+
+        self._introduce()
+        for line in _lines():
+            try:
+                if line.startswith("/"):
+                    if not self._command(line):
+                        return 0
+                elif line.strip():
+                    self._say(line)
+            except ConfigError as error:
+                _tell(str(error))
+        return 0
+
+    def _introduce(self) -> None:
+        """Say what is loaded, and that it continues texts if it does."""
+        speaker = self._speaker
+        _tell(f"{speaker.name}: {speaker.described}. /help lists the commands.")
+        if not speaker.templated:
+            _tell("It has no chat template: it continues each text that you type.")
+
+    def _command(self, line: str) -> bool:
+        """Do what a line with a / asks for; return False if it ends the conversation."""
+        word, _, text = line.strip().partition(" ")
+        if word == "/quit":
+            return False
+        if word == "/help":
+            click.echo(HELP, err=True)
+        elif word == "/reset":
+            self._begin(self._system)
+        elif word == "/system":
+            if text.strip():
+                _check_system(self._speaker)
+            self._begin(text.strip() or None)
+        else:
+            _tell(f"there is no command {word}: /help lists them. A text may begin with a blank.")
+        return True
+
+    def _say(self, text: str) -> None:
+        """Print the reply to a text, and why it ended if not by itself."""
+        reply = self._reply(text, shown=True)
+        click.echo("" if reply.text else "(no reply)")
+        if reply.reason in ENDED:
+            _tell(f"({ENDED[reply.reason].format(tokens=reply.tokens)})")
+
+    def _reply(self, text: str, shown: bool) -> Any:
+        """Return the reply to a text, printed piece by piece if `shown`; both become history."""
+        from evaluation.chat.conversation import fitting
+        from runs.system.plain_text import visible_lines
+
+        speaker, said = self._speaker, {"role": "user", "content": text}
+        past = [m for m in self._messages if speaker.templated or m["role"] == "system"]
+        messages, ids = fitting(speaker, [*past, said], self._settings)
+        if dropped := len(past) + 1 - len(messages):
+            _tell(f"(the context is full: the oldest {dropped} messages are forgotten)")
+        reply = speaker.reply(ids, self._settings)
+        with _stopping(reply):
+            for piece in reply:
+                if shown:
+                    click.echo(visible_lines(piece), nl=False)
+        self._messages = [*messages, {"role": "assistant", "content": reply.text}]
+        return reply
+
+
+@contextmanager
+def _stopping(reply: Any) -> Iterator[None]:
+    """Let Ctrl-C stop a reply, and a further one end the program."""
+
+    def stop(*_: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        reply.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _lines() -> Iterator[str]:
+    """Yield the lines that the user types, or those of a pipe, up to Ctrl-D or Ctrl-C."""
+    if not sys.stdin.isatty():
+        yield from (line.rstrip("\r\n") for line in sys.stdin)
+        return
+    with suppress(ImportError):
+        import readline  # noqa: F401 - lines can be edited, and earlier ones called back
+    while True:
+        try:
+            yield input("> ")
+        except (EOFError, KeyboardInterrupt):
+            click.echo(err=True)
+            return

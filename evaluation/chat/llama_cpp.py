@@ -1,0 +1,239 @@
+"""A GGUF file that replies in llama.cpp, by its server in the package `xllamacpp`.
+
+llama.cpp ends its process over a file that it does not like, so it has a process of its own, which
+ends with this one. The server listens on the loopback address and answers only to a key drawn for it.
+Conversations are written by the chat template of the file in `template_rendering`, in bounded time, and
+not by llama.cpp. A file without a template continues texts: llama.cpp would give it one.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import mmap
+import os
+import secrets
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+from urllib.parse import urlsplit
+
+from evaluation.chat.conversation import Message, Piece, Reason, Reply, Settings, limit
+from runs import keys
+from runs.errors import SourceError, UnavailableError
+from runs.home import threads
+from runs.system.child_environment import child_environment
+from weights.folders import template_rendering
+
+#: First bytes of a GGUF file, and the type of a text in its metadata.
+MAGIC, TEXT = b"GGUF", 8
+TEMPLATE = b"tokenizer.chat_template"
+#: Tokens of the longest conversation: the cache of keys and values is allocated for all of them.
+CONTEXT = 8192
+#: Seconds that loading a file, or reading a long prompt, may take on a busy machine.
+PATIENCE = 600.0
+#: Variable with the server's key.
+KEY = "FORGE_LLAMA_CPP_KEY"
+
+
+class LlamaCppSpeaker:
+    """A GGUF file, held in a process of llama.cpp."""
+
+    def __init__(self, file: Path) -> None:
+        """Load a file. Raise SourceError, or UnavailableError without the package `xllamacpp`."""
+        _check(file)
+        self.name = file.name
+        self._key = secrets.token_hex(16)
+        self._address = urlsplit(_started(self, file, self._key))
+        told = self._answer("/props", None)
+        meta = self._answer("/v1/models", None)["data"][0]["meta"]
+        self.positions: int | None = told["default_generation_settings"]["n_ctx"]
+        self.described = f"{meta['n_params']:,} parameters in {meta['ftype']} in llama.cpp, greedy"
+        self._template: str = told["chat_template"]
+        self._special = {key: told[key] for key in ("bos_token", "eos_token") if told.get(key)}
+        self.templated = _has_template(file)
+
+    def ids(self, messages: Sequence[Message]) -> list[int]:
+        """Return a conversation as token ids, as `Speaker` says."""
+        if not self.templated:
+            return self._tokens("".join(one["content"] for one in messages), True)
+        try:
+            text = template_rendering.rendered_by(
+                self._template, self._special, self.name, messages
+            )
+        except template_rendering.TemplateFailedError as error:
+            raise template_rendering.refused(self.name, error) from error
+        return self._tokens(text, False)
+
+    def _tokens(self, text: str, begins: bool) -> list[int]:
+        """Return the token ids of a text; with `begins` behind those that begin every text."""
+        body = {"content": text, "add_special": begins, "parse_special": not begins}
+        return self._answer("/tokenize", body)["tokens"]
+
+    def reply(self, ids: Sequence[int], settings: Settings) -> Reply:
+        """Return the reply to a conversation, as `Speaker` says."""
+        stopping = Event()
+        return Reply(self._pieces(ids, settings, stopping), stopping)
+
+    def _pieces(self, ids: Sequence[int], settings: Settings, stopping: Event) -> Iterator[Piece]:
+        most, reason = limit(self, ids, settings)
+        connection, answer = self._ask("/completion", _request(ids, most, settings))
+        try:  # the server stops writing when the connection is closed
+            count = 0
+            for told in _events(answer):
+                more, count = told["tokens_predicted"] - count, told["tokens_predicted"]
+                if told["stop"]:
+                    ended = told["stop_type"] == "eos"  # the end token is counted, and no text
+                    why: Reason = "end" if ended else reason
+                    yield Piece(told["content"], more - ended, why)
+                    return
+                yield Piece(told["content"], more)
+                if stopping.is_set():
+                    yield Piece(reason="stopped")
+                    return
+        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            raise _lost(self.name) from error
+        finally:
+            connection.close()
+
+    def _ask(self, path: str, body: Any) -> tuple[Any, Any]:
+        """Return the connection to the server and its answer. Raise UnavailableError, SourceError."""
+        connection = http.client.HTTPConnection(
+            str(self._address.hostname), int(self._address.port or 0), timeout=PATIENCE
+        )
+        head = {"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"}
+        try:
+            text = None if body is None else json.dumps(body)
+            connection.request("GET" if body is None else "POST", path, text, head)
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise _lost(self.name) from error
+        if answer.status != 200:
+            said = answer.read(2000).decode(errors="replace")
+            connection.close()
+            raise SourceError(f"llama.cpp refuses {path} for {self.name}: {said}")
+        return connection, answer
+
+    def _answer(self, path: str, body: Any) -> Any:
+        """Return the server's answer as JSON. Raise UnavailableError, SourceError."""
+        connection, answer = self._ask(path, body)
+        try:
+            return json.load(answer)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise _lost(self.name) from error
+        finally:
+            connection.close()
+
+
+def _request(ids: Sequence[int], most: int, settings: Settings) -> dict[str, Any]:
+    """Return the request for a reply of at most `most` tokens."""
+    told = {"prompt": list(ids), "n_predict": most, "stream": True}
+    temperature = settings.temperature
+    if temperature is None:
+        temperature = 0.0 if settings.top_p is None else 1.0
+    if not temperature:
+        return {**told, "temperature": 0, "samplers": ["top_k"], "top_k": 1}
+    seed = keys.seed(settings.seed, "chat", len(ids)) & 0xFFFFFFFF
+    drawn = {"temperature": temperature, "seed": seed, "samplers": ["temperature"]}
+    if settings.top_p is not None:
+        drawn |= {"samplers": ["temperature", "top_p"], "top_p": settings.top_p}
+    return {**told, **drawn}
+
+
+def _events(answer: Any) -> Iterator[dict[str, Any]]:
+    """Yield what a stream of server-sent events says."""
+    for line in answer:
+        if line.startswith(b"data: "):
+            yield json.loads(line.removeprefix(b"data: "))
+
+
+def _lost(name: str) -> UnavailableError:
+    return UnavailableError(
+        f"llama.cpp gives no answer for {name} any more: its process has ended or hangs. Try again."
+    )
+
+
+def _check(file: Path) -> None:
+    """Raise SourceError if a file is no GGUF file, UnavailableError if llama.cpp is not here."""
+    try:
+        with file.open("rb") as opened:
+            first = opened.read(len(MAGIC))
+    except OSError as error:
+        raise SourceError(f"{file} cannot be read: {error.strerror}.") from error
+    if first != MAGIC:
+        raise SourceError(f"{file} is no GGUF file: it does not begin with GGUF.")
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise UnavailableError(
+            "a GGUF file replies in llama.cpp, whose package is not installed:\n"
+            "  pip install xllamacpp"
+        )
+
+
+def _has_template(file: Path) -> bool:
+    """Return True if a GGUF file has a chat template: a key of its metadata with a text."""
+    entry = struct.pack("<Q", len(TEMPLATE)) + TEMPLATE + struct.pack("<I", TEXT)
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as content:
+        return content.find(entry) >= 0
+
+
+def _started(owner: object, file: Path, key: str) -> str:
+    """Return the address of a server for a file; its process ends with `owner`.
+
+    Raise SourceError with llama.cpp's last word if the file cannot be loaded.
+    """
+    read, write = os.pipe()
+    with tempfile.TemporaryFile() as messages, os.fdopen(read) as line:
+        start = f"from {__name__} import serve; serve()"
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", start, str(file.resolve()), str(write)],
+            env={**child_environment("reader"), KEY: key},
+            pass_fds=[write],
+            stdin=subprocess.PIPE,
+            stdout=messages,
+            stderr=messages,
+            process_group=0,  # Ctrl-C at a terminal is not for it
+        )
+        os.close(write)
+        weakref.finalize(owner, _end, process)
+        ready, _, _ = select.select([line], [], [], PATIENCE)
+        if address := line.readline().strip() if ready else "":
+            return address
+        _end(process)
+        messages.seek(0)
+        said = messages.read().decode(errors="replace").strip().splitlines()
+    errors = [text for text in said if " E " in text or "rror" in text] or said or ["no word"]
+    raise SourceError(f"llama.cpp does not load {file}: {errors[-1][:300]}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def serve() -> None:
+    """Load a file in the process, tell the address, and answer until standard input is closed."""
+    xllamacpp: Any = importlib.import_module("xllamacpp")
+    file, out = sys.argv[-2:]
+    params = xllamacpp.CommonParams()
+    params.model.path, params.n_ctx, params.n_parallel = file, CONTEXT, 1
+    count = threads() or len(os.sched_getaffinity(0))
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = count
+    params.fit_params, params.warmup, params.cache_ram_mib = False, False, 0
+    params.api_keys, params.ui = [os.environ.pop(KEY)], False
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    server = xllamacpp.Server(params)
+    os.write(int(out), f"{server.listening_address}\n".encode())
+    sys.stdin.read()
+    os._exit(0)  # not by way of the server's end, which may hang
