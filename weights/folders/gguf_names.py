@@ -41,7 +41,7 @@ def at(place: Path, name: str = "") -> ModelReference | None:
 
     A folder of the cache that is gone is made again.
 
-    Raise SourceError for a file that ends in .gguf and is none, and as `cached.folder` does.
+    Raise SourceError for another file whose name ends in .gguf, and as `cached.folder` does.
     """
     from weights.folders.gguf_source import header
 
