@@ -1,8 +1,8 @@
-"""Names of models in GGUF files, and the folders that they are converted into.
+"""Models in GGUF files by their names; each is converted into a folder of the home's cache.
 
-PATH/model.gguf                         a file, whatever its name, that begins as such files do
-hub:OWNER/NAME/FILE.gguf[@REVISION]     a file of a Hub repository
-package:DIST[/FILE.gguf]                a file of an installed Python package, which is not imported
+PATH/model.gguf is a file that begins as such files do, also under another name. The name
+hub:OWNER/NAME/FILE.gguf[@REVISION], with or without hub:, is of a file in a Hub repository, and
+package:DIST[/FILE.gguf] of one in an installed Python package, which is not imported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def at(place: Path, name: str = "") -> ModelReference | None:
 
     A folder of the cache that is gone is made again.
 
-    Raise SourceError for a file that ends in .gguf and is none, and as `cached.folder` does.
+    Raise SourceError for another file whose name ends in .gguf, and as `cached.folder` does.
     """
     from weights.folders.gguf_source import header
 
