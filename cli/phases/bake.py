@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cli.options import json_option, queue_options, set_option, setting
+from cli.options import json_option, prompt_text, queue_options, set_option, setting
 
 
 @click.command("bake")
@@ -115,16 +115,3 @@ def _check(file: str) -> Any:
         return json.loads(place.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{place} is no check: {error}") from error
-
-
-def prompt_text(file: str) -> str:
-    """Return the text of a prompt's file. Raises ConfigError."""
-    from runs.errors import ConfigError
-
-    try:
-        found = Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the prompt {file} cannot be read: {error}") from error
-    if not found.strip():
-        raise ConfigError(f"the prompt {file} has no text.")
-    return found
