@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import emit, json_option, prompt_text
 
 HELP = """/reset         forget what was said
 /system TEXT   reset, and set the system prompt; without TEXT there is none
@@ -112,8 +112,6 @@ def chat_command(
 
 def _system(system: str | None, prompt: str | None) -> str | None:
     """Return the system prompt; None without one. Raise ConfigError if its file has no text."""
-    from cli.phases.bake import prompt_text
-
     if system is not None and prompt is not None:
         raise click.UsageError("give --system or --prompt, not both.")
     return system if prompt is None else prompt_text(prompt)

@@ -277,6 +277,17 @@ def _content(name: str, file: Path) -> Any:
     return found
 
 
+def prompt_text(file: str) -> str:
+    """Return the text of a prompt's file. Raises ConfigError."""
+    try:
+        found = Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the prompt {file} cannot be read: {error}") from error
+    if not found.strip():
+        raise ConfigError(f"the prompt {file} has no text.")
+    return found
+
+
 #: Slices that something is measured on, the last first.
 SLICES = ("test", "selection", "search")
 

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from cli.options import dry_run_option, json_option, queue_options, set_option, setting
+from cli.options import (
+    dry_run_option,
+    json_option,
+    prompt_text,
+    queue_options,
+    set_option,
+    setting,
+)
 
 
 @click.command("bake")
@@ -88,8 +95,8 @@ def bake_command(
     from cli.runs.start import planned
     from runs.home import Home
 
-    config = dict(map(setting, settings))
-    config["prompts"] = [prompt_text(file) for file in prompts]
+    texts = {"prompts": [prompt_text(file) for file in prompts]}
+    config: dict[str, Any] = dict(map(setting, settings)) | texts
     checks = [_check(file) for file in prompts]
     if any(checks):
         config["checks"] = checks
@@ -101,8 +108,7 @@ def bake_command(
         config |= {"train": "lora", "lora_rank": rank}
     if others:
         config["others"] = [prompt_text(file) for file in others]
-    home = Home.default()
-    plan = planned(home, "bake", config, (f"model={model}",), data, out, detach)
+    plan = planned(home := Home.default(), "bake", config, (f"model={model}",), data, out, detach)
     begin(home, plan, queued, detach, dry_run, as_json)
 
 
@@ -117,16 +123,3 @@ def _check(file: str) -> Any:
         return json.loads(place.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{place} is no check: {error}") from error
-
-
-def prompt_text(file: str) -> str:
-    """Return the text of a prompt's file. Raises ConfigError."""
-    from runs.errors import ConfigError
-
-    try:
-        found = Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the prompt {file} cannot be read: {error}") from error
-    if not found.strip():
-        raise ConfigError(f"the prompt {file} has no text.")
-    return found
