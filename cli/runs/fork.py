@@ -66,9 +66,8 @@ def fork_command(
     told = {"run": run, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
     name, parent = name_of(run), name_of(branch.run)
     if record_only:
-        emit(told) if as_json else click.echo(
-            f"run {name}: carry it on with forge start --resume {name}"
-        )
+        said = f"run {name}: carry it on with forge start --resume {name}"
+        emit(told) if as_json else click.echo(said)
         return
     click.echo(f"run {name}, forked from {parent} after event {branch.place}", err=True)
     from cli.runs.carry_on import carry_on

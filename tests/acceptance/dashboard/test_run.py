@@ -51,7 +51,7 @@ def test_the_slider_shows_the_whole_page_as_it_was(visit: Callable[..., Any], si
     then = page.locator(".headline-champion").inner_text()
     assert then != now
     assert "selection score" in then
-    assert page.locator(".run-title button").all_inner_texts() == ["Fork"]
+    assert page.locator(".run-title .buttons > button").all_inner_texts() == ["Fork"]
     assert page.locator(".now").count() == 0
     chart = page.get_by_role("slider", name="Score of the champion, cursor")
     assert chart.get_attribute("aria-valuemax") == "2"
