@@ -21,7 +21,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 6
+    schema_version = 7
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -33,7 +33,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A cognate run was branched from another."""
 
-    schema_version = 6
+    schema_version = 7
 
     config: CognateConfig
 
@@ -130,6 +130,11 @@ def _of_presets_vocabulary(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "vocabulary": None}}
 
 
+def _not_averaged(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 7: the models of earlier trainings are those of their last steps."""
+    return {**data, "config": {**data["config"], "average": 1, "average_as": "linear"}}
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
     {
@@ -143,6 +148,8 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 4): _of_qwen2,
         (Submitted.type, 5): _of_presets_vocabulary,
         (Forked.type, 5): _of_presets_vocabulary,
+        (Submitted.type, 6): _not_averaged,
+        (Forked.type, 6): _not_averaged,
     },
 )
 

@@ -37,7 +37,7 @@ def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequ
 
 def main() -> None:
     """Write runs: from scratch with Muon, over a given base, sharded, checkpointed, of titans-mag, of a
-    smaller vocabulary.
+    smaller vocabulary, of averages of snapshots.
 
     The first two were recorded with schema 1 of `submitted`; those that are there stay.
     """
@@ -58,6 +58,16 @@ def main() -> None:
                 "vocabulary",
                 None,
                 {"base_tokens": 2_048, "specialist_tokens": 1_024, "vocabulary": 300},
+            ),
+            (
+                "averaged",
+                None,
+                {
+                    "base_tokens": 4_096,
+                    "specialist_tokens": 2_048,
+                    "average": 3,
+                    "average_as": "1-sqrt",
+                },
             ),
         )
         for number, (name, given, settings) in enumerate(runs, start=1):
