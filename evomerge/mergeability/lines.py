@@ -80,7 +80,7 @@ def _size(rows: Sequence[Ids]) -> int:
 
 
 def _first(rows: Sequence[Ids], tokens: int) -> list[Ids]:
-    """Return the first windows with at most so many tokens, and one at least."""
+    """Return the first windows with at most `tokens` tokens, and one at least."""
     ends = np.cumsum([len(row) for row in rows])
     return list(rows[: max(1, int((ends <= tokens).sum()))])
 

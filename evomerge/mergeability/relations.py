@@ -61,7 +61,7 @@ class Layer:
 
 @dataclass
 class Relations:
-    """What the weights of a base and its sources say."""
+    """Norms, pairs and layers of a base and its sources, from their weights alone."""
 
     norms: list[float]
     pairs: list[Pair]

@@ -47,6 +47,8 @@ class CognateConfig(Adapted, Watched):
             "precision": "Precision",
             "optimiser": "Optimiser",
             "checkpointing": "Gradient checkpointing",
+            "average": "Snapshots averaged",
+            "average_as": "Decay that the average stands for",
         },
         DATA: {
             "domains": "Domains of specialists",
@@ -112,6 +114,18 @@ class CognateConfig(Adapted, Watched):
     )
     checkpointing: bool = Field(
         False, description="Compute activations again in the backward pass, to need less memory."
+    )
+    average: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Snapshots of the last fifth of each training whose average is its model; 1: its "
+        "last step. From 2 on the learning rate stays at its peak: the average is its decay.",
+    )
+    average_as: Literal["linear", "cosine", "1-sqrt"] = Field(
+        "linear",
+        description="Decay that the average stands for; linear: all snapshots count alike. Only with "
+        "average.",
     )
     base_rate: Positive | None = Field(
         None, description="Peak learning rate of the base's training; none: the preset's."

@@ -22,7 +22,7 @@ from weights.making.making import HANDLERS, MakingState
 class Submitted(common.Submitted):
     """A cognate run was asked for."""
 
-    schema_version = 7
+    schema_version = 8
 
     config: CognateConfig
     #: The model that specialists are trained of; None: a base is trained from scratch.
@@ -34,7 +34,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A cognate run was branched from another."""
 
-    schema_version = 7
+    schema_version = 8
 
     config: CognateConfig
 
@@ -135,6 +135,11 @@ def _of_presets_vocabulary(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "vocabulary": None}}
 
 
+def _not_averaged(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 8: the models of earlier trainings are those of their last steps."""
+    return {**data, "config": {**data["config"], "average": 1, "average_as": "linear"}}
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
     {
@@ -151,6 +156,8 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 6): all_weights,
         (Forked.type, 6): all_weights,
         (Started.type, 1): without_adapters,
+        (Submitted.type, 7): _not_averaged,
+        (Forked.type, 7): _not_averaged,
     },
 )
 

@@ -149,11 +149,8 @@ class Cognate(CognateView, TrainingKind[CognateState]):
 
 def _work(state: CognateState) -> Decision:
     """Return the open tasks, or the trainings that have ended; empty if all is made and measured."""
-    models = plan.models(state)
-    base = models.pop(plan.BASE)
-    initial = plan.initial(state.submitted, state.started)
-    for wanted in ([initial], [base], list(models.values())):
-        decision = making.next_of(state, wanted, state.started.segment)
+    for recipes in plan.stages(state):
+        decision = making.next_of(state, recipes, state.started.segment)
         if decision.facts or decision.tasks:
             return decision
     asked = findings.observations(state)

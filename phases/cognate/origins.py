@@ -58,7 +58,7 @@ def ancestry(state: CognateState, name: str) -> list[Ancestor]:
     while next_id in known:
         role, recipe = known[next_id]
         found.append(Ancestor(next_id, role, _words(recipe, names), recipe.model_dump(mode="json")))
-        next_id = recipe.start if isinstance(recipe, Train) else recipe.inputs.get("of", "")
+        next_id = recipe.start if isinstance(recipe, Train) else _made_of(recipe)
     if (given := state.started.base) is not None:
         source = Source(digest=given.digest)
         words = f"the model {given.name}, {given.digest[:12]}"
@@ -68,12 +68,20 @@ def ancestry(state: CognateState, name: str) -> list[Ancestor]:
     return found
 
 
+def _made_of(recipe: Transform) -> str:
+    """Return the id of what a model was made of; of an average, its last snapshot. "": of nothing."""
+    return recipe.inputs[max(recipe.inputs)] if recipe.inputs else ""
+
+
 def _words(recipe: Train | Transform, names: Mapping[str, str]) -> str:
     """Return a recipe in words; `names`: recipe id → role."""
     if isinstance(recipe, Train):
         shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
         start = names.get(recipe.start) or recipe.start[:12]
         return f"{recipe.upto:,} steps of {objective(recipe)} on {shares}, from {start}"
+    if recipe.operation == "average@1":
+        last = names.get(_made_of(recipe), "")
+        return f"average of {len(recipe.inputs)} snapshots, the last {last}"
     given = recipe.inputs.get("of")
     return (
         f"{recipe.operation} of {names.get(given) or given[:12]}"

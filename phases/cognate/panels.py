@@ -68,7 +68,7 @@ def facts(state: CognateState) -> tuple[Fact, ...]:
         return ()
     read = sum(e.tokens for one in state.advanced.values() for e in one.values())
     return (
-        *training_panels.speed(state, plan.models(state).values()),
+        *training_panels.speed(state, plan.trainings(state).values()),
         Fact(name="parameters", value=state.started.parameters),
         *(
             [Fact(name="trained parameters", value=state.started.trainable)]
@@ -85,7 +85,8 @@ def panels(state: CognateState, curves: Curves) -> list[Panel]:
     """Return the panels of what is there: curves, then figures, then models and their lineage."""
     if state.started is None:
         return []
-    found = training_panels.curves(curves, [plan.BASE], state, plan.models(state))
+    trainings = {**plan.models(state), **plan.trainings(state)}
+    found = training_panels.curves(curves, [plan.BASE], state, trainings)
     if quality := findings.quality(state):
         found.append(_quality(quality))
         found += _leads(state, quality)

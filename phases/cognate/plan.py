@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from evaluation.given_model_runs import training_plan
 from evaluation.training_runs import training_defaults
@@ -12,6 +13,7 @@ from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Started, Submitted
 from phases.cognate.presets import Preset
 from runs.errors import ConfigError
+from weights import averages
 from weights.recipes import Algorithm, Train, Transform
 
 BASE = "base"
@@ -68,7 +70,8 @@ def base(submitted: Submitted, started: Started) -> Train | Transform:
 def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
     """Return domain → the recipe of its specialist, which starts from the base."""
     config, size = submitted.config, submitted.config.size
-    start, mix = base(submitted, started).id, common(submitted, started)
+    start = result(config, base(submitted, started)).id
+    mix = common(submitted, started)
     peak = config.specialist_rate or size.specialist_rate
     objective, params = training_plan.adapted(config, OBJECTIVE, {})
     found = {}
@@ -79,21 +82,55 @@ def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
     return found
 
 
+def result(config: CognateConfig, recipe: Train | Transform) -> Train | Transform:
+    """Return the recipe of the model that a training gives: its last step, or an average."""
+    if config.average == 1 or not isinstance(recipe, Train):
+        return recipe
+    return averages.averaged(recipe, config.average, config.average_as)
+
+
+def snapshots(config: CognateConfig, recipe: Train | Transform) -> list[Train | Transform]:
+    """Return the recipes that a training's model is made of, in the order in which they are made."""
+    if config.average == 1 or not isinstance(recipe, Train):
+        return [recipe]
+    return list(averages.snapshots(recipe, config.average))
+
+
 def models(state: CognateState) -> dict[str, Train | Transform]:
     """Return role → recipe of every model that the run gives, the base first."""
+    config, made = state.submitted.config, _made(state)
+    return {role: result(config, recipe) for role, recipe in made.items()}
+
+
+def trainings(state: CognateState) -> dict[str, Train]:
+    """Return role → recipe of every training, to its last step."""
+    return {role: recipe for role, recipe in _made(state).items() if isinstance(recipe, Train)}
+
+
+def _made(state: CognateState) -> dict[str, Train | Transform]:
+    """Return role → recipe of the base, which may be given, and of every training."""
     submitted, started = state.submitted, state.started
     return {BASE: base(submitted, started), **specialists(submitted, started)}
 
 
-def trainings(state: CognateState) -> dict[str, Train]:
-    """Return role → recipe of every model that the run trains."""
-    return {role: recipe for role, recipe in models(state).items() if isinstance(recipe, Train)}
+def stages(state: CognateState) -> Iterator[list[Train | Transform]]:
+    """Yield the recipes that are made side by side, one stage after the other."""
+    config = state.submitted.config
+    rows = _made(state)
+    yield [initial(state.submitted, state.started)]
+    for group in ([rows.pop(BASE)], list(rows.values())):
+        yield from map(list, zip(*(snapshots(config, recipe) for recipe in group), strict=True))
+        yield [result(config, recipe) for recipe in group]
 
 
 def recipes(state: CognateState) -> dict[str, tuple[str, Train | Transform]]:
     """Return recipe id → (name, recipe) of all that the run makes, the first weights included."""
-    first = initial(state.submitted, state.started)
-    named = {"untrained": first, **models(state)}
+    config = state.submitted.config
+    named: dict[str, Train | Transform] = {"untrained": initial(state.submitted, state.started)}
+    for role, training in trainings(state).items() if config.average > 1 else ():
+        for recipe in averages.snapshots(training, config.average):
+            named[f"{role} after {recipe.upto:,} steps"] = recipe
+    named |= models(state)
     return {recipe.id: (name, recipe) for name, recipe in named.items()}
 
 
@@ -135,7 +172,7 @@ def _training(
 ) -> Train:
     config, size = submitted.config, submitted.config.size
     count = steps(size, started.context, tokens)
-    return Train(
+    recipe = Train(
         objective=OBJECTIVE,
         start=start,
         data=mix,
@@ -144,10 +181,7 @@ def _training(
         context=started.context,
         accumulation=started.accumulation,
         optimiser=OPTIMISERS[config.optimiser],
-        schedule=Algorithm(
-            name="cosine@1",
-            params={"peak": peak, "warmup": size.warmup, "floor": FLOOR},
-        ),
+        schedule=_schedule(config, peak),
         precision=config.precision,
         checkpointing=config.checkpointing,
         clip=CLIP,
@@ -157,3 +191,13 @@ def _training(
         steps=count,
         upto=count,
     )
+    snapshots(config, recipe)  # refuses too few steps, before anything is trained
+    return recipe
+
+
+def _schedule(config: CognateConfig, peak: float) -> Algorithm:
+    """Return the schedule: without a decay if an average is in its place."""
+    warm = {"peak": peak, "warmup": config.size.warmup}
+    if config.average > 1:
+        return Algorithm(name="constant@1", params=warm)
+    return Algorithm(name="cosine@1", params={**warm, "floor": FLOOR})

@@ -115,12 +115,13 @@ class CognateView(TrainingView[CognateState]):
         """Return the models by role, their curves and what was measured."""
         if state.started is None:
             return {"models": {}, "curves": {}, "bits_per_byte": {}}
+        trainings = plan.trainings(state)
         made = {
             role: {
                 "recipe_id": recipe.id,
                 "digest": state.made[recipe.id].digest if recipe.id in state.made else None,
-                "step": state.steps(recipe) if isinstance(recipe, Train) else 0,
-                "steps": recipe.upto if isinstance(recipe, Train) else 0,
+                "step": state.steps(trainings[role]) if role in trainings else 0,
+                "steps": trainings[role].upto if role in trainings else 0,
             }
             for role, recipe in plan.models(state).items()
         }

@@ -20,6 +20,7 @@ from runs import keys
 from testing.models import titans_toys, toy_baking, toy_training
 from tests.golden.test_guards import machine
 from weights import algorithms, codecs, operations
+from weights.averages import role
 from weights.folders.checkpoint import digest
 from weights.model import Model
 from weights.recipes import Algorithm, Transform
@@ -69,6 +70,15 @@ def interpolated() -> str:
     roles = {"start": "1" * 64, "end": "2" * 64}
     recipe = Transform(operation="interpolate@1", inputs=roles, params={"place": 0.3})
     inputs = {role: Model({}, tensors(role)) for role in roles}
+    return digest(operations.apply(recipe, inputs).weights)
+
+
+def averaged() -> str:
+    """Return the digest of an average of three models."""
+    roles = {role(place): f"{place + 1}" * 64 for place in range(3)}
+    shares = {"factors": [0.5, 0.3, 0.2]}
+    recipe = Transform(operation="average@1", inputs=roles, params=shares)
+    inputs = {name: Model({}, tensors(name)) for name in roles}
     return digest(operations.apply(recipe, inputs).weights)
 
 
@@ -212,6 +222,7 @@ OPERATIONS: dict[str, Callable[[], str]] = {
     "encode@1": coded,
     "float32@1": widened,
     "fresh@1": drawn,
+    "average@1": averaged,
     "interpolate@1": interpolated,
     "mixture@1": mixed,
     "qwen2-init@1": initialised,
@@ -286,7 +297,7 @@ def trained(**fields: Any) -> str:
 
 def profile(table: str, name: str) -> str:
     """Return what the digest of an entry depends on; "any" if every machine computes it alike."""
-    exact = {"svf-ones@1", "float32@1", "interpolate@1", "encode@1", "decode@1"}
+    exact = {"svf-ones@1", "float32@1", "interpolate@1", "encode@1", "decode@1", "average@1"}
     return "any" if table == "operation" and name in exact else machine()
 
 

@@ -37,7 +37,7 @@ def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequ
 
 def main() -> None:
     """Write runs: from scratch with Muon, over a given base, sharded, checkpointed, of titans-mag, of a
-    smaller vocabulary, of adapters.
+    smaller vocabulary, of adapters, of averages of snapshots.
 
     The first two were recorded with schema 1 of `submitted`; those that are there stay.
     """
@@ -60,6 +60,16 @@ def main() -> None:
                 {"base_tokens": 2_048, "specialist_tokens": 1_024, "vocabulary": 300},
             ),
             ("adapters", base, {"train": "lora", "lora_rank": 4, "specialist_rate": 2e-2}),
+            (
+                "averaged",
+                None,
+                {
+                    "base_tokens": 4_096,
+                    "specialist_tokens": 2_048,
+                    "average": 3,
+                    "average_as": "1-sqrt",
+                },
+            ),
         )
         for number, (name, given, settings) in enumerate(runs, start=1):
             path = FOLDER / f"cognate-{number}.jsonl"

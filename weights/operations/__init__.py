@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 #: Name and version of an operation → its class.
 OPERATIONS = {
+    "average@1": "weights.operations.average:Average",
     "decode@1": "weights.operations.decode:Decode",
     "encode@1": "weights.operations.encode:Encode",
     "float32@1": "weights.operations.float32:Float32",
