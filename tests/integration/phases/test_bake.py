@@ -383,7 +383,7 @@ def test_its_panels_and_its_terminal_show_the_curve(made) -> None:
     assert told.exit_code == 0, told.output
     assert "Ratio of divergences by strength" in told.stdout
     with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)})
+        view.announce(state, {"folder": str(out)}, state.run)
     said = streams[0].getvalue().decode()
     assert "strength, ratio of divergences, drift" in said
     assert "The ratio is" in said
@@ -421,7 +421,7 @@ def test_prompts_that_change_nothing_train_nothing(tmp_path: Path) -> None:
     assert Bake().progress(state) == (0, 0)
     assert Bake().overview(state).head.result is None
     with CliRunner().isolation():
-        kind_views.of("bake").announce(state, {})
+        kind_views.of("bake").announce(state, {}, state.run)
 
 
 @pytest.mark.slow

@@ -221,7 +221,7 @@ def test_its_panels_and_its_terminal_show_the_cycles(made) -> None:
     lines = [line for row in baking_runs.rows(home) if (line := view.unit(state, row))]
     assert any("personas ended after iteration 1" in line for line in lines)
     with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)})
+        view.announce(state, {"folder": str(out)}, state.run)
     assert "share of the test tasks that are solved" in streams[0].getvalue().decode()
     assert report.sentences(report.report(state))[0].startswith("- Without a prompt the result")
     early = type(state)()

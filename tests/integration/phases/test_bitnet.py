@@ -470,7 +470,7 @@ def test_a_terminal_tells_the_arms_and_the_segments(made) -> None:
     assert "Ternary beside its alternatives" in told.stdout
     runner_ = CliRunner()
     with runner_.isolation() as streams:
-        view.announce(state, {"folder": str(out), "packed_folder": str(out / "packed")})
+        view.announce(state, {"folder": str(out), "packed_folder": str(out / "packed")}, state.run)
     text = streams[0].getvalue().decode()
     assert "ternary training from new weights" in text
     assert f"{out}/packed; items: {out}/items" in text

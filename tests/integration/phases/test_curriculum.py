@@ -263,7 +263,7 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     assert told.exit_code == 0, told.output
     assert "Accuracy after as many tokens" in told.stdout
     with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)})
+        view.announce(state, {"folder": str(out)}, state.run)
     assert "result: adaptive, after 2,880 tokens" in streams[0].getvalue().decode()
     assert "the arm adaptive, solves" in report.sentences(report.report(state))[0]
     early = type(state)()

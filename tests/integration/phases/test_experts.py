@@ -296,7 +296,7 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     assert told.exit_code == 0, told.output
     assert "Mixtures beside the given model" in told.stdout
     with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)})
+        view.announce(state, {"folder": str(out)}, state.run)
     assert "over random: " in streams[0].getvalue().decode()
     assert "of as many random ones" in "\n".join(report.sentences(report.report(state)))
     passed = report.report(state).model_copy(update={"chosen": "given", "factors": None})

@@ -280,7 +280,7 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     assert told.exit_code == 0, told.output
     assert "Gate: is it the thoughts?" in told.stdout
     with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)})
+        view.announce(state, {"folder": str(out)}, state.run)
     assert "passed through unchanged" in streams[0].getvalue().decode()
     assert "hard token" in "\n".join(report.sentences(report.report(state)))
     early = type(state)()

@@ -168,7 +168,7 @@ def test_its_panels_and_its_terminal_show_both_students(made) -> None:
     assert told.exit_code == 0, told.output
     assert "Student beside the given model" in told.stdout
     with CliRunner().isolation() as streams:
-        view.announce(state, {"folder": str(out)})
+        view.announce(state, {"folder": str(out)}, state.run)
     assert "3.1 times fewer than 12,240" in streams[0].getvalue().decode()
     assert "times fewer" in "\n".join(report.sentences(report.report(state)))
     early = type(state)()
