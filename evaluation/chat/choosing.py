@@ -1,4 +1,4 @@
-"""How the tokens of a reply are chosen: what the model's `generation_config.json` says and the user.
+"""Choice of a reply's tokens, by the model's `generation_config.json` and by what the user asks for.
 
 Without a word of either every token is the likeliest one (greedy), as transformers has it.
 """
@@ -33,7 +33,7 @@ MOST_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class Choice:
-    """How a model's tokens are chosen; temperature 0 is greedy, None leaves a step out."""
+    """Rule by which a model's tokens are chosen; temperature 0 is greedy, None leaves a step out."""
 
     temperature: float = 0.0
     top_k: int | None = None

@@ -21,7 +21,7 @@ Reason = Literal["end", "length", "context", "stopped"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a reply is chosen."""
+    """Settings of a reply's choice."""
 
     #: Tokens of the longest reply.
     max_tokens: int = 512
@@ -35,7 +35,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Piece:
-    """What a reply grew by: text, tokens, and why it has ended if this is its last piece."""
+    """Piece that a reply grew by: text, tokens, and why it has ended if this is its last piece."""
 
     text: str = ""
     tokens: int = 0
