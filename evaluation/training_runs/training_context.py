@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
@@ -97,7 +98,7 @@ class TrainingContext(TaskContext[S]):
         several windows keeps at most `room.KEPT_BYTES` for its gradients. Raises OutOfMemoryError if
         not even one window fits.
         """
-        last: OutOfMemoryError | None = None
+        last = ""
         for count in (n for n in range(parts, rows + 1) if rows % n == 0):
             divided = started.model_copy(update={"accumulation": count})
             small = self.device == "cpu" and count < rows
@@ -105,11 +106,12 @@ class TrainingContext(TaskContext[S]):
                 with kept_below() if small else nullcontext():
                     return (divided, *self.canary(divided, start))
             except OutOfMemoryError as error:
-                last = error
+                last = str(error)  # the error itself holds all that the attempt had in memory
+            gc.collect()  # adapted layers and their forward functions hold each other
         raise OutOfMemoryError(
             f"not even one window of {started.context} tokens fits in memory ({last}). Set a smaller "
             "context, or train on a machine with more memory."
-        ) from last
+        )
 
     @property
     def kept(self) -> Snapshots:

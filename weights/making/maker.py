@@ -160,8 +160,9 @@ class Maker:
         first = before.step if before else recipe.first
         if before is None and recipe.carries:
             before = self._snapshot(self._training(recipe.start))
+        models = {id_: self._model(id_) for id_ in sorted(set(recipe.inputs.values()))}
         if before is None:
-            start, optimiser = self._model(recipe.start), None
+            start, optimiser = models.get(recipe.start) or self._model(recipe.start), None
         else:
             start, optimiser = Model(self._config(), before.weights), before.optimiser
         after = segment(
@@ -172,7 +173,7 @@ class Maker:
             first,
             recipe.upto,
             self.report,
-            inputs={role: self._model(id_) for role, id_ in recipe.inputs.items()},
+            inputs={role: models[id_] for role, id_ in recipe.inputs.items()},
             device=self._device,
             team=self._team,
         )

@@ -162,7 +162,7 @@ class Context(GivenContext[BakeState]):
     def _resident(self, recipe: Making) -> ResidentModel:
         """Return a model with a recipe's weights, on the run's device."""
         model = Model(self.settings, self.weights(recipe))
-        return ResidentModel.from_module(modules.build(model, self.device))
+        return ResidentModel.from_module(modules.build(model, self.device, frozen=True))
 
     @cached_property
     def parent_model(self) -> ResidentModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from runs.errors import SourceError
 from weights.folders.model_config import described
@@ -16,13 +17,15 @@ from weights.training.models.sharding import whole
 
 #: Bytes at whose multiples torch begins tensors; kernels may compute others with other last bits.
 ALIGNED = 64
+#: Tensor → its copy, as long as a frozen module may share it.
+_COPIES = WeakTensorKeyDictionary()
 
 
 def build(model: Model, device: str = "cpu", attention: str = "sdpa", frozen: bool = False) -> Any:
     """Return a causal language model of transformers with copies of the weights, in float32.
 
-    The parameters of a `frozen` one need no gradients, and are the given tensors themselves if these
-    lie as torch's own do: one memory for all models of these weights. Raises SourceError if the config
+    The parameters of a `frozen` one need no gradients, and are the given tensors themselves or one
+    copy of each: one memory for all models of these weights. Raises SourceError if the config
     describes no such model, or names or shapes do not fit it.
     """
     from weights.architectures.auto import AutoModelForCausalLM
@@ -54,9 +57,13 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _as_given(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the tensor itself if it is float32 and lies as torch's own do, else a copy."""
+    """Return the tensor itself if it is float32 and lies as torch's own do, else its one copy."""
     own = tensor.dtype == torch.float32 and tensor.is_contiguous()
-    return tensor if own and tensor.data_ptr() % ALIGNED == 0 else _copied(tensor)
+    if own and tensor.data_ptr() % ALIGNED == 0:
+        return tensor
+    if tensor not in _COPIES:
+        _COPIES[tensor] = _copied(tensor)
+    return _COPIES[tensor]
 
 
 def fill(module: Any, model: Model) -> None:
