@@ -107,7 +107,7 @@ class TrainingContext(TaskContext[S]):
                     return (divided, *self.canary(divided, start))
             except OutOfMemoryError as error:
                 last = str(error)  # the error itself holds all that the attempt had in memory
-            gc.collect()  # adapted layers and their forward functions hold each other
+            gc.collect()
         raise OutOfMemoryError(
             f"not even one window of {started.context} tokens fits in memory ({last}). Set a smaller "
             "context, or train on a machine with more memory."

@@ -13,6 +13,7 @@ it draws A from torch's global generator.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from itertools import combinations
 from typing import Any
@@ -122,7 +123,7 @@ class Adapters:
             layer.register_parameter(DOWN, torch.nn.Parameter(down.to(device)))
             layer.register_parameter(UP, torch.nn.Parameter(torch.zeros(out, rank, device=device)))
             layer.lora_scale = scale
-            layer.forward = _adapted(layer, layer.forward, scale)
+            layer.forward = _adapted(layer, scale)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return copies of all matrices of the adapted layers: W, A and B, as LAYER/PARAMETER."""
@@ -168,13 +169,13 @@ def _delta(layer: Any) -> torch.Tensor:
     return (product.T if _transposed(layer) else product) * layer.lora_scale
 
 
-def _adapted(
-    layer: Any, plain: Callable[[torch.Tensor], torch.Tensor], scale: float
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the forward of a layer with its adapter."""
+def _adapted(layer: Any, scale: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the forward of a layer with its adapter. It does not keep the layer alive."""
+    plain, place = type(layer).forward, weakref.ref(layer)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        return plain(x) + F.linear(F.linear(x, layer.lora_A), layer.lora_B) * scale
+        own: Any = place()
+        return plain(own, x) + F.linear(F.linear(x, own.lora_A), own.lora_B) * scale
 
     return forward
 
