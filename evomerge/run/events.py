@@ -113,6 +113,7 @@ class BaselineBuilt(_Built):
     """A fixed merge to compare with was built. It takes no slot."""
 
     type = "baseline_built"
+    schema_version = 2
 
     name: str
 
@@ -121,6 +122,7 @@ class Seeded(_Built):
     """A candidate of generation 0, or a random pipeline over the sources, was built."""
 
     type = "seeded"
+    schema_version = 2
 
     generation: Count
     slot: Count
@@ -130,6 +132,7 @@ class Merged(_Built):
     """A merge of three losers was built."""
 
     type = "merged"
+    schema_version = 2
 
     generation: Count
     slot: Count
@@ -140,6 +143,7 @@ class Mutated(_Built):
     """A mutant of an elite was built."""
 
     type = "mutated"
+    schema_version = 2
 
     generation: Count
     slot: Count
@@ -150,6 +154,7 @@ class Sampled(_Built):
     """A point of a strategy's distribution, or its mean, was built."""
 
     type = "sampled"
+    schema_version = 2
     generation: Count
     slot: Count
 
@@ -158,6 +163,7 @@ class Crossed(_Built):
     """A child of two candidates' genes was built."""
 
     type = "crossed"
+    schema_version = 2
     generation: Count
     slot: Count
     parents: tuple[str, ...]
@@ -274,6 +280,14 @@ def _earlier(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "skills": "pooled"}}
 
 
+def _with_more_methods(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of schema 2: recipes of it know two merge methods more."""
+    return data
+
+
+#: Events with a recipe of a merge.
+RECIPES = (BaselineBuilt, Seeded, Merged, Mutated, Sampled, Crossed)
+
 REGISTRY = common.registry(
     (
         Submitted,
@@ -295,5 +309,9 @@ REGISTRY = common.registry(
         Converged,
         Completed,
     ),
-    {(Submitted.type, 1): _earlier, (Forked.type, 1): _earlier},
+    {
+        (Submitted.type, 1): _earlier,
+        (Forked.type, 1): _earlier,
+        **{(event.type, 1): _with_more_methods for event in RECIPES},
+    },
 )

@@ -60,6 +60,19 @@ def of_schema_2() -> World:
     return world
 
 
+def methods() -> list[World]:
+    """Runs whose recipes may have every method, by strategies that make each of their events."""
+    small_runs = {"population_size": 5, "generations": 3, "max_items": 600}
+    worlds = [World()]
+    species = ["tsv_m", "iso_c"]
+    worlds += [
+        World(small(strategy=name, species=species, **small_runs)) for name in ("cma-es", "nsga2")
+    ]
+    for world in worlds:
+        world.run()
+    return worlds
+
+
 def described() -> World:
     """A run that is named when it is submitted, while it runs and after its end."""
     world = World()
@@ -101,8 +114,10 @@ def ask(world: World, event: Event) -> None:
 
 def main(name: str) -> None:
     """One file of rows a run, and one with what they fold to."""
-    few = {"imported": imported, "schema-1-described": described, "schema-2": of_schema_2}.get(name)
-    for number, world in enumerate([few()] if few else worlds(), start=1):
+    single = {"imported": imported, "schema-1-described": described, "schema-2": of_schema_2}
+    made = methods() if name == "schema-2-methods" else None
+    made = [single[name]()] if name in single else made or worlds()
+    for number, world in enumerate(made, start=1):
         path = FOLDER / f"{name}-{number}.jsonl"
         if path.exists():
             raise SystemExit(f"{path} is recorded already: choose another name")

@@ -46,6 +46,7 @@ from runs.errors import ConfigError, NotFoundError
 from runs.history import repository
 from runs.home import Home
 from runs.kinds import FURTHER, tracking
+from runs.lists import queries
 from runs.streams import stream
 from testing.models.toys import Toys
 from testing.toy.toy_kind import KNOWN
@@ -296,9 +297,10 @@ def test_resume_takes_a_checkpoint_s_name(home: Home, capsys: pytest.CaptureFixt
         )
         forked = evo._checkpoint(home, "./evomerge_checkpoints/evolution_checkpoint_gen_2.json")
         state = repository.load_of(RunState, store, forked)
+        name = queries.names(store, [forked])[forked]
     assert forked not in (RUN, "half")
     assert state.forked.parent == RUN
-    assert f"run {forked} goes on" in capsys.readouterr().err
+    assert f"run {name} goes on" in capsys.readouterr().err
     again = documents.EvoMerge(home=home.folder).load_checkpoint("x/generation_2.pt")
     assert again == forked, "the newest run: a command that is repeated goes on with its fork"
 

@@ -158,7 +158,7 @@ def test_a_run_is_checked_started_asked_and_carried_on(client: TestClient, ended
 def test_a_run_is_forked_and_cancelled(client: TestClient, ended: Home) -> None:
     name = post(client, "/runs/r/fork", 201, generation=1, settings={"steps": 3})["run"]
     told = got(client, f"/runs/{name}")
-    assert told["forked_from"] == {"run": "r", "place": 9, "version": 9}
+    assert told["forked_from"] == {"run": "r", "run_name": "r", "place": 9, "version": 9}
     assert told["config"]["steps"] == 3
     post(client, f"/runs/{name}/cancel", 200, reason="enough")
     assert got(client, f"/runs/{name}")["reason"] == "enough"
