@@ -135,7 +135,8 @@ def _tell(tell: Callable[[str], None], seconds: float) -> None:
 
 
 def _empty(count: int) -> _Sums:
-    return _Sums(0.0, *(np.zeros((count, count)) for _ in range(3)))
+    dots, changed, same = np.zeros((3, count, count))
+    return _Sums(0.0, dots, changed, same)
 
 
 def _of_tensor(name: str, base: torch.Tensor, models: Sequence[torch.Tensor], pool: Pool) -> _Sums:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaluation.data.packing import Ids
 from evaluation.given_model_runs import training_plan
 from evaluation.given_model_runs.comparison import CHOOSING
 from evaluation.given_model_runs.events import MODEL
@@ -25,7 +26,6 @@ from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
 from weights.training.trajectories import Trajectory
-from weights.training.windows import Ids
 
 #: Bytes of a number of the models, which are stored in float32.
 STORED = 4
