@@ -84,10 +84,14 @@ class TrainingView(View[S]):
     def outlook(
         self, state: S, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
     ) -> Outlook:
-        """Return the run's progress in steps, and the time left by the seconds of those done."""
-        if state.started is None:
+        """Return the run's progress in steps, and the time left by the seconds of those done.
+
+        No time is left to be told of a run whose trainings are not known yet.
+        """
+        trainings = () if state.started is None else tuple(self.trainings(state).values())
+        if not trainings and not state.completed:
             return super().outlook(state, rehearsal, under_way)
-        trainings, unit = tuple(self.trainings(state).values()), f"{self.unit}s"
+        unit = f"{self.unit}s"
         asked = self.observations(state)
         return training_pace.outlook(state, trainings, asked, under_way, unit)
 
