@@ -216,8 +216,9 @@ def _matrix(panel: Matrix, _width: int, _levels: str) -> Picture:
     values = [_ranges(panel, number) for number in range(len(panel.rows))]
     if len(panel.columns) > len(panel.rows):
         heads = ["", *names]
-        if len(panel.metrics) == 1 < len(panel.rows):  # the measure is said once
-            heads = [_named_column(panel.metrics[0].name, panel.metrics[0].unit), *panel.rows]
+        measures = {_named_column(metric.name, metric.unit) for metric in panel.metrics}
+        if len(measures) == 1 < len(panel.rows):  # it is said once
+            heads = [*measures, *panel.rows]
         return _cut(heads, [*zip(panel.columns, *values, strict=True)])
     rows = [(name, *row) for name, row in zip(names, values, strict=True)]
     return _cut(["", *panel.columns], rows)
