@@ -215,7 +215,11 @@ def _matrix(panel: Matrix, _width: int, _levels: str) -> Picture:
     ]
     values = [_ranges(panel, number) for number in range(len(panel.rows))]
     if len(panel.columns) > len(panel.rows):
-        return _cut(["", *names], [*zip(panel.columns, *values, strict=True)])
+        heads = ["", *names]
+        measures = {_named_column(metric.name, metric.unit) for metric in panel.metrics}
+        if len(measures) == 1 < len(panel.rows):  # it is said once
+            heads = [*measures, *panel.rows]
+        return _cut(heads, [*zip(panel.columns, *values, strict=True)])
     rows = [(name, *row) for name, row in zip(names, values, strict=True)]
     return _cut(["", *panel.columns], rows)
 
@@ -324,7 +328,7 @@ def _strip(panel: Strip, _width: int, levels: str) -> Picture:
         )
         for stage in panel.stages
     ]
-    return _cut([panel.unit, "kind", "state, gates and figure"], rows)
+    return Picture((), [panel.unit, "kind", "state, gates and figure"], rows)
 
 
 def _standing(stage: Stage) -> str:
@@ -334,6 +338,8 @@ def _standing(stage: Stage) -> str:
     parts = [f"{stage.state}{done}{left}", stage.gate]
     if stage.figure:
         name, value = stage.figure.metric.name, f"{stage.figure.value:.3g}"
+        if stage.figure.metric.unit == "share":
+            value = f"{100 * stage.figure.value:.3g} %"
         named = stage.gate.startswith((f"{name} ", f"{name}:"))
         parts[1:] = [f"{stage.gate} ({value})"] if named else [stage.gate, f"{name} {value}"]
     return "; ".join(filter(None, parts))

@@ -72,6 +72,11 @@ def open_recipe(page: Any) -> None:
     page.get_by_role("dialog").get_by_text("Recipe", exact=True).wait_for()
 
 
+def fit(page: Any) -> None:
+    """Make a graph as small as the page is wide."""
+    page.get_by_label("Fit").check()
+
+
 def scroll_to(title: str) -> Callable[[Any], None]:
     """Return a function that scrolls until the panel with this title is at the top."""
 
@@ -100,7 +105,7 @@ PICTURES = (
     Picture("model", "demo", "/models/{evomerge}:champion", "What it measures"),
     Picture("pipelines", "speedrun", "/pipelines", "1 pipeline", height=420),
     Picture("pipeline", "speedrun", "/runs/{pipeline}", "Quality along the way", height=2000),
-    Picture("family", "speedrun", "/runs/{pipeline}/lineage", "2 merge", height=700),
+    Picture("family", "speedrun", "/runs/{pipeline}/lineage", "2 merge", fit, height=700),
     Picture("compression", "speedrun", "/runs/{compression}", "Size and quality"),
 )
 
@@ -234,7 +239,8 @@ def draw_report(site: Any) -> None:
 
     run = str(addresses(site)["evomerge"])
     rows = list(repository.history(site.store, run))
-    plot.draw(report.report(repository.load(site.store, run), rows), ROOT / "docs" / "report.png")
+    image = plot.draw(report.report(repository.load(site.store, run), rows), "png")
+    (ROOT / "docs" / "report.png").write_bytes(image)
 
 
 def smaller(image: bytes) -> bytes:

@@ -41,7 +41,8 @@ class GivenView(TrainingView[S]):
                 values = data["values"].values()
                 return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
             case "completed":
-                return ", ".join(f"{k} {v['value']:.4f}" for k, v in data["figures"].items())
+                figures = data["figures"].items()
+                return ", ".join(f"{k.replace('_', ' ')} {v['value']:.4f}" for k, v in figures)
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:

@@ -28,6 +28,13 @@ FIGURES = (
     Column(name="high", type="number"),
     Column(name="what it is", type="text"),
 )
+#: Figures that are shares, shown beside the result, in words.
+SHARES = {
+    "retention": "quality kept of the best input",
+    "cumulative": "quality kept since the beginning",
+    "regression": "loss in the worst domain",
+    "size": "size beside the largest input",
+}
 
 
 class MeasureView(View[MeasureState]):
@@ -165,17 +172,22 @@ class MeasureView(View[MeasureState]):
 
 
 def _facts(state: MeasureState) -> list[Fact]:
-    return [
-        Fact(name=name, value=figure.value)
-        for name, figure in state.completed.figures.items()
-        if name != "bits_per_byte"
+    figures = state.completed.figures
+    shares = [
+        Fact(name=words, value=100 * figures[name].value, unit="%")
+        for name, words in SHARES.items()
+        if name in figures
     ]
+    return [*shares, *(Fact(name=n, value=figures[n].value) for n in ("bytes",) if n in figures)]
 
 
 def _figures(state: MeasureState) -> Units:
     """Return the figures with their intervals."""
     figures = state.completed.figures
-    rows = tuple((k, f.value, f.low, f.high, findings.FIGURES[k]) for k, f in figures.items())
+    rows = tuple(
+        (k.replace("_", " "), f.value, f.low, f.high, findings.FIGURES[k])
+        for k, f in figures.items()
+    )
     return Units(
         name="figures",
         title="Figures",

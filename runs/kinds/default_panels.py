@@ -32,6 +32,7 @@ def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[
     }
     told = [Fact(name=name, value=count) for name, count in troubles.items() if count]
     if state.completed and (name := kind.unchanged(state)):
+        name = name.removeprefix(f"{state.run.rpartition('.')[0]}.")  # a pipeline's id says nothing
         told.append(Fact(name="result", value=f"{name}, which the run was given, unchanged"))
     ending = state.failed or state.cancelled
     if ending and ending.reason:

@@ -1,6 +1,6 @@
 /** Small hooks that every page uses. */
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, useSyncExternalStore } from "react";
 import { liveState, onLiveState, onTold, type LiveState, type Told } from "../api/live";
 import { read, refresh } from "../api/queries";
 import { onSession, token } from "../api/session";
@@ -65,8 +65,9 @@ export function useStored<T>(name: string, initial: T): [T, (value: T) => void] 
 export function useWidth<T extends Element>(initial = 640): [(element: T | null) => void, number] {
   const [element, setElement] = useState<T | null>(null);
   const [width, setWidth] = useState(initial);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!element) return;
+    setWidth(Math.round(element.clientWidth));  // before anything is painted that is too wide for a phone
     const observer = new ResizeObserver(([entry]) => {
       if (entry) setWidth(Math.round(entry.contentRect.width));
     });

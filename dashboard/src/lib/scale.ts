@@ -1,5 +1,6 @@
 /** Scales of the charts: d3-scale's, with the extents that they are made from and the labels of their ticks. */
 import { type ScaleContinuousNumeric, scaleLinear, scaleLog } from "d3-scale";
+import { bytes } from "./format";
 
 export type Extent = [number, number];
 export type Scale = ScaleContinuousNumeric<number, number>;
@@ -56,12 +57,25 @@ export function* positive(values: Iterable<number | null | undefined>): Iterable
 /** As many decimals as tell the ticks apart; thousands, millions and so on by their letters where numbers are large. */
 export function tickFormat(scale: Scale, wished: number): (value: number) => string {
   const [low = 0, high = 0] = scale.domain();
-  const isLog = "base" in scale;
-  return scale.tickFormat(wished, !isLog && Math.max(Math.abs(low), Math.abs(high)) >= 1e5 ? "s" : undefined);
+  const plain = "base" in scale ? ",g" : undefined;
+  return scale.tickFormat(wished, Math.max(Math.abs(low), Math.abs(high)) >= 1e5 ? "s" : plain);
+}
+
+/** Ticks of an axis of bytes: multiples of the largest power of 1024, or powers of 2 on a logarithmic axis. */
+function ofBytes(scale: Scale, wished: number): number[] {
+  const [low = 0, high = 0] = scale.domain();
+  if ("base" in scale) {
+    const [first, last] = [Math.ceil(Math.log2(low)), Math.floor(Math.log2(high))];
+    const step = Math.max(1, Math.ceil((last - first + 1) / wished));
+    return Array.from({ length: Math.max(0, Math.floor((last - first) / step) + 1) }, (_, index) => 2 ** (first + index * step));
+  }
+  const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(Math.abs(low), Math.abs(high), 1)) / 10));
+  return scaleLinear([low / unit, high / unit], [0, 1]).ticks(wished).map((at) => at * unit);
 }
 
 /** Ticks that have a label: a logarithmic scale has more lines than labels. A `whole` axis has whole numbers only. */
 export function labelled(scale: Scale, wished: number, whole = false, form?: (value: number) => string): { at: number; label: string }[] {
+  if (form === bytes) return ofBytes(scale, wished).map((at) => ({ at, label: bytes(at).replace(/\.0+ /, " ") }));
   const plain = tickFormat(scale, wished);
   const tell = form ? (value: number) => plain(value) && form(value) : plain;
   const ticks = scale.ticks(wished).map((at) => ({ at, label: tell(at) })).filter((tick) => tick.label !== "");

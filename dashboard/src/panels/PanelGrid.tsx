@@ -13,6 +13,7 @@ import { SharesPanel } from "./kinds/SharesPanel";
 import { StripPanel } from "./kinds/StripPanel";
 import { TimelinePanel } from "./kinds/TimelinePanel";
 import { UnitsPanel } from "./kinds/UnitsPanel";
+import { Coded } from "../ui/Coded";
 
 export type Panel = Panels["panels"][number];
 
@@ -49,7 +50,7 @@ export function Framed({ panel, frame, span }: { panel: Panel; frame?: Panel; sp
       <header className="panel-head exported">
         <div className="panel-title">
           <h2 id={id}>{panel.title}</h2>
-          <span className="quiet small">{panel.says}</span>
+          <span className="quiet small"><Coded text={panel.says} /></span>
         </div>
         <ExportMenu name={panel.name} title={panel.title} />
       </header>

@@ -36,7 +36,7 @@ export function inOneForm(values: Iterable<number | null | undefined>, unit: str
   const places = (size: number) => Math.max(0, 3 - Math.floor(Math.log10(size)));
   // Values on both sides of 1, of 10 and so on have a decimal more: 1.0195 beside 0.9990.
   const decimals = Math.min(places(least), places(largest) + 1);
-  return (value) => (value === null || value === undefined ? NONE : `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(decimals)}`);
+  return (value) => (!value ? valued(value, unit) : `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(decimals)}`);
 }
 
 interface Listed {

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from testing.worlds.dashboard_world import DONE, Site
+from runs.record.user_events import Described
+from testing.worlds.dashboard_world import DONE, FAILED, Site
+from worker.commands.control import control
 
 pytestmark = pytest.mark.slow
 
@@ -41,3 +43,13 @@ def test_only_the_owner_changes_a_runs_name(visit: Callable[..., Any]) -> None:
     page = visit(f"/runs/{DONE}", who="linus")
     page.get_by_role("heading", level=1).wait_for()
     assert page.get_by_role("button", name="Change name, note and tags").count() == 0
+
+
+def test_what_waits_for_the_user_is_told_by_name(visit: Callable[..., Any], site: Site) -> None:
+    """Addresses have the id."""
+    control(site.store, FAILED, Described(name="third-try"))
+    page = visit("/runs")
+    link = page.get_by_role("region", name="Needs you").get_by_role("link", name="third-try")
+    assert link.get_attribute("title") == FAILED
+    link.click()
+    page.wait_for_url(f"**/#/runs/{FAILED}")

@@ -111,7 +111,7 @@ def test_a_run_of_any_kind_is_asked_for_again(visit: Callable[..., Any], site: S
     page.locator(".panels").get_by_text("0 of 2").wait_for()
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("checkbox", name="Choose").and_(
-        page.locator("[aria-label^='Choose 20']")  # the new one is named by its date
+        page.locator("[aria-label^='Choose toy-']")  # the new one is named by its kind and date
     ).check()
     page.get_by_role("button", name="Cancel", exact=True).click()
     page.get_by_role("textbox", name="Reason").fill("one is enough")
@@ -124,7 +124,7 @@ def test_a_stopped_gate_is_overridden_with_a_reason(visit: Callable[..., Any], s
     """The button stands at the gate that has stopped the run, and is gone afterwards."""
     page = visit("/runs/p")
     gates = page.locator("[data-panel=gates]")
-    gates.get_by_text("and must be at least").wait_for()
+    page.locator(".decision").get_by_text("and must be at least").wait_for()
     gates.get_by_role("button", name="Override").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Go on behind this gate").click()

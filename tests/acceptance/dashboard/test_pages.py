@@ -178,7 +178,8 @@ def test_a_new_run_is_checked_as_one_types(
     page.wait_for_timeout(800)
     submit.click()
     page.get_by_role("tab", name="Overview").wait_for()
-    run = page.locator("h1").inner_text()
+    assert re.fullmatch(r"evomerge-\d{4}(-\d+)?", page.locator("h1").inner_text())
+    run = page.url.rpartition("/")[2]
     assert re.fullmatch(r"20\d{6}-[0-9a-f]{12}", run)
     made = site.get(f"runs/{run}")
     assert made["labels"] == ["demo", "nightly"]

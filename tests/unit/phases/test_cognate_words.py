@@ -38,12 +38,11 @@ def test_the_result_is_a_sentence_everywhere(state: Any) -> None:
     assert head.result.n == sum(len(windows[d].sizes[d]) for d in domains)
     words = dict(terminal.head_lines(head))["result"]
     assert words.startswith(f"on their own domains the specialists need {percent} ")
-    assert head.result.low is not None
-    assert head.result.high is not None
-    low, high = sorted(100 * abs(bound) for bound in (head.result.low, head.result.high))
+    assert head.result.low is not None and head.result.high is not None
+    assert head.result.low <= head.result.value <= head.result.high
+    between = f"{100 * head.result.low:.1f} % to {100 * head.result.high:.1f} %"
     assert words.endswith(
-        f" bits per byte than the base (selection slice, {head.result.n:,} windows; "
-        f"95 %: {low:.1f} % to {high:.1f} %)"
+        f" bits per byte than the base (selection slice, {head.result.n:,} windows; 95 %: {between})"
     )
     assert words in markdown.markdown(Panels(head=head, panels=()))
     assert f"{words}." in default_panels.sentences(head)

@@ -12,6 +12,7 @@ import { StatusMark, UNDECIDED } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
 import { Id } from "../../ui/CopyButton";
 import { useRun } from "./context";
+import { Coded } from "../../ui/Coded";
 import { Now } from "./Now";
 import { Trust } from "./Trust";
 import { ReportMenu } from "./ReportMenu";
@@ -131,7 +132,7 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
       )}
       {at === null && <Trust />}
       {shown.decision && <Undecided run={live.run} decision={shown.decision} allowed={at === null ? allowed : []} onAction={onAction} />}
-      {shown.status === "failed" && !shown.decision && <p className="note bad">{shown.reason ? `Failed: ${shown.reason}` : "Failed."}</p>}
+      {shown.status === "failed" && !shown.decision && <p className="note bad"><Coded text={shown.reason ? `Failed: ${shown.reason}` : "Failed."} /></p>}
       {shown.status === "cancelled" && <p className="note">{shown.reason ? `Cancelled: ${shown.reason}` : "Cancelled."}</p>}
       {at !== null && isMerging(shown) && shown.search_ended && shown.status === "running" && (
         <p className="note">The search has ended: {shown.search_ended}. The test comes next.</p>
@@ -139,7 +140,7 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
       {shown.warnings.length > 0 && (
         <div className="note warn">
           {shown.warnings.map((warning) => (
-            <span key={warning}>{warning}</span>
+            <span key={warning}><Coded text={warning} /></span>
           ))}
         </div>
       )}

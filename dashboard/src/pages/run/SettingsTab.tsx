@@ -3,6 +3,7 @@ import { writeJson } from "../../lib/bigJson";
 import { useStored } from "../../lib/hooks";
 import { plural, setting } from "../../lib/format";
 import { useSettings } from "../../lib/settings";
+import { Coded } from "../../ui/Coded";
 import { CopyButton } from "../../ui/CopyButton";
 import { useRun } from "./context";
 
@@ -43,9 +44,11 @@ export default function SettingsTab() {
             {(only ? changed : rows).map((row) => (
               <tr key={row.name}>
                 <th scope="row" className="mono">{row.name}</th>
-                <td>{row.changed ? <b>{setting(row.value)}</b> : setting(row.value)}</td>
+                <td>
+                  <Value value={row.value} changed={row.changed} />
+                </td>
                 <td className={row.changed ? "quiet" : "quiet nowrap"}>{row.changed ? setting(row.standard) : row.standard === undefined ? "–" : "the same"}</td>
-                {described && <td className="soft">{schema?.properties?.[row.name]?.description}</td>}
+                {described && <td className="soft"><Coded text={schema?.properties?.[row.name]?.description ?? ""} /></td>}
               </tr>
             ))}
           </tbody>
@@ -53,4 +56,23 @@ export default function SettingsTab() {
       </div>
     </>
   );
+}
+
+/** A setting's value; a list of structures, such as a pipeline's phases, with an entry for each that opens. */
+function Value({ value, changed }: { value: unknown; changed: boolean }) {
+  if (Array.isArray(value) && value.length > 0 && value.every(isNamed)) {
+    return value.map((entry, index) => (
+      <details key={index}>
+        <summary>
+          {index + 1} {changed ? <b>{entry.name}</b> : entry.name}
+        </summary>
+        <pre className="small">{writeJson(entry, 2)}</pre>
+      </details>
+    ));
+  }
+  return changed ? <b>{setting(value)}</b> : setting(value);
+}
+
+function isNamed(entry: unknown): entry is { name: string } {
+  return typeof entry === "object" && entry !== null && "name" in entry && typeof entry.name === "string";
 }

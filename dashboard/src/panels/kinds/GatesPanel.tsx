@@ -33,7 +33,9 @@ export function GatesPanel({ panel }: { panel: Gates }) {
         <tbody>
           {panel.gates.map((gate, index) => (
             <tr key={gate.name}>
-              <th scope="row">{gate.group ? gate.group !== panel.gates[index - 1]?.group && gate.group : gate.name}</th>
+              <th scope="row">
+                <span className={gate.group && gate.group === panel.gates[index - 1]?.group ? "hidden-text" : undefined}>{gate.group || gate.name}</span>
+              </th>
               <td className="soft" title={directed(gate.metric)}>{gate.metric.name}</td>
               <td className="num nowrap">
                 <b>{measured(gate.value, gate.metric.unit)}</b>

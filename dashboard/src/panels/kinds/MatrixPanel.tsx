@@ -42,7 +42,7 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
                   {column === panel.ours && <i className="diamond" aria-hidden="true" />} {column}
                 </th>
               ))}
-              {compared && <th scope="col">{panel.ours} against the best of the others</th>}
+              {compared && <th scope="col" className="against">{panel.ours} against the best of the others</th>}
             </tr>
           </thead>
           <tbody>

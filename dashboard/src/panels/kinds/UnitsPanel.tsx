@@ -9,6 +9,8 @@ import { inOneForm, named } from "../words";
 
 type Cell = Units["rows"][number][number];
 
+const DIGEST = /\b[0-9a-f]{64}\b/;
+
 const isNumber = (column: Column) => column.type === "number" || column.type === "integer";
 
 export function UnitsPanel({ panel }: { panel: Units }) {
@@ -52,7 +54,7 @@ export function UnitsPanel({ panel }: { panel: Units }) {
 }
 
 function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: typeof number }) {
-  const { pick } = usePlace();
+  const { pick, run } = usePlace();
   if (cell === null) return <span className="quiet">{NONE}</span>;
   if (typeof cell === "boolean") return cell ? "yes" : <span className="quiet">no</span>;
   if (typeof cell === "number") return form(cell);
@@ -67,12 +69,12 @@ function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: t
       );
     case "run":
       return (
-        <a className="mono" href={href(["runs", cell])}>
-          {cell}
+        <a className="mono nowrap" href={href(["runs", cell])} title={cell}>
+          {cell.startsWith(`${run}.`) ? cell.slice(run.length + 1) : cell}
         </a>
       );
     default:
-      return cell;
+      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : cell;
   }
 }
 
