@@ -38,7 +38,8 @@ def test_the_result_is_a_sentence_everywhere(state: Any) -> None:
     assert head.result.n == sum(len(windows[d].sizes[d]) for d in domains)
     words = dict(terminal.head_lines(head))["result"]
     assert words.startswith(f"on their own domains the specialists need {percent} ")
-    assert head.result.low is not None and head.result.high is not None
+    assert head.result.low is not None
+    assert head.result.high is not None
     assert head.result.low <= head.result.value <= head.result.high
     between = f"{100 * head.result.low:.1f} % to {100 * head.result.high:.1f} %"
     assert words.endswith(
