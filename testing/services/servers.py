@@ -45,17 +45,22 @@ class Postgres(local_servers.Postgres):
         return self.address(name)
 
     def kill(self) -> None:
-        """Kill the server and its processes with SIGKILL, and wait until the server is gone."""
+        """Kill the server and its processes with SIGKILL, and wait until all of them are gone.
+
+        A process that still holds the shared memory keeps the next server from starting.
+        """
         pid = self._server.get_pid()
+        os.kill(pid, signal.SIGSTOP)  # it starts no further process from here on
         children = subprocess.run(
             ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=True
         ).stdout.split()
-        for process in [pid, *map(int, children)]:
+        processes = [pid, *map(int, children)]
+        for process in processes:
             try:
                 os.kill(process, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        while _runs(pid):
+        while any(map(_runs, processes)):
             time.sleep(0.01)
 
     def start(self) -> None:
