@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import signal
 import sys
@@ -58,7 +59,7 @@ INTERRUPTED = 130
 @click.option(
     "--seed",
     type=click.IntRange(0, (1 << 63) - 1),
-    help="Of the draws: the same seed, the same replies.  [default: another one each time]",
+    help="Seed of the draws; the same seed gives the same replies.  [default: another one each time]",
 )
 @click.option(
     "--device",
@@ -101,6 +102,9 @@ def chat_command(
         raise click.UsageError("--json is of one reply: add --once TEXT.")
     if once is not None and not once.strip():
         raise click.UsageError("--once is empty: give a text.")
+    for option, value in (("--temperature", temperature), ("--top-p", top_p)):
+        if value is not None and math.isnan(value):
+            raise click.UsageError(f"{option} is no number.")
     prompted = _system(system, prompt)
     seed = secrets.randbits(32) if seed is None else seed
     speaker = _speaker(model, device)
@@ -147,6 +151,18 @@ def _speaker(model: str, device: str) -> Any:
     reference = resolve(model, named=Finder(Home.default(), _tell))
     set_threads()
     return ResidentSpeaker(reference, device_of(device))
+
+
+def _check_text(text: str) -> None:
+    """Raise ConfigError for a text with bytes that are no UTF-8."""
+    from runs.errors import ConfigError
+
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            "the text has bytes that are no UTF-8: the model is not asked."
+        ) from error
 
 
 def _tell(text: str) -> None:
@@ -226,7 +242,9 @@ class _Talk:
                 _check_system(self._speaker)
             self._begin(text.strip() or None)
         else:
-            _tell(f"there is no command {word}: /help lists them. A text may begin with a blank.")
+            _tell(
+                f"there is no command {word}: /help lists them. A text with / needs a blank in front."
+            )
         return True
 
     def _say(self, text: str) -> None:
@@ -241,9 +259,10 @@ class _Talk:
         from evaluation.chat.conversation import fitting
         from runs.system.plain_text import visible_lines
 
-        speaker, said = self._speaker, {"role": "user", "content": text}
+        _check_text(text)
+        speaker, message = self._speaker, {"role": "user", "content": text}
         past = [m for m in self._messages if speaker.templated or m["role"] == "system"]
-        messages, ids = fitting(speaker, [*past, said], self._settings)
+        messages, ids = fitting(speaker, [*past, message], self._settings)
         if dropped := len(past) + 1 - len(messages):
             _tell(f"(the context is full: the oldest {dropped} messages are forgotten)")
         reply = speaker.reply(ids, self._settings)
@@ -272,6 +291,8 @@ def _stopping(reply: Any) -> Iterator[None]:
 
 def _lines() -> Iterator[str]:
     """Yield the lines that the user types, or those of a pipe, up to Ctrl-D or Ctrl-C."""
+    if sys.stdin is None:  # it is closed
+        return
     if not sys.stdin.isatty():
         yield from (line.rstrip("\r\n") for line in sys.stdin)
         return

@@ -51,10 +51,12 @@ def extract_command(
     from weights.adapters.extraction import Choice
     from worker.exports import adapter_export
 
+    if modules is not None and not split(modules):
+        raise click.UsageError("--modules is empty: give names of layers, or leave it out.")
     choice = Choice(rank, tuple(split(modules)), whole)
     tell = lambda text: click.echo(text, err=True)  # noqa: E731
-    told = adapter_export.extract(Home.default(), base, model, Path(out), choice, tell)
-    say(told, as_json)
+    record = adapter_export.extract(Home.default(), base, model, Path(out), choice, tell)
+    say(record, as_json)
 
 
 def say(told: dict[str, Any], as_json: bool) -> None:

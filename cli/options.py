@@ -280,12 +280,12 @@ def _content(name: str, file: Path) -> Any:
 def prompt_text(file: str) -> str:
     """Return the text of a prompt's file. Raises ConfigError."""
     try:
-        found = Path(file).read_text("utf-8")
+        text = Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the prompt {file} cannot be read: {error}") from error
-    if not found.strip():
+    if not text.strip():
         raise ConfigError(f"the prompt {file} has no text.")
-    return found
+    return text
 
 
 #: Slices that something is measured on, the last first.

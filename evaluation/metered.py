@@ -50,8 +50,8 @@ class Metered:
         if pairs:
             self._add("pairs", len(pairs), lambda: model.continuations(pairs[:SAMPLE]))
         if problems:
-            some = problems[:SAMPLE]
-            self._add("problems", len(problems), lambda: model.replies(some, tokenizer))
+            sample = problems[:SAMPLE]
+            self._add("problems", len(problems), lambda: model.replies(sample, tokenizer))
         if self._total >= QUIET:
             tell(f"about {duration(self._total)}, by a probe of each kind of item")
         self._done, self._began = 0.0, time.monotonic()

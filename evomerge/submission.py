@@ -67,14 +67,16 @@ def _base(sources: Sequence[ModelReference], base: ModelReference | None) -> Mod
     from weights.folders import adapter_folders
 
     pairs = [(model, *adapter_folders.parts(Path(model.path))) for model in sources]
-    own = {folder: model for model, folder, adapter in pairs if adapter is not None}
-    if base is None and len(own) == 1:
-        ((folder, model),) = own.items()
+    bases = {folder: model for model, folder, adapter in pairs if adapter is not None}
+    if base is None and len(bases) == 1:
+        ((folder, model),) = bases.items()
         return ModelReference(name=model.name.partition("+")[0], path=str(folder))
-    if other := next((folder for folder in own if base is None or str(folder) != base.path), None):
+    if other := next(
+        (folder for folder in bases if base is None or str(folder) != base.path), None
+    ):
         against = "each other" if base is None else f"the base {base.path}"
         raise ConfigError(
-            f"source {own[other].name} is an adapter of {other}, which is not that of {against}: a "
+            f"source {bases[other].name} is an adapter of {other}, which is not that of {against}: a "
             "merging run takes adapters of its base. Give adapters of one base, or merge an adapter of "
             "another into a whole model first, by a config of `forge merge`."
         )

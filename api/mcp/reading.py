@@ -155,13 +155,13 @@ def list_models(call: Call, asked: inputs.Models) -> schemas.ModelList:
 def explain_model(call: Call, asked: inputs.Model) -> answers.Explained:
     """Explain where a model came from: its ancestors, run by run, to given models or first weights."""
     store = call.desk.store
-    found = listings.in_words(store, family.named(store, asked.model))["runs"]
+    runs = listings.in_words(store, family.named(store, asked.model))["runs"]
     room, told = ANCESTORS, []
-    for group in found:
+    for group in runs:
         kept = group["ancestors"][:room]
         room -= len(kept)
         if kept:
             told.append(schemas.OneRun(**{**group, "ancestors": kept}))
-    total = sum(len(group["ancestors"]) for group in found)
+    total = sum(len(group["ancestors"]) for group in runs)
     left_out = total - (ANCESTORS - room)
     return answers.Explained(runs=told, ancestors=total, left_out=left_out)

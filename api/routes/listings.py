@@ -69,8 +69,8 @@ def model_lineage(request: Request, id: str) -> Response:
     desk = desk_of(request)
     found = family.of_registered(desk.store, model_origin.entry(desk.store, id)["id"])
     tree = family.tree(found, _lanes(desk, {one.run for one in found}))
-    told = in_words(desk.store, found)
-    return tagged(request, {**told, "tree": tree and tree.model_dump(mode="json")})
+    ancestors = in_words(desk.store, found)
+    return tagged(request, {**ancestors, "tree": tree and tree.model_dump(mode="json")})
 
 
 @router.get(

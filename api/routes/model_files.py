@@ -33,11 +33,11 @@ BYTES: dict[int | str, dict[str, Any]] = {
 }
 #: Weights do not become smaller: nothing is packed on the way.
 PLAIN = {"Content-Encoding": "identity"}
-#: Stands for the token where a browser opens an address (`api.access.tickets`).
 #: Type of a GGUF file.
 TYPE = Query(
     "F16", pattern="^[A-Za-z0-9_]{1,16}$", description="See `GET /models/{id}/gguf-types`."
 )
+#: Stands for the token where a browser opens an address (`api.access.tickets`).
 TICKET = Query(None, max_length=100, description="Of `POST /models/{id}/tickets`.")
 
 

@@ -17,30 +17,29 @@ _OPTIONS = (
     click.option(
         "--adapters",
         metavar="A,B,…",
-        help="Merge LoRA adapters of one base, folders or Hub ids, into an adapter: OUT alone.",
+        help="Merge LoRA adapters of one base, folders or Hub ids, into an adapter; give OUT, and no "
+        "CONFIG.",
     ),
-    click.option("--weights", metavar="W,W,…", help="Of --adapters: a weight each; 1 without."),
+    click.option(
+        "--weights", metavar="W,W,…", help="With --adapters: a weight for each.  [default: 1]"
+    ),
     click.option(
         "--method",
         type=click.Choice(COMBINATIONS),
-        default="svd",
-        show_default=True,
-        help="Of --adapters: as peft's add_weighted_adapter.",
+        help="With --adapters: as in peft's add_weighted_adapter.  [default: svd]",
     ),
     click.option(
-        "--density", type=float, help="Of --adapters: the share of the numbers that is kept."
+        "--density", type=float, help="With --adapters: the share of the numbers that is kept."
     ),
     click.option(
         "--rank",
         type=click.IntRange(1),
-        help="Of --adapters: the rank of svd; their largest without.",
+        help="With --adapters: the rank of svd.  [default: the largest of the adapters]",
     ),
     click.option(
         "--sign",
         type=click.Choice(["total", "frequency"]),
-        default="total",
-        show_default=True,
-        help="Of --adapters: how ties elects signs, by values or by their signs.",
+        help="With --adapters: ties elects signs by the sum of values, or of signs.  [default: total]",
     ),
 )
 
@@ -52,26 +51,30 @@ def adapter_options(command: Command) -> Command:
     return command
 
 
-def asked(options: Mapping[str, Any], out: str | None, others: Iterable[Any]) -> bool:
+def asked(
+    options: Mapping[str, Any], first: str | None, second: str | None, others: Iterable[Any]
+) -> bool:
     """Return True if adapters are to be merged, False if a config is.
 
-    `others` are options of a config. Raises ConfigError for options of the other merge, and UsageError
-    for a config without OUT.
+    `first` and `second` are the arguments: OUT, or CONFIG and OUT; `others` are options of a config.
+    Raises ConfigError for options of the other merge, and UsageError for a missing argument.
     """
     from runs.errors import ConfigError
 
     if options["adapters"] is not None:
-        if out is not None or any(others):
+        if second is not None or any(others):
             raise ConfigError(
-                "--adapters takes OUT, the options that are of it, --seed and --json."
+                "with --adapters leave out CONFIG, --device, --threads, --check, --model, --dry-run "
+                "and --strict."
             )
+        if first is None:
+            raise click.UsageError("Missing argument 'OUT'.")
         return True
-    if any(options[name] is not None for name in ("weights", "density", "rank")):
-        raise ConfigError(
-            "--weights, --density and --rank are of --adapters: a config says its own."
-        )
-    if out is None:
-        raise click.UsageError("Missing argument 'OUT'.")
+    if wrong := [name for name, value in options.items() if value is not None]:
+        raise ConfigError(f"--{wrong[0]} is an option of --adapters: a config says its own.")
+    for name, argument in (("CONFIG", first), ("OUT", second)):
+        if argument is None:
+            raise click.UsageError(f"Missing argument '{name}'.")
     return False
 
 
@@ -81,10 +84,10 @@ def merge_adapters(
     as_json: bool,
     adapters: str,
     weights: str | None,
-    method: str,
+    method: str | None,
     density: float | None,
     rank: int | None,
-    sign: str,
+    sign: str | None,
 ) -> None:
     """Merge adapters into an adapter, and say so. Raises ConfigError for a weight without a number."""
     from runs.errors import ConfigError
@@ -96,11 +99,11 @@ def merge_adapters(
         shares = [float(word) for word in split(weights)] if weights else [1.0] * len(models)
     except ValueError as error:
         raise ConfigError(f"--weights {weights!r}: give numbers with commas between.") from error
-    how = Combination(method, density, rank, sign, seed)
-    told = merging.merge([Path(resolve(model).path) for model in models], shares, how, out)
+    how = Combination(method or "svd", density, rank, sign or "total", seed)
+    record = merging.merge([Path(resolve(model).path) for model in models], shares, how, out)
     if as_json:
-        emit(told)
+        emit(record)
         return
-    for note in told["notes"]:
+    for note in record["notes"]:
         click.echo(f"warning: {note}", err=True)
-    click.echo(f"adapter:  {told['folder']} (rank {told['rank']}, {told['modules']} layers)")
+    click.echo(f"adapter:  {record['folder']} (rank {record['rank']}, {record['modules']} layers)")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command("merge")
-@click.argument("config", type=click.Path())
+@click.argument("config", type=click.Path(), required=False)
 @click.argument("out", type=click.Path(), required=False)
 @adapter_options
 @click.option(
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option("--strict", is_flag=True, help="Refuse what would be a warning.")
 @json_option
 def merge_command(
-    config: str,
+    config: str | None,
     out: str | None,
     device: str,
     threads: int | None,
@@ -58,20 +58,21 @@ def merge_command(
 ) -> None:
     """Merge models as a config says: mergekit's YAML, or the recipe file of a champion.
 
+    A merge that was interrupted goes on where it was when the same command is given again. Of a file
+    with several documents each is written to OUT/<its name>, and may use earlier ones by name.
+
     \b
     Example:
       forge merge ties.yml merged
       forge merge --adapters code,math --weights 0.7,0.3 --method ties --density 0.5 both
-    A merge that was interrupted goes on where it was when the same command is given again. Of a file
-    with several documents each is written to OUT/<its name>, and may use earlier ones by name.
     """
     from runs.errors import ConfigError
     from weights.devices import check_device, resolve
 
-    if asked(of_adapters, out, (check, dry_run, strict, model, threads, device != "auto")):
-        merge_adapters(Path(config), seed, as_json, **of_adapters)
+    others = (check, dry_run, strict, model, threads, device != "auto")
+    if asked(of_adapters, config, out, others) or config is None or out is None:
+        merge_adapters(Path(str(config)), seed, as_json, **of_adapters)
         return
-    assert out is not None
     size = shard_bytes(shard_size)
     check_device(device)
     if _is_recipe_file(Path(config)):

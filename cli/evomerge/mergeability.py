@@ -52,17 +52,19 @@ def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **op
     from weights.devices import check_device
     from weights.threads import set_threads
 
+    if len(models) < 2:
+        raise click.UsageError("two or more models are compared: give another one.")
     check_device(options["device"])
     references = _resolved([base, *models])
     set_threads()
     names = _told_apart([model.name for model in references])
-    found = _measured(references, names, options)
+    measured = _measured(references, names, options)
     if as_json:
         from evomerge.mergeability import report
 
-        emit(report.as_data(names[1:], names[0], *found))
+        emit(report.as_data(names[1:], names[0], *measured))
         return
-    _show(names, *found)
+    _show(names, *measured)
 
 
 def _resolved(models: Sequence[str]) -> list[Any]:
@@ -107,11 +109,11 @@ def _measured(references: list[Any], names: list[str], options: dict[str, Any]) 
         tokenizer = load_tokenizer(str(opened.base.folder))
         text = lines.windows(items, tokenizer, context, options["slice_"], options["tokens"])
     family = lines.family(opened)
-    found = relations(family.base, family.sources, _tell)
+    weight_relations = relations(family.base, family.sources, _tell)
     if not text:
-        return found, None, {}
+        return weight_relations, None, {}
     points = lines.measured(family, lines.resident(opened, options["device"]), text, _tell)
-    return found, points, {domain: sum(map(len, rows)) for domain, rows in text.items()}
+    return weight_relations, points, {domain: sum(map(len, rows)) for domain, rows in text.items()}
 
 
 def _show(names: list[str], relations: Any, points: Any, tokens: dict[str, int]) -> None:
@@ -126,10 +128,10 @@ def _show(names: list[str], relations: Any, points: Any, tokens: dict[str, int])
         say("")
     if points is None:
         return
-    told = report.sentence(forecast.forecast(points), sources, base)
+    sentence = report.sentence(forecast.forecast(points), sources, base)
     counts = ", ".join(f"{count:,} of {domain}" for domain, count in tokens.items())
     for line in (
-        *wrapped(told, screen_width(), "  "),
+        *wrapped(sentence, screen_width(), "  "),
         *wrapped(f"tokens: {counts}", screen_width()),
     ):
         say(line)

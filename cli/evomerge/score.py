@@ -83,7 +83,7 @@ def score_command(
     _check(models, options)
     references = _references(models)
     data = given(options["data"] or (domains.NAME,), Weighting())
-    items, builtin = _items(data), data == (domains.NAME,)
+    items, builtin = _items(data, slice_), data == (domains.NAME,)
     set_threads()
     scores, residents = [], []
     for model in references:
@@ -99,12 +99,12 @@ def score_command(
     _show_speeds(scores, speeds)
 
 
-def _items(data: tuple[str, ...]) -> list[Any]:
-    """Return the items of data, and tell how they were read."""
+def _items(data: tuple[str, ...], slice_: Any) -> list[Any]:
+    """Return the items of data, of which a slice has some, and tell how they were read."""
     from evaluation.loading import load_items
 
     notes: list[str] = []
-    items = load_items(data, allow_benchmarks=True, note=notes.append)
+    items = load_items(data, allow_benchmarks=True, note=notes.append, needed=(slice_,))
     for words in notes:
         _tell(f"warning: {words}")
     return items
@@ -118,11 +118,11 @@ def _references(models: tuple[str, ...]) -> list[Any]:
     from weights.storage.model_origin import Finder
 
     named = Finder(Home.default(), _tell)
-    found = [resolve(model, named=named) for model in models]
-    for reference in found:
+    references = [resolve(model, named=named) for model in models]
+    for reference in references:
         for words in gguf_note.warnings(Path(reference.path)):
             _tell(f"warning: {words}")
-    return found
+    return references
 
 
 def _evaluator(model: Any, options: dict[str, Any]) -> Any:

@@ -159,5 +159,5 @@ def override_command(run: str, phase: str, reason: str, as_json: bool) -> None:
         name = act(store, run, OVERRIDE, phase, reason).run
     finally:
         store.close()
-    told = f"run {name_of(name)} goes on behind the gate of {phase}"
-    emit({"run": name, "phase": phase}) if as_json else click.echo(told)
+    sentence = f"run {name_of(name)} goes on behind the gate of {phase}"
+    emit({"run": name, "phase": phase}) if as_json else click.echo(sentence)

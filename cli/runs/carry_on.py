@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cli.options import emit, name_of
+from cli.options import emit, name_of, tell
 
 
 def tracked(flag: bool = False, elsewhere: bool = False) -> bool:
@@ -64,9 +65,7 @@ def begin(
     that is given no name is called after the file of its settings.
     """
     if dry_run:
-        from cli.runs.dry_run import show
-
-        show(plan, detach, as_json)
+        _tried(plan, detach, as_json)
         return
     run, name = recorded(home, plan, queued, same, config_file)
     if detach:
@@ -79,6 +78,39 @@ def begin(
         err=True,
     )
     carry_on(home, run, output, as_json)
+
+
+def _tried(plan: Any, detach: bool, as_json: bool) -> None:
+    """Try the work of a run and print time, disk and memory, and what each number is derived from.
+
+    Raises UsageError with `detach`, and the errors of a submission and of a start.
+    """
+    import tempfile
+
+    from runs import kinds
+    from runs.system.durations import duration, size
+    from weights.storage.weight_cache import Artifacts
+
+    if detach:
+        raise click.UsageError("--dry-run starts nothing: leave out --detach.")
+    _checked(plan)
+    kind = kinds.of(plan.kind)
+    submitted = kind.submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
+    click.echo("trying the work here; a minute or so", err=True)
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Artifacts(Path(folder) / "artifacts")
+        forecast = kind.forecast(submitted, cache, Path(folder) / "models")
+    amounts = {
+        "time": (forecast.seconds, duration),
+        "disk": (forecast.disk, size),
+        "memory": (forecast.memory, size),
+    }
+    if as_json:
+        emit({name: asdict(amount) for name, (amount, _) in amounts.items()})
+        return
+    for name, (amount, words) in amounts.items():
+        value = "not known" if amount.value is None else words(amount.value)
+        tell(f"{name:7s} {value}: {amount.how}")
 
 
 def _written(home: Any, state: Any, output: str | None) -> dict[str, Any]:
@@ -121,12 +153,9 @@ def recorded(
 
     from runs.home import threads
     from runs.lists import queries
-    from weights.storage.output_folder import check_target
-    from worker.commands import submit, validate
+    from worker.commands import submit
 
-    for warning in validate.check(plan).warnings:
-        click.echo(f"warning: {warning}", err=True)
-    out = None if plan.output_dir is None else str(check_target(Path(plan.output_dir)))
+    out = _checked(plan)
     threads()
     store = home.open_store()
     try:
@@ -138,6 +167,19 @@ def recorded(
         return run, row["name"] if row else run
     finally:
         store.close()
+
+
+def _checked(plan: Any) -> str | None:
+    """Check a plan, print the warnings, and return the folder of its result, if it names one.
+
+    Raises ConfigError, ConflictError, UnavailableError.
+    """
+    from weights.storage.output_folder import check_target
+    from worker.commands import validate
+
+    for warning in validate.check(plan).warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return None if plan.output_dir is None else str(check_target(Path(plan.output_dir)))
 
 
 def _words(store: Any, queued: dict[str, Any], config_file: str | None) -> Any:
@@ -169,7 +211,7 @@ def resumed(home: Any, run: str, options: dict[str, Any]) -> tuple[str, str | No
 
     unset = (None, False, ())
     fixed = [
-        name
+        name.replace("_", "-")
         for name, value in options.items()
         if name != "output_dir" and not any(value is one for one in unset)
     ]

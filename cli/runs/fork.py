@@ -63,11 +63,11 @@ def fork_command(
             click.echo(f"note: {note}", err=True)
     finally:
         store.close()
-    told = {"run": run, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
+    record = {"run": run, "forked_from": branch.run, "at": branch.place, "changes": branch.changes}
     name, parent = name_of(run), name_of(branch.run)
     if record_only:
-        said = f"run {name}: carry it on with forge start --resume {name}"
-        emit(told) if as_json else click.echo(said)
+        sentence = f"run {name}: carry it on with forge start --resume {name}"
+        emit(record) if as_json else click.echo(sentence)
         return
     click.echo(f"run {name}, forked from {parent} after event {branch.place}", err=True)
     from cli.runs.carry_on import carry_on

@@ -164,11 +164,11 @@ def _adapter(model: str, given: Options) -> None:
 
     if given.type_ is not None:
         raise ConfigError("--type is of another format: add --format gguf, for example.")
-    told = adapter_export.export(Home.default(), model, given.place, _tell)
-    told |= send(given.to, Path(told["folder"]))
-    say(told, given.as_json)
+    record = adapter_export.export(Home.default(), model, given.place, _tell)
+    record |= send(given.to, Path(record["folder"]))
+    say(record, given.as_json)
     if not given.as_json:
-        say_sent(told)
+        say_sent(record)
 
 
 def send(to: Any, out: Path, *more: Path) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def start_command(
             "model": models,
             "data": data,
         }
-        rest = {"output_dir": output_dir, "detach": detach, **queued}
+        rest = {"output_dir": output_dir, "detach": detach, "dry_run": dry_run, **queued}
         run, output = resumed(home, resume, {**given, **rest})
         carry_on(home, run, output, as_json)
         return

@@ -54,7 +54,7 @@ def watch_command(run: str, as_json: bool) -> None:
     reason = state.failed.reason if state.failed else None
     result = kinds.of(state.kind).result_id(state)
     told = {"run": name, "status": state.status, "champion": result, "reason": reason}
-    said = f"run {name_of(name)} {state.status}" + (f": {reason}" if reason else "")
-    emit(told) if as_json else click.echo(said)
+    sentence = f"run {name_of(name)} {state.status}" + (f": {reason}" if reason else "")
+    emit(told) if as_json else click.echo(sentence)
     if not state.completed:
         sys.exit(1)

@@ -66,19 +66,21 @@ def of_folder(folder: Path) -> Choice:
     file = folder / FILE
     if not file.exists():
         return Choice()
-    told = bounded_files.read_object(file, MOST_BYTES)
-    ends = told.get("eos_token_id")
+    settings = bounded_files.read_object(file, MOST_BYTES)
+    ends = settings.get("eos_token_id")
     several = ends if isinstance(ends, list) else [] if ends is None else [ends]
     if not all(isinstance(end, int) for end in several):
         raise SourceError(f"{file}: eos_token_id is {str(ends)[:60]}, not the id of a token.")
-    sampled = told.get("do_sample") is True
-    top_k = _number(file, told, "top_k", 0, math.inf) if sampled else None
+    sampled = settings.get("do_sample") is True
+    top_k = _number(file, settings, "top_k", 0, math.inf) if sampled else None
     return Choice(
-        temperature=(_number(file, told, "temperature", 0, math.inf) or 1.0) if sampled else 0.0,
+        temperature=(_number(file, settings, "temperature", 0, math.inf) or 1.0)
+        if sampled
+        else 0.0,
         top_k=int(top_k) if top_k else None,
-        top_p=_number(file, told, "top_p", 0, 1) if sampled else None,
-        min_p=_number(file, told, "min_p", 0, 1) if sampled else None,
-        repetition_penalty=_number(file, told, "repetition_penalty", 0, math.inf),
+        top_p=_number(file, settings, "top_p", 0, 1) if sampled else None,
+        min_p=_number(file, settings, "min_p", 0, 1) if sampled else None,
+        repetition_penalty=_number(file, settings, "repetition_penalty", 0, math.inf),
         ends=frozenset(several),
     )
 

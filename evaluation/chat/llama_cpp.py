@@ -33,9 +33,10 @@ from runs.errors import SourceError, UnavailableError
 from runs.home import threads
 from runs.system.child_environment import child_environment
 from weights.folders import template_rendering
+from weights.folders.gguf_source import header
 
-#: First bytes of a GGUF file, and the type of a text in its metadata.
-MAGIC, TEXT = b"GGUF", 8
+#: Type of a text in the metadata of a GGUF file, and the key of its chat template.
+TEXT = 8
 TEMPLATE = b"tokenizer.chat_template"
 #: Tokens of the longest conversation: the cache of keys and values is allocated for all of them.
 CONTEXT = 8192
@@ -54,12 +55,14 @@ class LlamaCppSpeaker:
         self.name = file.name
         self._key = secrets.token_hex(16)
         self._address = urlsplit(_started(self, file, self._key))
-        told = self._answer("/props", None)
+        properties = self._answer("/props", None)
         meta = self._answer("/v1/models", None)["data"][0]["meta"]
-        self.positions: int | None = told["default_generation_settings"]["n_ctx"]
+        self.positions: int | None = properties["default_generation_settings"]["n_ctx"]
         self.described = f"{meta['n_params']:,} parameters in {meta['ftype']} in llama.cpp, greedy"
-        self._template: str = told["chat_template"]
-        self._special = {key: told[key] for key in ("bos_token", "eos_token") if told.get(key)}
+        self._template: str = properties["chat_template"]
+        self._special = {
+            key: properties[key] for key in ("bos_token", "eos_token") if properties.get(key)
+        }
         self.templated = _has_template(file)
 
     def ids(self, messages: Sequence[Message]) -> list[int]:
@@ -89,14 +92,14 @@ class LlamaCppSpeaker:
         connection, answer = self._ask("/completion", _request(ids, most, settings))
         try:  # the server stops writing when the connection is closed
             count = 0
-            for told in _events(answer):
-                more, count = told["tokens_predicted"] - count, told["tokens_predicted"]
-                if told["stop"]:
-                    ended = told["stop_type"] == "eos"  # the end token is counted, and no text
+            for event in _events(answer):
+                more, count = event["tokens_predicted"] - count, event["tokens_predicted"]
+                if event["stop"]:
+                    ended = event["stop_type"] == "eos"  # the end token is counted, and no text
                     why: Reason = "end" if ended else reason
-                    yield Piece(told["content"], more - ended, why)
+                    yield Piece(event["content"], more - ended, why)
                     return
-                yield Piece(told["content"], more)
+                yield Piece(event["content"], more)
                 if stopping.is_set():
                     yield Piece(reason="stopped")
                     return
@@ -119,9 +122,9 @@ class LlamaCppSpeaker:
             connection.close()
             raise _lost(self.name) from error
         if answer.status != 200:
-            said = answer.read(2000).decode(errors="replace")
+            reason = answer.read(2000).decode(errors="replace")
             connection.close()
-            raise SourceError(f"llama.cpp refuses {path} for {self.name}: {said}")
+            raise SourceError(f"llama.cpp refuses {path} for {self.name}: {reason}")
         return connection, answer
 
     def _answer(self, path: str, body: Any) -> Any:
@@ -137,17 +140,17 @@ class LlamaCppSpeaker:
 
 def _request(ids: Sequence[int], most: int, settings: Settings) -> dict[str, Any]:
     """Return the request for a reply of at most `most` tokens."""
-    told = {"prompt": list(ids), "n_predict": most, "stream": True}
+    request = {"prompt": list(ids), "n_predict": most, "stream": True}
     temperature = settings.temperature
     if temperature is None:
         temperature = 0.0 if settings.top_p is None else 1.0
     if not temperature:
-        return {**told, "temperature": 0, "samplers": ["top_k"], "top_k": 1}
+        return {**request, "temperature": 0, "samplers": ["top_k"], "top_k": 1}
     seed = keys.seed(settings.seed, "chat", len(ids)) & 0xFFFFFFFF
     drawn = {"temperature": temperature, "seed": seed, "samplers": ["temperature"]}
     if settings.top_p is not None:
         drawn |= {"samplers": ["temperature", "top_p"], "top_p": settings.top_p}
-    return {**told, **drawn}
+    return {**request, **drawn}
 
 
 def _events(answer: Any) -> Iterator[dict[str, Any]]:
@@ -165,13 +168,10 @@ def _lost(name: str) -> UnavailableError:
 
 def _check(file: Path) -> None:
     """Raise SourceError if a file is no GGUF file, UnavailableError if llama.cpp is not here."""
-    try:
-        with file.open("rb") as opened:
-            first = opened.read(len(MAGIC))
-    except OSError as error:
-        raise SourceError(f"{file} cannot be read: {error.strerror}.") from error
-    if first != MAGIC:
-        raise SourceError(f"{file} is no GGUF file: it does not begin with GGUF.")
+    if not header.is_gguf(file):
+        raise SourceError(
+            f"{file} cannot be read, or is no GGUF file: it does not begin with GGUF."
+        )
     if importlib.util.find_spec("xllamacpp") is None:
         raise UnavailableError(
             "a GGUF file replies in llama.cpp, whose package is not installed:\n"
@@ -210,8 +210,9 @@ def _started(owner: object, file: Path, key: str) -> str:
             return address
         _end(process)
         messages.seek(0)
-        said = messages.read().decode(errors="replace").strip().splitlines()
-    errors = [text for text in said if " E " in text or "rror" in text] or said or ["no word"]
+        lines = messages.read().decode(errors="replace").strip().splitlines()
+    header.read(file)  # raises what is wrong with the file itself
+    errors = [text for text in lines if " E " in text or "rror" in text] or lines or ["no word"]
     raise SourceError(f"llama.cpp does not load {file}: {errors[-1][:300]}")
 
 

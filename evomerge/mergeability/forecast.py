@@ -94,11 +94,11 @@ def shares(count: int) -> list[tuple[float, ...]]:
     """Return the points to measure for `count` sources: ends, lines, and the mean of all."""
     units = [tuple(float(i == j) for j in range(count)) for i in range(count)]
     ends = [(0.0,) * count, *units]
-    found = list(ends)
+    places = list(ends)
     for start, end in lines(count):
-        found += [_between(ends, start, end, place) for place in INSIDE]
+        places += [_between(ends, start, end, place) for place in INSIDE]
     mean = (1.0 / count,) * count
-    return list(dict.fromkeys([*found, mean]))
+    return list(dict.fromkeys([*places, mean]))
 
 
 def lines(count: int) -> list[tuple[int | None, int]]:
@@ -130,13 +130,13 @@ def forecast(points: Sequence[Point]) -> Forecast:
     if math.isinf(best_merge.loss):
         nothing = Comparison(difference=math.inf, low=math.inf, high=math.inf)
         return Forecast("no", best_end.shares, best_merge.shares, nothing)
-    found = compare(best_merge, best_end)
+    lead = compare(best_merge, best_end)
     answer: Answer = "open"
-    if found.high < 0:
+    if lead.high < 0:
         answer = "yes"
-    elif found.low > 0:
+    elif lead.low > 0:
         answer = "no"
-    return Forecast(answer, best_end.shares, best_merge.shares, found)
+    return Forecast(answer, best_end.shares, best_merge.shares, lead)
 
 
 def compare(a: Point, b: Point) -> Comparison:
@@ -144,6 +144,6 @@ def compare(a: Point, b: Point) -> Comparison:
     rows = []
     for domain, (sums, tokens) in sorted(a.losses.items()):
         drawn = bootstrap.draws(len(sums), "mergeability", domain)
-        theirs = b.losses[domain][0]
-        rows.append(bootstrap.ratio(drawn, sums, tokens) - bootstrap.ratio(drawn, theirs, tokens))
+        losses = b.losses[domain][0]
+        rows.append(bootstrap.ratio(drawn, sums, tokens) - bootstrap.ratio(drawn, losses, tokens))
     return bootstrap.interval(np.mean(rows, axis=0), a.loss - b.loss)

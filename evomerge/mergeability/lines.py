@@ -24,6 +24,8 @@ from weights.folders import checkpoint, sources
 Weights = Mapping[str, torch.Tensor]
 #: Tokens of text, all domains together.
 TOKENS = 32_768
+#: Windows of a domain, at least.
+LEAST = 4
 
 
 class Family:
@@ -31,11 +33,11 @@ class Family:
 
     def __init__(self, base: Weights, sources: Sequence[Weights]) -> None:
         recipes = [Source(digest=f"{place:064x}") for place in range(1 + len(sources))]
-        known: dict[str, Recipe] = {recipe.id: recipe for recipe in recipes}
-        stored = dict(zip(known, (base, *sources), strict=True))
+        by_id: dict[str, Recipe] = {recipe.id: recipe for recipe in recipes}
+        stored = dict(zip(by_id, (base, *sources), strict=True))
         self.base, self.sources = base, tuple(sources)
-        self._base, *self._ids = known
-        self._builder = Builder(known, stored.get)
+        self._base, *self._ids = by_id
+        self._builder = Builder(by_id, stored.get)
 
     def at(self, place: Sequence[float]) -> Weights:
         """Return the weights base + Σ share · task vector, in the base's dtype."""
@@ -55,7 +57,8 @@ def windows(
 ) -> dict[str, list[Ids]]:
     """Return domain → windows of text of a slice, about `tokens` in all, as many of each domain.
 
-    Raise DataError if there is no text.
+    Raise DataError if there is no text, or less than LEAST windows of a domain: an interval over one
+    window has no width.
     """
     texts = [item for item in items if isinstance(item, Text) and item.slice == slice_]
     if not texts:
@@ -72,7 +75,14 @@ def windows(
     for rest, (domain, rows) in enumerate(sorted(found.items(), key=lambda pair: _size(pair[1]))):
         most[domain] = left // (len(found) - rest)
         left -= min(most[domain], _size(rows))
-    return {domain: _first(rows, most[domain]) for domain, rows in found.items()}
+    chosen = {domain: _first(rows, most[domain]) for domain, rows in found.items()}
+    for domain, rows in chosen.items():
+        if len(rows) < LEAST:
+            raise DataError(
+                f"{domain} gives {len(rows)} windows, and an interval needs {LEAST}: more --tokens or "
+                "text, or a smaller --context."
+            )
+    return chosen
 
 
 def _size(rows: Sequence[Ids]) -> int:

@@ -170,12 +170,12 @@ def overlaps(matrices: Sequence[torch.Tensor]) -> tuple[np.ndarray, np.ndarray]:
 
     A matrix of zeros has none, and overlaps with nothing.
     """
-    found = [leading(matrix, min(DIRECTIONS, *matrix.shape)) for matrix in matrices]
+    directions = [leading(matrix, min(DIRECTIONS, *matrix.shape)) for matrix in matrices]
     sides = []
     for side in (0, 1):
         rows = [
-            [float((a[side].T @ b[side]).square().sum() / a[side].shape[1]) for b in found]
-            for a in found
+            [float((a[side].T @ b[side]).square().sum() / a[side].shape[1]) for b in directions]
+            for a in directions
         ]
         sides.append(np.array(rows))
     return sides[0], sides[1]

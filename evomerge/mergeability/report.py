@@ -93,7 +93,7 @@ def as_data(
     data: dict[str, Any] = {"base": base, "sources": list(names), "weights": asdict(relations)}
     if points is None:
         return data
-    told = forecast.forecast(points)
+    verdict = forecast.forecast(points)
     lines = [forecast.line(points, *ends) for ends in forecast.lines(len(names))]
     return data | {
         "tokens": tokens,
@@ -108,10 +108,10 @@ def as_data(
             for line in lines
         ],
         "forecast": {
-            "answer": told.answer,
-            "best_end": place(told.best_end, names, base),
-            "best_merge": place(told.best_merge, names, base),
-            **{key: _finite(value) for key, value in told.difference.model_dump().items()},
+            "answer": verdict.answer,
+            "best_end": place(verdict.best_end, names, base),
+            "best_merge": place(verdict.best_merge, names, base),
+            **{key: _finite(value) for key, value in verdict.difference.model_dump().items()},
         },
     }
 

@@ -68,8 +68,8 @@ def _folds(folder: str, text: str) -> bool:
         expected = _logits(module)
     for _, parameter in writers:
         parameter.data /= FACTOR
-    found = _logits(module)
-    return float((found - expected).norm()) <= APART * float(expected.norm())
+    logits = _logits(module)
+    return float((logits - expected).norm()) <= APART * float(expected.norm())
 
 
 def _random(folder: Path, config: dict[str, Any]) -> Any:

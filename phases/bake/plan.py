@@ -152,8 +152,8 @@ def candidates(
     for share in config.strengths:
         whole = share == 1.0 and dtype is None
         recipe = end if whole else _line(origin, end, share)
-        own = name(share, stage.number, rounded=dtype is not None)
-        found[own] = Candidate(recipe, share, training=end if share == 1.0 else None)
+        label = name(share, stage.number, rounded=dtype is not None)
+        found[label] = Candidate(recipe, share, training=end if share == 1.0 else None)
     return found
 
 

@@ -180,13 +180,13 @@ def recipes(state: BakeState) -> dict[str, Making]:
 
 def _unrounded(one: Known) -> dict[str, Making]:
     """Return name → recipe of the models in float32 that a stage's candidates are rounded from."""
-    found: dict[str, Making] = {}
+    recipes: dict[str, Making] = {}
     if one.stage.number > 1:
-        found[f"{plan.PURPOSE}-{one.stage.number}-start"] = one.start
+        recipes[f"{plan.PURPOSE}-{one.stage.number}-start"] = one.start
     for name, candidate in one.candidates.items():
         if candidate.early and candidate.training is not None:
-            found[f"{name}-float32"] = candidate.training
-    return found
+            recipes[f"{name}-float32"] = candidate.training
+    return recipes
 
 
 def stage_of(state: BakeState, recipe_id: str) -> Stage:

@@ -74,12 +74,14 @@ def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
     mix = common(submitted, started)
     peak = config.specialist_rate or size.specialist_rate
     objective, params = training_plan.adapted(config, OBJECTIVE, {})
-    found = {}
+    trainings = {}
     for domain in config.domains:
         shares = size.specialist_mix(domain, mix)
-        made = _training(submitted, started, domain, start, shares, size.specialist_tokens, peak)
-        found[domain] = made.model_copy(update={"objective": objective, "params": params})
-    return found
+        training = _training(
+            submitted, started, domain, start, shares, size.specialist_tokens, peak
+        )
+        trainings[domain] = training.model_copy(update={"objective": objective, "params": params})
+    return trainings
 
 
 def result(config: CognateConfig, recipe: Train | Transform) -> Train | Transform:

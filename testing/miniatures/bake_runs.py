@@ -10,6 +10,7 @@ import torch
 
 from events import Envelope
 from phases.bake.events import BakeState
+from phases.bake.kind import Bake
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
@@ -81,6 +82,15 @@ def finish(home: Home, run: str = "b") -> BakeState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
+
+
+def whole(folder: Path, model: Path, **settings: Any) -> tuple[Home, BakeState, Path]:
+    """Carry out a run in a home below `folder`; return home, state and the folder of the result."""
+    home = Home(folder / "home")
+    submit(home, model, **settings)
+    state = finish(home)
+    Bake().write_result(home, state, folder / "out")
+    return home, state, folder / "out"
 
 
 def rows(home: Home, run: str = "b") -> list[Envelope]:

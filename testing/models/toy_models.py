@@ -8,7 +8,13 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from evaluation.data.builtin import arithmetic, multiple_choice, records
 from runs import keys
@@ -61,6 +67,21 @@ def save(model: Any, folder: Path) -> Path:
     model.save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     return folder
+
+
+def gpt2() -> Any:
+    """Return a GPT-2 with the toys' vocabulary: its matrices are [in, out]."""
+    return GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=320,
+            n_positions=64,
+            n_embd=16,
+            n_layer=2,
+            n_head=2,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    )
 
 
 def family(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class Combination:
         drops = self.name not in ("cat", "svd", "linear")
         if len(weights) != adapters:
             raise ConfigError(f"{adapters} adapters need as many weights, not {len(weights)}.")
+        if not all(map(math.isfinite, weights)):
+            raise ConfigError("a weight of an adapter is no finite number.")
         if drops and self.density is None:
             raise ConfigError(f"{self.name} needs a density: --density 0.5, for example.")
         if not drops and self.density is not None:

@@ -94,8 +94,8 @@ def _largest(tensor: torch.Tensor, density: float) -> torch.Tensor:
     if density >= 1:
         return tensor
     flat, count = tensor.flatten(), int(density * tensor.numel())
-    kept = flat.abs().topk(count).indices
-    return torch.zeros_like(flat).index_copy(0, kept, flat[kept]).reshape(tensor.shape)
+    places = flat.abs().topk(count).indices
+    return torch.zeros_like(flat).index_copy(0, places, flat[places]).reshape(tensor.shape)
 
 
 def _dropped(tensor: torch.Tensor, density: float, drawn: torch.Tensor) -> torch.Tensor:
@@ -110,8 +110,8 @@ def _nearest(a: torch.Tensor, b: torch.Tensor, rank: int) -> tuple[torch.Tensor,
     left, upper = torch.linalg.qr(b.double())
     right, lower = torch.linalg.qr(a.double().T)
     u, s, vh = torch.linalg.svd(upper @ lower.T)
-    kept = min(rank, len(s))
+    columns = min(rank, len(s))
     return (
-        (vh[:kept] @ right.T).float(),
-        (left @ u[:, :kept] * s[:kept]).float(),
+        (vh[:columns] @ right.T).float(),
+        (left @ u[:, :columns] * s[:columns]).float(),
     )

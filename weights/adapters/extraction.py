@@ -143,7 +143,7 @@ def _pairs(
     rank: int,
 ) -> tuple[dict[str, Pair], dict[str, tuple[float, float]]]:
     """Return name → pair, and name → squared singular values that are kept, and all."""
-    made: dict[str, Pair] = {}
+    pairs: dict[str, Pair] = {}
     energies: dict[str, tuple[float, float]] = {}
     for name, layer in layers.items():
         tensor = f"{name}.weight"
@@ -151,10 +151,10 @@ def _pairs(
         if not moved.isfinite().all():
             raise NotFiniteError(f"tensor {tensor} holds NaN or Inf in one of the models.")
         pair, *energy = truncated(moved.T if _transposed(layer) else moved, rank)
-        made[name], energies[name] = pair, (energy[0], energy[1])
+        pairs[name], energies[name] = pair, (energy[0], energy[1])
     changed = {name.rpartition(".")[2] for name, (_, total) in energies.items() if total}
-    kept = {name for name in made if name.rpartition(".")[2] in changed}
-    return {n: made[n] for n in made if n in kept}, {n: e for n, e in energies.items() if e[1]}
+    adapted = {name for name in pairs if name.rpartition(".")[2] in changed}
+    return {n: pairs[n] for n in pairs if n in adapted}, {n: e for n, e in energies.items() if e[1]}
 
 
 def _transposed(layer: Any) -> bool:

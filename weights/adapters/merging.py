@@ -117,7 +117,7 @@ def _same(opened: Sequence[PairFolder], key: str) -> bool:
 def _card(base: str, record: dict[str, Any]) -> str:
     """Return the card of a merged adapter."""
     how = record["combination"]
-    given = [f"{key} {how[key]}" for key in ("density", "rank") if how[key] is not None]
+    parameters = [f"{key} {how[key]}" for key in ("density", "rank") if how[key] is not None]
     rows = [
         f"| {one['name']} | {one['weight']:g} | `{one['files']['adapter_model.safetensors'][:12]}` |"
         for one in record["adapters"]
@@ -132,7 +132,7 @@ def _card(base: str, record: dict[str, Any]) -> str:
             "- merge",
             "---",
             "",
-            f"# A merge of {len(rows)} adapters by {', '.join([how['name'], *given])}",
+            f"# A merge of {len(rows)} adapters by {', '.join([how['name'], *parameters])}",
             "",
             "| adapter | weight | BLAKE3 of its weights |",
             "|---|---:|---|",

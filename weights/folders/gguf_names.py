@@ -52,7 +52,7 @@ def at(place: Path, name: str = "") -> ModelReference | None:
         return None
     if not header.is_gguf(place):
         if place.suffix == ENDING:
-            raise SourceError(f"{place} is no GGUF file: it does not begin as one. Fetch it again.")
+            raise SourceError(f"{place} is no GGUF file: it {_first_fault(place)}. Fetch it again.")
         return None
     return _converted(place, name or header.stem(place), str(place))
 
@@ -75,15 +75,24 @@ def named(text: str) -> ModelReference | None:
 def made_again(folder: Path) -> Path | None:
     """Return a folder of the cache that is gone, converted again; None if its file is gone, too.
 
-    Raise SourceError, UnavailableError.
+    Raise SourceError if the file is another one now, UnavailableError.
     """
     from weights.folders.gguf_source import cached
 
     origin = cached.origin(folder) if folder.parent == _cache() else None
     if origin is None:
         return None
-    found = at(Path(origin)) if Path(origin).is_absolute() else named(origin)
-    return None if found is None else Path(found.path)
+    model = at(Path(origin)) if Path(origin).is_absolute() else named(origin)
+    if model is not None and Path(model.path) != folder:
+        raise SourceError(
+            f"{origin} has changed since {folder.name} was made of it: that folder is gone, and cannot "
+            "be made again. Name the file itself."
+        )
+    return None if model is None else folder
+
+
+def _first_fault(file: Path) -> str:
+    return "does not begin as one" if file.stat().st_size else "is empty"
 
 
 def _cache() -> Path:
@@ -98,7 +107,7 @@ def _converted(place: Path, name: str, origin: str) -> ModelReference:
 
 def _in_package(text: str, whole: str) -> Path:
     """Return the file of an installed package. Raise SourceError if there is not exactly one."""
-    dist, _, wanted = text.partition("/")
+    dist, _, file_name = text.partition("/")
     if not _DIST.fullmatch(dist):
         raise SourceError(
             f"{whole[:200]!r} names no package: write package:NAME or package:NAME/FILE.gguf."
@@ -113,9 +122,11 @@ def _in_package(text: str, whole: str) -> Path:
     files = {str(file): Path(str(file.locate())) for file in listed or () if file.suffix == ENDING}
     if not files:
         raise SourceError(f"package {dist} holds no file that ends in {ENDING}.")
-    chosen = [name for name in files if not wanted or name == wanted or Path(name).name == wanted]
+    chosen = [
+        name for name in files if not file_name or name == file_name or Path(name).name == file_name
+    ]
     if len(chosen) != 1:
-        what = f"has no file {wanted!r}" if not chosen else f"has {len(chosen)} such files"
+        what = f"has no file {file_name!r}" if not chosen else f"has {len(chosen)} such files"
         names = ", ".join(sorted(Path(name).name for name in files)[:20])
         raise SourceError(f"package {dist} {what}: write package:{dist}/FILE, of {names}.")
     if not files[chosen[0]].is_file():
@@ -133,13 +144,13 @@ def _of_hub(text: str) -> ModelReference:
     from weights.folders.gguf_source import header
 
     body, _, revision = text.removeprefix(_HUB).partition("@")
-    found = _REPOSITORY.fullmatch(body)
-    if found is None:
+    match = _REPOSITORY.fullmatch(body)
+    if match is None:
         raise SourceError(
             f"{text[:200]!r} names no GGUF file of the Hub: write hub:OWNER/NAME/FILE.gguf, with "
             "@REVISION behind it if one is meant. A model of the Hub in a folder is OWNER/NAME."
         )
-    repository, name = found[1], found[2]
+    repository, name = match[1], match[2]
     user_folders.check_hub_cache()
     try:
         place = Path(hf_hub_download(repository, name, revision=revision or None))
@@ -149,5 +160,5 @@ def _of_hub(text: str) -> ModelReference:
             hf_hub_download(repository, whole, revision=commit)
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
         raise not_fetched(f"file {name} of {repository}", error) from error
-    made = _converted(place, header.stem(place), f"{_HUB}{repository}/{name}@{commit}")
-    return made.model_copy(update={"hub_id": f"{repository}/{name}", "revision": commit})
+    folder = _converted(place, header.stem(place), f"{_HUB}{repository}/{name}@{commit}")
+    return folder.model_copy(update={"hub_id": f"{repository}/{name}", "revision": commit})

@@ -20,15 +20,15 @@ def evict(folder: Path, most: int, drop: Callable[[Path], None]) -> None:
 
     A folder stays if it was used within the last hour or if a living process holds it.
     """
-    found, now = [], time.time()
+    folders, now = [], time.time()
     for place in folder.iterdir():
         with contextlib.suppress(OSError):  # another process just removed it
             if place.is_dir():
                 size = sum(map(_share, place.iterdir()))
-                found.append((place.stat().st_mtime, place, size))
-    total = sum(size for _, _, size in found)
-    for used, place, size in sorted(found):
-        if total > most and now - used > LATELY and not _held(place):
+                folders.append((place.stat().st_mtime, place, size))
+    total = sum(size for _, _, size in folders)
+    for used, place, size in sorted(folders):
+        if total > most and now - used > LATELY and not is_held(place):
             drop(place)
             total -= size
 
@@ -39,8 +39,8 @@ def _share(file: Path) -> int:
     return status.st_size // max(1, status.st_nlink)
 
 
-def _held(place: Path) -> bool:
-    """Return True if a process holds the shared lock of a copy."""
+def is_held(place: Path) -> bool:
+    """Return True if a process holds the lock of a folder."""
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:

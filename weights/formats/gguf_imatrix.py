@@ -41,14 +41,6 @@ def write(file: Path, means: Means, tokens: int, window: int, source: str) -> No
         writer.close()
 
 
-def is_one(file: Path) -> bool:
-    """Return True for a GGUF file."""
-    if not file.is_file():
-        return False
-    with file.open("rb") as opened:
-        return opened.read(4) == b"GGUF"
-
-
 def read(file: Path) -> dict[str, np.ndarray]:
     """Return the means of a file. Raises SourceError for one that is no importance matrix."""
     try:
@@ -57,11 +49,16 @@ def read(file: Path) -> dict[str, np.ndarray]:
         sums = {name: np.array(tensors[name + SQUARES], np.float64).ravel() for name in names}
         counts = {name: float(np.array(tensors[name + COUNTS]).item()) for name in names}
     except (ValueError, KeyError, IndexError, TypeError, OverflowError, OSError) as error:
-        raise SourceError(f"{file} cannot be read as an importance matrix: {error}.") from error
+        raise SourceError(
+            f"{file} cannot be read as an importance matrix: it is damaged, or of another format."
+        ) from error
     if not names:
         raise SourceError(f"{file} is no importance matrix: it has no tensor *{SQUARES}.")
-    if wrong := [
-        name for name in names if not (counts[name] > 0 and np.isfinite(sums[name]).all())
-    ]:
+    if wrong := [name for name in names if not _are_means(sums[name], counts[name])]:
         raise SourceError(f"{file}: the numbers of {wrong[0]} are no sums of squares.")
     return {name: (sums[name] / counts[name]).astype(np.float32) for name in names}
+
+
+def _are_means(sums: np.ndarray, count: float) -> bool:
+    """Return True for sums of squares over at least one token."""
+    return count > 0 and bool((np.isfinite(sums) & (sums >= 0)).all())

@@ -13,6 +13,8 @@ from typing import Any
 import gguf
 import numpy as np
 
+from weights.folders.gguf_source.positions import llama3_divisors
+
 Config = Mapping[str, Any]
 Names = gguf.MODEL_TENSOR
 
@@ -89,10 +91,10 @@ def tensors(config: Config) -> dict[str, np.ndarray]:
 
 def parameters(config: Config) -> Mapping[str, Any]:
     """Return what a config of transformers 4 or 5 says of the positions of full layers."""
-    found = dict(_parts(config).get("full_attention", {}))
+    scaling = dict(_parts(config).get("full_attention", {}))
     if (length := config.get("original_max_position_embeddings")) is not None:
-        found["original_max_position_embeddings"] = length  # as transformers does
-    return found
+        scaling["original_max_position_embeddings"] = length  # as transformers does
+    return scaling
 
 
 def dimensions(config: Config) -> int:
@@ -134,14 +136,14 @@ def _attention(config: Config, full: Mapping[str, Any], scaling: str) -> float:
         factor = full.get("factor") or config["max_position_embeddings"] / length
         usual = math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0
         return float(full.get("attention_factor") or usual)
-    own = _magnitude(full["factor"], 1)
+    magnitude = _magnitude(full["factor"], 1)
     scales = full.get("mscale"), full.get("mscale_all_dim")
-    wanted = (
+    expected = (
         _magnitude(full["factor"], scales[0]) / _magnitude(full["factor"], scales[1])
         if all(scales)
-        else own
+        else magnitude
     )
-    return float((full.get("attention_factor") or wanted) / own)
+    return float((full.get("attention_factor") or expected) / magnitude)
 
 
 def _magnitude(factor: float, scale: Any) -> float:
@@ -149,16 +151,17 @@ def _magnitude(factor: float, scale: Any) -> float:
 
 
 def _llama3(config: Config, full: Mapping[str, Any]) -> np.ndarray:
-    """Return Llama 3's factors: 1 for short wavelengths, `factor` for long ones, between in between.
-
-    The formula is that of transformers (`_compute_llama3_parameters`).
-    """
+    """Return Llama 3's factors of a config, [dimensions / 2] float32."""
     count = dimensions(config)
     frequencies = _base(config, full) ** -(np.arange(0, count, 2) / count)
-    turns = full["original_max_position_embeddings"] * frequencies / (2 * math.pi)
-    low, high = full["low_freq_factor"], full["high_freq_factor"]
-    smooth = np.clip((turns - low) / (high - low), 0, 1)
-    return (1 / ((1 - smooth) / full["factor"] + smooth)).astype(np.float32)
+    divisors = llama3_divisors(
+        frequencies,
+        full["factor"],
+        full["low_freq_factor"],
+        full["high_freq_factor"],
+        full["original_max_position_embeddings"],
+    )
+    return divisors.astype(np.float32)
 
 
 def _name(tensor: gguf.MODEL_TENSOR) -> str:

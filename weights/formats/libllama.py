@@ -67,8 +67,8 @@ class Library:
 
         Raises UnavailableError with what the library says.
         """
-        asked = (str(source), str(target), type_, matrix and str(matrix), self._threads)
-        self._ask("quantise", *asked)
+        words = (str(source), str(target), type_, matrix and str(matrix), self._threads)
+        self._ask("quantise", *words)
 
     def open(self, file: Path, context: int) -> None:
         """Load a file to measure it, in windows of at most `context` tokens. Raises as `quantise`."""
@@ -125,16 +125,18 @@ class Opened:
         params, null = self._lib.llama_model_quantize_default_params(), self._ffi.NULL
         params.nthread, params.ftype = threads, int(gguf.LlamaFileType[f"MOSTLY_{type_}"])
         means = {} if matrix is None else gguf_imatrix.read(Path(matrix))
-        kept = [
+        alive = [
             (self._ffi.new("char[]", name.encode()), self._ffi.from_buffer("float[]", mean))
             for name, mean in means.items()
         ]
-        rows = self._ffi.new("struct llama_model_imatrix_data[]", len(kept) + 1)  # the last is null
-        for row, (name, mean) in zip(rows, kept, strict=False):
+        rows = self._ffi.new(
+            "struct llama_model_imatrix_data[]", len(alive) + 1
+        )  # the last is null
+        for row, (name, mean) in zip(rows, alive, strict=False):
             row.name, row.data, row.size = name, mean, len(mean)
-        params.imatrix = rows if kept else null
-        given = self._ffi.new("llama_model_quantize_params *", params)
-        if self._lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), given):
+        params.imatrix = rows if alive else null
+        pointer = self._ffi.new("llama_model_quantize_params *", params)
+        if self._lib.llama_model_quantize(os.fsencode(source), os.fsencode(target), pointer):
             raise RuntimeError("did not quantise the model")
 
     def open(self, file: str, context: int, threads: int) -> None:

@@ -66,11 +66,11 @@ def _headers(data: bytearray) -> tuple[int, int, int]:
 def _sections(data: bytearray) -> dict[int, Section]:
     """Return type → the section, of the types that a library has once."""
     begin, length, count = _headers(data)
-    found = {}
+    sections = {}
     for number in range(count):
         type_, place, size, link = struct.unpack_from("<4xI16xQQI", data, begin + length * number)
-        found[type_] = place, size, link
-    return found
+        sections[type_] = place, size, link
+    return sections
 
 
 def _place(data: bytearray, number: int) -> int:

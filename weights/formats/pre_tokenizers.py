@@ -111,5 +111,5 @@ def _steps(stated: Mapping[str, Any] | None) -> tuple[str, ...] | None:
             steps.append(pattern)
         else:
             return None
-    own = not any(step != DIGITS for step in steps)
-    return tuple(steps) if own == level["use_regex"] else None
+    built_in = not any(step != DIGITS for step in steps)
+    return tuple(steps) if built_in == level["use_regex"] else None

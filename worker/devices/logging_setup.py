@@ -58,13 +58,13 @@ def _for_people(_logger: object, _name: str, event: dict) -> dict:
         ended, seconds = event.pop("ended"), event.pop("seconds", 0.0)
         why = event.pop("why", "")
         name = event.pop("run_name", event["run"])
-        said = f"{name}: {what}: {ended} in {duration(seconds)}"
+        sentence = f"{name}: {what}: {ended} in {duration(seconds)}"
         event = {
             name: value
             for name, value in event.items()
             if name not in ("run", "task", "candidate", "position")
         }
-        event["event"] = f"{said}: {why}" if why else said
+        event["event"] = f"{sentence}: {why}" if why else sentence
     return {
         name: DIGEST.sub(r"\1", visible(value))
         if name in ("event", *FIELDS) and isinstance(value, str)

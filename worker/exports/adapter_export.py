@@ -56,17 +56,17 @@ def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> di
     if not ranks:
         raise ConfigError(_no_adapter(f"{model} was not trained in run {origin.run}"))
     submitted = state.submitted
-    given: ModelReference | None = getattr(submitted, "base", None) or getattr(
+    start_model: ModelReference | None = getattr(submitted, "base", None) or getattr(
         submitted, "model", None
     )
-    if given is None:
+    if start_model is None:
         raise ConfigError(
             f"{model} was trained from a base that the run made. Name it: forge extract "
             f"{origin.run}:base {model} OUT --rank {sum(ranks)}."
         )
     named = Finder(home, tell)
-    base, made = resolve(f"{origin.run}:{start}", named=named), resolve(model, named=named)
-    return _written(base, made, given, out, Choice(sum(ranks)))
+    base, trained = resolve(f"{origin.run}:{start}", named=named), resolve(model, named=named)
+    return _written(base, trained, start_model, out, Choice(sum(ranks)))
 
 
 def _no_adapter(why: str) -> str:
@@ -89,5 +89,5 @@ def _written(
 def _opened(model: ModelReference, known_as: str) -> Source:
     """Return an opened model with the digest of its weights, by reading them."""
     checkpoint = open_checkpoint(Path(model.path))
-    found = model.digest or digest(checkpoint.tensors())
-    return Source(model.name, known_as, found, checkpoint)
+    weights_digest = model.digest or digest(checkpoint.tensors())
+    return Source(model.name, known_as, weights_digest, checkpoint)

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
+import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +24,8 @@ from evaluation.loading import load_items, load_tokenizer
 from runs.errors import ConfigError, ConflictError, ForgeError, UnavailableError
 from runs.home import Home
 from weights.folders.checkpoint import Checkpoint, open_checkpoint, sync
+from weights.folders.gguf_source.header import is_gguf
+from weights.folders.kept_folders import is_held
 from weights.folders.sources import resolve
 from weights.formats import (
     gguf_architectures,
@@ -38,8 +42,10 @@ from worker.exports import modelfile
 
 Result = TypeVar("Result")
 
-#: First bytes of a GGUF file.
-MAGIC = b"GGUF"
+#: Beginning of the name of an export's temporary folder, beside its files; it is held by a lock.
+SCRATCH = ".gguf-"
+#: Seconds after which such a folder that no process holds is a left one.
+YOUNG = 60.0
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,8 @@ class Text:
     @property
     def matrix(self) -> Path | None:
         """The file of an importance matrix that was given; None if it is to be measured."""
-        one = Path(self.imatrix[0]) if len(self.imatrix) == 1 else None
-        return one if one and gguf_imatrix.is_one(one) else None
+        file = Path(self.imatrix[0]) if len(self.imatrix) == 1 else None
+        return file if file and is_gguf(file) else None
 
     @property
     def measured(self) -> tuple[str, ...]:
@@ -86,32 +92,30 @@ def export(
     """
     types, weighed = tuple(type_.split(",")), bool(text.imatrix)
     _check_types(types, weighed, ollama)
+    _check_text(text)
     single = _target(out) if len(types) == 1 else None
     beside = _modelfile(single) if ollama and single else None
     opened = _opened(home, model, types, tell, fallback)
     if text.measured or any(gguf_quantised.by_library(each, weighed) for each in types):
         libllama.require("--measure" if text.measured else f"--type {type_}")
-    if text.keep is not None:
-        _target(text.keep)
-    read = _Reading(opened, text, tell)
-    places = {t: single or _target(_inside(out) / _file_name(opened.name, t)) for t in types}
+    names = {t: single or out.resolve() / _file_name(opened.name, t) for t in types}
+    _check_apart(names.values(), model, text)
+    read = _Reading(opened, text, types, tell)
+    places = {t: single or _target(_inside(out) / place.name) for t, place in names.items()}
     more: dict[str, Any] = {}
     content = ""
     if beside is not None:
         described = opened.modelfile(places[types[0]])
         content, more = described.text, {"modelfile": str(beside), "template": described.note}
-    with tempfile.TemporaryDirectory(prefix=".gguf-", dir=places[types[0]].parent) as folder:
-        files = _files(opened, places, weighed, read, Path(folder))
+    with _scratch(places[types[0]].parent) as folder:
+        files = _files(opened, places, weighed, read, folder)
     if beside is not None:
         _placed(beside, lambda hidden: hidden.write_text(content, "utf-8"))
     return {
         "model": opened.name,
         **(files[0] if single else {"files": files}),
         **read.told,
-        "notes": [
-            *opened.tokens.notes,
-            *gguf_architectures.notes(opened.checkpoint.config),
-        ],
+        "notes": [*opened.tokens.notes, *gguf_architectures.notes(opened.checkpoint.config)],
         **more,
     }
 
@@ -141,20 +145,22 @@ def _opened(
     home: Home, model: str, types: Sequence[str], tell: Callable[[str], None], fallback: bool
 ) -> _Opened:
     """Return a model that all types can be written of. Raises ConfigError, SourceError."""
-    given = resolve(model, named=Finder(home, tell))
-    checkpoint = open_checkpoint(Path(given.path))
+    reference = resolve(model, named=Finder(home, tell))
+    checkpoint = open_checkpoint(Path(reference.path))
     for type_ in types:
-        known = type_ if type_ in gguf_file.TYPES else "F32"
-        gguf_file.check(checkpoint, known, fallback)
-    tokenizer = load_tokenizer(given.path)
+        plain_type = type_ if type_ in gguf_file.TYPES else "F32"
+        gguf_file.check(checkpoint, plain_type, fallback)
+    tokenizer = load_tokenizer(reference.path)
     tokens = gguf_tokens.of(tokenizer, checkpoint.config["vocab_size"])
-    return _Opened(given.name, checkpoint, tokenizer, tokens, fallback)
+    return _Opened(reference.name, checkpoint, tokenizer, tokens, fallback)
 
 
 class _Reading:
     """The text of an export, read before any work, and the measurements on it."""
 
-    def __init__(self, opened: _Opened, text: Text, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, opened: _Opened, text: Text, types: Sequence[str], tell: Callable[[str], None]
+    ) -> None:
         self._checkpoint, self._text, self._tell = opened.checkpoint, text, tell
         checkpoint, tokenizer = opened.checkpoint, opened.tokenizer
         self._calibration: measures.Split = {}
@@ -165,7 +171,10 @@ class _Reading:
             items = load_items(text.imatrix, note=tell, needed=(measures.IMPORTANCE,))
             self._calibration = measures.split_of(checkpoint, tokenizer, items, measures.IMPORTANCE)
         if text.matrix is not None:
-            measures.check_matrix(checkpoint, gguf_imatrix.read(text.matrix), text.matrix)
+            needy = next((type_ for type_ in types if type_ in gguf_quantised.NEEDY), "")
+            means = gguf_imatrix.read(text.matrix)
+            if note := measures.check_matrix(checkpoint, means, text.matrix, needy):
+                tell(f"warning: {note}")
         if text.measured:
             items = load_items(text.measured, note=tell, needed=(measures.LOSS,))
             split = measures.split_of(checkpoint, tokenizer, items, measures.LOSS)
@@ -204,9 +213,12 @@ def _files(
     read: _Reading,
     folder: Path,
 ) -> list[dict[str, Any]]:
-    """Write and measure a file of each type; return what is said of each. `folder` is for the way."""
+    """Write and measure a file of each type; return file, type, bytes and loss of each.
+
+    Temporary files go to `folder`.
+    """
     used = [type_ for type_ in places if gguf_quantised.by_library(type_, weighed)]
-    found, source = [], folder / "exact.gguf"
+    files, source = [], folder / "exact.gguf"
     with contextlib.ExitStack() as stack:
         library: Any = None
         if used or read.loss:
@@ -221,8 +233,8 @@ def _files(
                 if type_ in used
                 else partial(opened.write, type_)
             )
-            written = _placed(place, fill)
-            found.append(
+            written = _placed(place, fill, folder / place.name)
+            files.append(
                 {
                     "file": str(place),
                     "type": type_,
@@ -231,11 +243,13 @@ def _files(
                     **read.bits(library, place),
                 }
             )
-    return found
+    return files
 
 
 def _check_types(types: Sequence[str], weighed: bool, ollama: bool) -> None:
     """Raise ConfigError for types that no files are written of."""
+    if "" in types:
+        raise ConfigError("GGUF type '' is empty: give a type, or several with commas between.")
     for type_ in types:
         gguf_quantised.check(type_, weighed)
     if len(set(types)) < len(types):
@@ -249,14 +263,66 @@ def _check_types(types: Sequence[str], weighed: bool, ollama: bool) -> None:
         )
 
 
+def _check_text(text: Text) -> None:
+    """Raise ConfigError for a matrix among data, and for one that cannot be kept or was given."""
+    if text.keep is not None:
+        _target(text.keep)
+    if len(text.imatrix) > 1 and (given := [name for name in text.imatrix if is_gguf(Path(name))]):
+        raise ConfigError(f"{given[0]} is a matrix: give it alone, or --imatrix with data only.")
+    if text.keep is not None and text.matrix is not None:
+        raise ConfigError(
+            f"--imatrix-out keeps a matrix that is measured, and {text.matrix} is one already: leave "
+            "out --imatrix-out."
+        )
+
+
+def _check_apart(places: Iterable[Path], model: str, text: Text) -> None:
+    """Raise ConfigError if a file to write is the model's own, or that of the matrix."""
+    sources = {Path(model).resolve(): "the file that the model comes from"}
+    if text.keep is not None:
+        sources[text.keep.resolve()] = "the file of --imatrix-out, too"
+    if text.matrix is not None:
+        sources[text.matrix.resolve()] = "the file of --imatrix, too"
+    for place in places:
+        if place in sources:
+            raise ConfigError(f"--out names {place}, {sources[place]}: choose another name.")
+
+
+@contextlib.contextmanager
+def _scratch(parent: Path) -> Iterator[Path]:
+    """Make a temporary folder in another one; remove it, and those of processes that were killed.
+
+    Raises UnavailableError if nothing can be written there.
+    """
+    place = parent / f"{SCRATCH}{os.getpid()}"
+    try:
+        for left in parent.glob(f"{SCRATCH}*"):
+            if time.time() - left.stat().st_mtime > YOUNG and not is_held(left):
+                shutil.rmtree(left, ignore_errors=True)
+        place.mkdir(exist_ok=True)
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise UnavailableError(f"nothing can be written to {parent}: {error.strerror}.") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield place
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def _inside(out: Path) -> Path:
     """Return the folder for several files, made if it is missing."""
     try:
         out.mkdir(exist_ok=True)
-    except OSError as error:
+    except FileExistsError as error:
         raise ConfigError(
-            f"several types are written into a folder, and {out} cannot be one: {error.strerror}."
+            f"several types are written into a folder, and {out} is a file."
         ) from error
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no folder {out.resolve().parent} to make {out} in.") from error
+    except OSError as error:
+        raise ConfigError(f"the folder {out} cannot be made: {error.strerror}.") from error
     return out
 
 
@@ -266,9 +332,12 @@ def _file_name(model: str, type_: str) -> str:
     return f"{stem[:100] or 'model'}-{type_}.gguf"
 
 
-def _placed(place: Path, fill: Callable[[Path], Result]) -> Result:
-    """Return what `fill` returns; it writes a hidden file, which is then renamed to `place`."""
-    hidden = place.with_name(f".{place.name}.{os.getpid()}")
+def _placed(place: Path, fill: Callable[[Path], Result], temporary: Path | None = None) -> Result:
+    """Return what `fill` returns; it writes a temporary file, which is then renamed to `place`.
+
+    The file is hidden beside `place` unless another place on the same disk is given.
+    """
+    hidden = temporary or place.with_name(f".{place.name}.{os.getpid()}")
     try:
         result = fill(hidden)
         os.replace(hidden, place)
@@ -294,10 +363,8 @@ def _target(out: Path) -> Path:
         raise ConfigError(f"{out} is a folder: give the name of a file, such as {out}/model.gguf.")
     if not place.parent.is_dir():
         raise ConfigError(f"there is no folder {place.parent} to write {out} into.")
-    if place.exists():
-        with place.open("rb") as file:
-            if file.read(len(MAGIC)) != MAGIC:
-                raise ConflictError(f"{out} is there and no GGUF file: choose another name.")
+    if place.exists() and not is_gguf(place):
+        raise ConflictError(f"{out} is there and no GGUF file: choose another name.")
     return place
 
 

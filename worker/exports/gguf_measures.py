@@ -70,8 +70,8 @@ def importance(
         raise DataError(f"the data of --imatrix has no text in the slice {IMPORTANCE}.")
     model = ResidentModel(checkpoint.folder, "cpu", checkpoint.tied)
     model.load({name: tensor.float() for name, tensor in checkpoint.tensors().items()})
-    told = _progress("importance", len(windows), tell)
-    means = squares(model.module, windows, told)
+    progress = _progress("importance", len(windows), tell)
+    means = squares(model.module, windows, progress)
     names = {name: architectures.tensor_name(checkpoint.config, name) for name in means}
     blocks = {
         theirs: means[name].numpy().astype(np.float32)
@@ -81,8 +81,14 @@ def importance(
     return blocks, sum(map(len, windows))
 
 
-def check_matrix(checkpoint: Checkpoint, means: Mapping[str, np.ndarray], file: Path) -> None:
-    """Raise ConfigError unless a file's importance matrix is of this model's matrices."""
+def check_matrix(
+    checkpoint: Checkpoint, means: Mapping[str, np.ndarray], file: Path, needy: str = ""
+) -> str:
+    """Return a note if a file's importance matrix lacks matrices of this model's blocks, or "".
+
+    Raises ConfigError for a matrix of another model, and if `needy`, a type that needs the whole
+    matrix, is to be written by one that lacks some.
+    """
     sizes = {
         architectures.tensor_name(checkpoint.config, name): shape[-1]
         for name, (_, shape) in checkpoint.shapes.items()
@@ -93,6 +99,18 @@ def check_matrix(checkpoint: Checkpoint, means: Mapping[str, np.ndarray], file: 
             f"{file} is the importance matrix of another model: {wrong[0]} has "
             f"{len(means[wrong[0]])} columns there and {sizes.get(wrong[0], 'is missing')} here."
         )
+    blocks = [
+        name
+        for name, (_, shape) in checkpoint.shapes.items()
+        if len(shape) == 2 and architectures.tensor_name(checkpoint.config, name).startswith("blk.")
+    ]
+    missing = [n for n in blocks if architectures.tensor_name(checkpoint.config, n) not in means]
+    if not missing:
+        return ""
+    covered = f"{file} covers {len(blocks) - len(missing)} of {len(blocks)} matrices of the blocks"
+    if needy:
+        raise ConfigError(f"{covered}, and {needy} needs all of them: {missing[0]} is missing.")
+    return f"{covered}; {missing[0]} is not among them."
 
 
 def bits_per_byte(library: Library, file: Path, split: Split, tell: Tell) -> float:
@@ -101,7 +119,7 @@ def bits_per_byte(library: Library, file: Path, split: Split, tell: Tell) -> flo
         window for queue in split.values() for document in queue for window in document.windows
     ]
     library.open(file, max(map(len, every)))
-    told, done = _progress(f"loss of {file.name}", len(every), tell), 0
+    progress, done = _progress(f"loss of {file.name}", len(every), tell), 0
     rates = []
     for queue in split.values():
         nats = 0.0
@@ -109,7 +127,7 @@ def bits_per_byte(library: Library, file: Path, split: Split, tell: Tell) -> flo
             for window in document.windows:
                 nats += library.nats(window.tolist())
                 done += 1
-                told(done)
+                progress(done)
         rates.append(nats / math.log(2) / sum(document.bytes for document in queue))
     return math.fsum(rates) / len(rates)
 

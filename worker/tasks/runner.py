@@ -148,10 +148,10 @@ def finish(worker: Worker, run: str) -> Any:
     state = worker.run(run)
     name = queries.name(worker.store, run)
     if state.failed is not None:
-        told = f"run {name} failed: {state.failed.reason.removesuffix('.')}."
-        if "`forge " not in told:  # else it says itself what can be done
-            told += f" Try again with `forge retry {name}` and `forge start --resume {name}`."
-        raise RunFailedError(told)
+        sentence = f"run {name} failed: {state.failed.reason.removesuffix('.')}."
+        if "`forge " not in sentence:  # else it says itself what can be done
+            sentence += f" Try again with `forge retry {name}` and `forge start --resume {name}`."
+        raise RunFailedError(sentence)
     if state.cancelled is not None:
         why = f": {state.cancelled.reason}" if state.cancelled.reason else ""
         raise RunCancelledError(f"run {name} was cancelled{why}. `forge fork` can branch it.")

@@ -56,14 +56,14 @@ class ShortSide:
 
     def product(self, factors: torch.Tensor) -> Merge:
         """Return the merge Σ Xₖ Fₖ (of a wide matrix Σ FₖᵀXₖ) of float64 F [combinations, n, n]."""
-        own = torch.einsum("ki,kab->iab", self._mix, factors)
+        mixed = torch.einsum("ki,kab->iab", self._mix, factors)
         if self._held is None:
-            return lambda _, x: torch.einsum("ira,iab->rb", x[1:].double(), own).float()
-        made = torch.empty(self._work.rows, self._work.columns, device=own.device)
+            return lambda _, x: torch.einsum("ira,iab->rb", x[1:].double(), mixed).float()
+        merged = torch.empty(self._work.rows, self._work.columns, device=mixed.device)
         for start in range(0, self._work.columns, COLUMNS):
             block = self._held[:, :, start : start + COLUMNS].double()
-            made[:, start : start + COLUMNS] = torch.einsum("iab,iac->bc", own, block)
-        return lambda cut, _: made[cut]
+            merged[:, start : start + COLUMNS] = torch.einsum("iab,iac->bc", mixed, block)
+        return lambda cut, _: merged[cut]
 
 
 def eigen(gram: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

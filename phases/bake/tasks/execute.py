@@ -108,18 +108,18 @@ class Context(GivenContext[BakeState]):
 
         Replies of a pursuit are priced as those of the given model.
         """
-        config, wanted, seconds = self.state.submitted.config, self._wanted(), 0.0
+        config, streams, seconds = self.state.submitted.config, self._wanted(), 0.0
         written: list[Trajectory] = []
         room = config.context_tokens + config.reply_tokens + self.state.started.prompt_tokens
         rows = min(ROWS, self.parent_model.rows(room))
         few = config.model_copy(update={"trajectories": rows, "held_out": rows})
-        for name, stream in wanted.items():
+        for name, stream in streams.items():
             if stream.like is None:
                 began = time.monotonic()
-                one = {name: stream}
-                written = replies.written(self.parent_model, self.text, self._beginnings, few, one)[
-                    name
-                ]
+                single = {name: stream}
+                written = replies.written(
+                    self.parent_model, self.text, self._beginnings, few, single
+                )[name]
                 seconds += (time.monotonic() - began) * -(-prompts.count(config, stream) // rows)
         return seconds, written
 

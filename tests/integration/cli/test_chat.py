@@ -211,3 +211,43 @@ def test_ctrl_c_stops_a_reply_and_ctrl_d_ends(chatty: Path, tmp_path: Path) -> N
         process.kill()
         process.wait()
         os.close(ours)
+
+
+@pytest.mark.parametrize("option", ["--temperature", "--top-p"])
+def test_what_is_no_number_is_refused_before_a_model_is_read(tmp_path: Path, option: str) -> None:
+    words = ("chat", "nowhere", "--once", "hi", option, "nan")
+    assert f"{option} is no number" in fails(tmp_path, 2, *words)
+
+
+def test_bytes_that_are_no_text_are_refused_and_the_conversation_goes_on(
+    chatty: Path, tmp_path: Path
+) -> None:
+    """As a pipe and an argument may hold them."""
+    words = (str(chatty), "--max-tokens", "4")
+    assert "no UTF-8" in fails(tmp_path, 2, "chat", *words, "--once", "a\udcff")
+    process = subprocess.run(
+        [sys.executable, "-c", START, "chat", *words],
+        input=b"a\xff\xfeb\none\n",
+        capture_output=True,
+        env={
+            **os.environ,
+            "FORGE_HOME": str(tmp_path),
+            "PYTHONIOENCODING": "utf-8:surrogateescape",
+        },
+        timeout=PATIENCE,
+    )
+    assert process.returncode == 0
+    assert b"no UTF-8" in process.stderr
+    assert process.stdout.strip()
+
+
+def test_a_closed_standard_input_is_an_empty_one(
+    chatty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORGE_HOME", str(tmp_path))
+    process = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-c", START, "chat", str(chatty)],
+        capture_output=True,
+        timeout=PATIENCE,
+    )
+    assert (process.returncode, process.stdout) == (0, b"")

@@ -102,6 +102,11 @@ def test_any_kind_says_what_a_run_would_cost_and_starts_nothing(toys: Toys, tmp_
     assert told["memory"]["how"].startswith("counted")
     lines = call(tmp_path, *words).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["time", "disk", "memory"]
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "mine").write_text("x")
+    assert "leave out dry-run" in fails(tmp_path, 2, "start", "--resume", "r", "--dry-run")
+    assert "holds other things" in fails(tmp_path, 6, *words, "--output-dir", str(full))
     assert "leave out --detach" in fails(tmp_path, 2, *words, "--detach")
     assert call(tmp_path, "runs", "--json").stdout.strip() == "[]"
 
@@ -682,3 +687,14 @@ def test_settings_that_are_none_are_named(tmp_path: Path) -> None:
     assert "setting colour is not known" in fails(tmp_path, 2, "settings", "colour")
     told = fails(tmp_path, 2, "settings", "slerp_t")
     assert told == "setting slerp_t is left out: t is a gene of the recipe and is searched."
+
+
+def test_options_of_a_merge_of_adapters_are_not_dropped(toys: Toys, tmp_path: Path) -> None:
+    for option, value in (("--method", "ties"), ("--sign", "total"), ("--weights", "1")):
+        words = ("merge", option, value, "config.yml", "out")
+        assert f"{option} is an option of --adapters" in fails(tmp_path, 2, *words)
+    assert "Missing argument 'OUT'" in fails(tmp_path, 2, "merge", "--adapters", "a,b")
+    assert "Missing argument 'CONFIG'" in fails(tmp_path, 2, "merge")
+    assert "Missing argument 'OUT'" in fails(tmp_path, 2, "merge", "config.yml")
+    base = str(toys.base)
+    assert "--modules is empty" in fails(tmp_path, 2, "extract", base, base, "o", "--modules", "")

@@ -70,7 +70,8 @@ def test_weights_alone_need_no_text(toys: Toys, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"count": 1}, "a merge needs two or more models"),
+        ({"count": 1}, "two or more models are compared: give another one"),
+        ({"more": ("--tokens", "64")}, "and an interval needs 4: more --tokens"),
         ({"more": ("--slice", "test", "--text", "nowhere.jsonl")}, "does not exist"),
     ],
 )

@@ -43,12 +43,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState, Path]:
     """A finished run: (home, state, folder of the result)."""
-    folder = tmp_path_factory.mktemp("adapted")
-    home = Home(folder / "home")
-    bake_runs.submit(home, model, **ADAPTED)
-    state = bake_runs.finish(home)
-    Bake().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
+    return bake_runs.whole(tmp_path_factory.mktemp("adapted"), model, **ADAPTED)
 
 
 @pytest.mark.slow
@@ -113,7 +108,7 @@ def test_everything_is_made_again_and_strengths_are_named(made) -> None:
 
 @pytest.mark.slow
 def test_the_result_and_each_strength_leave_as_adapters(made, model: Path, tmp_path: Path) -> None:
-    """Of the given model, with all of the energy: a strength scales the whole change."""
+    """The adapter has all of the energy: a strength scales the whole change."""
     home = made[0]
     for name in ("b", "b:strength-0.3", "b:full"):
         out = tmp_path / name.replace(":", "-")

@@ -55,12 +55,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState, Path]:
     """A finished run: (home, state, folder of the result)."""
-    folder = tmp_path_factory.mktemp("bake")
-    home = Home(folder / "home")
-    bake_runs.submit(home, model)
-    state = bake_runs.finish(home)
-    Bake().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
+    return bake_runs.whole(tmp_path_factory.mktemp("bake"), model)
 
 
 def observed(state: BakeState, name: str, measure: str, on: str) -> Observed:

@@ -31,12 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def several(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState, Path]:
     """A finished run of two prompts in a row and a pursuit, with stops: (home, state, result)."""
-    folder = tmp_path_factory.mktemp("bake")
-    home = Home(folder / "home")
-    bake_runs.submit(home, model, **SEVERAL)
-    state = bake_runs.finish(home)
-    Bake().write_result(home, state, folder / "out")
-    return home, state, folder / "out"
+    return bake_runs.whole(tmp_path_factory.mktemp("bake"), model, **SEVERAL)
 
 
 def test_the_result_has_the_dtype_of_the_given_model(several, model: Path) -> None:

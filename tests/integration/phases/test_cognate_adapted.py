@@ -127,7 +127,7 @@ def test_a_base_from_scratch_is_trained_whole_and_its_specialists_by_adapters() 
 
 
 def test_layers_that_cannot_be_adapted_are_refused_before_any_work(tmp_path: Path) -> None:
-    """Of a given base, and of one from scratch."""
+    """Both a given base and one from scratch are adapted."""
     base, _ = toy_models.family(tmp_path, 0)
     data = texts(tmp_path)
 

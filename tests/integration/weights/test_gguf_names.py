@@ -72,6 +72,20 @@ def test_a_damaged_or_lost_folder_is_made_again(home: Path, whole: Path) -> None
     assert gguf_names.made_again(home / "artifacts/gguf/never-there") is None
 
 
+def test_a_folder_that_is_gone_is_never_another_model(
+    home: Path, whole: Path, tmp_path: Path
+) -> None:
+    """The file has other bytes now: an error, and not that file's model."""
+    file = tmp_path / "model.gguf"
+    shutil.copy(whole, file)
+    place = Path(resolve(str(file)).path)
+    shutil.rmtree(place)
+    names, merges = words.byte_level()
+    words.file_of(file, "gpt2", names, merges, pre="qwen2")
+    with pytest.raises(SourceError, match="has changed since"):
+        resolve(str(place))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["publish-begun", "publish-filled", "publish-renamed"])
 def test_a_kill_while_a_file_is_converted_leaves_nothing_wrong(

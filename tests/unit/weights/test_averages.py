@@ -32,7 +32,7 @@ def training(steps: int, first: int = 0) -> Train:
 
 
 def test_snapshots_are_of_the_last_fifth_at_even_distances() -> None:
-    """Of 1000 steps four snapshots, 50 apart; they are recipes of one training."""
+    """Four snapshots of 1000 steps are 50 apart; they are recipes of one training."""
     whole = training(1000)
     found = averages.snapshots(whole, 4)
     assert [one.upto for one in found] == [850, 900, 950, 1000]

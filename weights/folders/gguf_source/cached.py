@@ -79,8 +79,8 @@ def _make(header: headers.Header, place: Path) -> None:
 
     for left in place.parent.glob(f".{place.name}.*.part"):
         shutil.rmtree(left, ignore_errors=True)
-    made = conversion.prepared(header)
-    need, free = conversion.bytes_of(made), shutil.disk_usage(place.parent).free
+    model = conversion.prepared(header)
+    need, free = conversion.bytes_of(model), shutil.disk_usage(place.parent).free
     if need > free:
         raise UnavailableError(
             f"{header.file} becomes a folder of {need / 1e9:.1f} GB, and {place.parent} has "
@@ -89,7 +89,7 @@ def _make(header: headers.Header, place: Path) -> None:
     log.info("converting %s into %s", header.file, place)
 
     def fill(hidden: Path) -> None:
-        conversion.write(made, hidden)
+        conversion.write(model, hidden)
         note = {
             "name": header.file.name,
             "rounded": conversion.rounded(header),

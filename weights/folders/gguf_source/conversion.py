@@ -50,12 +50,12 @@ def prepared(header: Header) -> Converted:
     source = Metadata.of(header)
     family = families.of(source)
     config = families.config(source, family, tokens.count(source))
-    made = tokens.of(source)
-    config |= made.ids
+    tokenizer = tokens.of(source)
+    config |= tokenizer.ids
     shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
     model_config.check(header.file, config, shapes)
     module = model_config.module(header.file, config)
-    return Converted(header, family, config, made, _placed(source, module))
+    return Converted(header, family, config, tokenizer, _placed(source, module))
 
 
 def _placed(source: Metadata, module: Any) -> dict[str, tuple[Shape, str]]:
@@ -70,16 +70,16 @@ def _placed(source: Metadata, module: Any) -> dict[str, tuple[Shape, str]]:
         if slot in tied:
             continue
         name, shape = saved_name(module, slot), tuple(parameter.shape)
-        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
-        tensor = source.header.tensors.get(theirs or "")
-        if theirs is None or tensor is None:
-            raise source.error(f"it lacks the tensor {theirs or name}: it is no whole model.")
+        place = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        tensor = source.header.tensors.get(place or "")
+        if place is None or tensor is None:
+            raise source.error(f"it lacks the tensor {place or name}: it is no whole model.")
         if tensor.shape != tuple(side for side in shape if side != 1 or len(shape) < 3):
             raise source.error(
-                f"tensor {theirs} is {list(tensor.shape)}, and {list(shape)} is expected."
+                f"tensor {place} is {list(tensor.shape)}, and {list(shape)} is expected."
             )
-        placed[name] = (shape, theirs)
-    used = {theirs for _, theirs in placed.values()} | set(positions.TENSORS)
+        placed[name] = (shape, place)
+    used = {place for _, place in placed.values()} | set(positions.TENSORS)
     if left := sorted(set(source.header.tensors) - used):
         raise source.error(
             f"tensor {left[0]} has no place in a {module.config.model_type} model of transformers."
@@ -122,8 +122,8 @@ def write(made: Converted, folder: Path) -> None:
 
 
 def _write_weights(made: Converted, folder: Path, dtype: torch.dtype) -> None:
-    told = [(name, dtype, shape) for name, (shape, _) in made.tensors.items()]
-    places, headers = safetensors_places.places(told, SHARD_BYTES)
+    entries = [(name, dtype, shape) for name, (shape, _) in made.tensors.items()]
+    places, headers = safetensors_places.places(entries, SHARD_BYTES)
     for file, header in headers.items():
         with (folder / file).open("xb") as out:
             out.write(header)
@@ -138,9 +138,9 @@ def _write_weights(made: Converted, folder: Path, dtype: torch.dtype) -> None:
 
 def _values(made: Converted, name: str) -> Iterator[np.ndarray]:
     """Yield the numbers of a tensor as transformers has them, in order: float32."""
-    theirs = made.tensors[name][1]
-    tensor, config = made.header.tensors[theirs], made.config
-    read = partial(pieces, theirs, tensor)
+    stored = made.tensors[name][1]
+    tensor, config = made.header.tensors[stored], made.config
+    read = partial(pieces, stored, tensor)
     heads = {"self_attn.q_proj": "num_attention_heads", "self_attn.k_proj": "num_key_value_heads"}
     paired = next((config[key] for part, key in heads.items() if part in name), None)
     if made.family.paired and paired is not None:
@@ -183,8 +183,8 @@ def _is_small(tensor: Tensor) -> bool:
 
 def _fits(made: Converted, name: str, dtype: torch.dtype) -> bool:
     """Return True if a tensor's numbers are the same in a dtype of 16 bits."""
-    given = map(_tensor, _values(made, name))
-    return all(torch.equal(values, values.to(dtype).to(torch.float32)) for values in given)
+    pieces = map(_tensor, _values(made, name))
+    return all(torch.equal(values, values.to(dtype).to(torch.float32)) for values in pieces)
 
 
 def _tensor(values: np.ndarray) -> torch.Tensor:

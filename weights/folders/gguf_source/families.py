@@ -130,13 +130,13 @@ def _gemma3(source: Metadata, config: Settings) -> Settings:
 
 def _phi3(source: Metadata, config: Settings) -> Settings:
     """Return LongRoPE's length where Phi 3 has it, and no window: llama.cpp has none."""
-    told = config["rope_parameters"]
-    length = told.get("original_max_position_embeddings", config["max_position_embeddings"])
+    scaling = config["rope_parameters"]
+    length = scaling.get("original_max_position_embeddings", config["max_position_embeddings"])
     share = source.integer("rope.dimension_count", config["head_dim"]) / config["head_dim"]
     return {
         "original_max_position_embeddings": length,
         "partial_rotary_factor": share,
-        "rope_parameters": {**told, "partial_rotary_factor": share},
+        "rope_parameters": {**scaling, "partial_rotary_factor": share},
         "sliding_window": None,
     }
 

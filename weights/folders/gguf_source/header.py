@@ -240,9 +240,14 @@ class _Reader:
         for name, shape, type_, offset in entries:
             block, width = gguf.GGML_QUANT_SIZES[type_]
             size = elements(shape) // block * width
-            if name in tensors or offset % alignment or data + offset + size > self._size:
-                raise self._error(f"tensor {name} is there twice, or not in the file as a whole")
-            tensors[name] = Tensor(self._file, shape, type_, data + offset, size)
+            begin = data + offset
+            if begin + size > self._size:
+                raise self._error(
+                    f"tensor {name} would end at byte {begin + size:,}, and the file has {self._size:,}"
+                )
+            if name in tensors or offset % alignment:
+                raise self._error(f"tensor {name} is there twice, or is not aligned")
+            tensors[name] = Tensor(self._file, shape, type_, begin, size)
         self._check_apart(tensors)
         return tensors
 
@@ -292,9 +297,9 @@ def _readable(type_: Type) -> bool:
 def rows(content: bytes, type_: Type, width: int) -> np.ndarray:
     """Return the numbers in whole rows of `width` numbers: float32 [rows, width]."""
     block, size = gguf.GGML_QUANT_SIZES[type_]
-    told = np.frombuffer(content, np.uint8).reshape(-1, width // block * size)
+    blocks = np.frombuffer(content, np.uint8).reshape(-1, width // block * size)
     with np.errstate(all="ignore"):  # what is not finite is found in the result
-        return gguf.dequantize(told, type_)
+        return gguf.dequantize(blocks, type_)
 
 
 def types(tensors: Sequence[Tensor]) -> dict[Type, int]:

@@ -55,9 +55,9 @@ def _yarn(source: Metadata, factor: float) -> dict[str, Any]:
         "beta_fast": source.number("rope.scaling.yarn_beta_fast", 32.0),
         "beta_slow": source.number("rope.scaling.yarn_beta_slow", 1.0),
     }
-    own = source.number("rope.scaling.attn_factor", 1.0)
-    if own != 1:
-        stated["attention_factor"] = own * (1 + 0.1 * math.log(factor))
+    attention = source.number("rope.scaling.attn_factor", 1.0)
+    if attention != 1:
+        stated["attention_factor"] = attention * (1 + 0.1 * math.log(factor))
     return stated
 
 
@@ -93,8 +93,8 @@ def _divided(source: Metadata, base: float, dimensions: int) -> dict[str, Any]:
         return {}
     frequencies = base ** -(np.arange(0, dimensions, 2) / dimensions)
     for low, high, length in _guesses(np.array(divisors), frequencies):
-        made = llama3_divisors(frequencies, max(divisors), low, high, length)
-        if np.allclose(made, divisors, rtol=1e-6):
+        expected = llama3_divisors(frequencies, max(divisors), low, high, length)
+        if np.allclose(expected, divisors, rtol=1e-6):
             return {
                 "rope_type": "llama3",
                 "factor": max(divisors),

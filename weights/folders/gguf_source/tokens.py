@@ -233,7 +233,7 @@ def _merges(
     Tokens that are found before text is split are made by no merge, and bytes are no text.
     """
     assert vocabulary.scores is not None
-    made = []
+    pairs = []
     for name, id_ in numbers.items():
         if vocabulary.kinds[id_] in (CONTROL, UNKNOWN, UNUSED, BYTE) or len(name) > LONGEST:
             continue
@@ -243,10 +243,10 @@ def _merges(
             for at in range(1, len(name))
             if name[:at] in numbers and name[at:] in numbers
         ]
-        made += [(-score, id_, *cut) for cut in cuts]
-        if len(made) > MOST_MERGES:
+        pairs += [(-score, id_, *cut) for cut in cuts]
+        if len(pairs) > MOST_MERGES:
             raise source.error("its tokens can be cut in two in more ways than are read.")
-    return [(left, right) for *_, left, right in sorted(made)]
+    return [(left, right) for *_, left, right in sorted(pairs)]
 
 
 def _model(

@@ -143,8 +143,8 @@ class Adapters:
             name, _, part = key.partition("/")
             layer = self._layers[name]
             if part == "weight":  # it may be the memory of another model
-                own = tensor.to(layer.weight.device, layer.weight.dtype, copy=True)
-                layer.weight = torch.nn.Parameter(own, requires_grad=False)
+                copied = tensor.to(layer.weight.device, layer.weight.dtype, copy=True)
+                layer.weight = torch.nn.Parameter(copied, requires_grad=False)
             else:
                 getattr(layer, part).copy_(tensor)
 
@@ -174,8 +174,8 @@ def _adapted(layer: Any, scale: float) -> Callable[[torch.Tensor], torch.Tensor]
     plain, place = type(layer).forward, weakref.ref(layer)
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        own: Any = place()
-        return plain(own, x) + F.linear(F.linear(x, own.lora_A), own.lora_B) * scale
+        module: Any = place()
+        return plain(module, x) + F.linear(F.linear(x, module.lora_A), module.lora_B) * scale
 
     return forward
 

@@ -58,8 +58,8 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 def _as_given(tensor: torch.Tensor) -> torch.Tensor:
     """Return the tensor itself if it is float32 and lies as torch's own do, else its one copy."""
-    own = tensor.dtype == torch.float32 and tensor.is_contiguous()
-    if own and tensor.data_ptr() % ALIGNED == 0:
+    usable = tensor.dtype == torch.float32 and tensor.is_contiguous()
+    if usable and tensor.data_ptr() % ALIGNED == 0:
         return tensor
     if tensor not in _COPIES:
         _COPIES[tensor] = _copied(tensor)

@@ -13,7 +13,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.utils.other import EMBEDDING_LAYER_NAMES
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForCausalLM
 
 from evomerge.mergekit import parser
 from evomerge.tasks import merge as tasks_merge
@@ -30,19 +30,10 @@ ATTENTION = ["q_proj", "v_proj"]
 def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A Qwen2 with a tied head, one with a head of its own, and a GPT-2."""
     folder = tmp_path_factory.mktemp("bases")
-    gpt2 = GPT2Config(
-        vocab_size=320,
-        n_positions=64,
-        n_embd=16,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
     made = {
         "tied": toy_models.family(folder / "tied", 0)[0],
         "untied": toy_models.family(folder / "untied", 0, tie_word_embeddings=False)[0],
-        "gpt2": toy_models.family(folder / "gpt2", 0, of=lambda: GPT2LMHeadModel(gpt2))[0],
+        "gpt2": toy_models.family(folder / "gpt2", 0, of=toy_models.gpt2)[0],
     }
     untied: Any = AutoModelForCausalLM.from_pretrained(made["tied"], tie_word_embeddings=False)
     head: Any = untied.get_output_embeddings()

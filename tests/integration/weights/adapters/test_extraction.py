@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForCausalLM
 
 from runs.errors import ConfigError, SourceError
 from testing.models import toy_adapters, toy_models
@@ -145,16 +145,7 @@ def test_what_is_no_matrix_of_a_block_is_lost_by_name_or_saved_whole(
 @pytest.mark.filterwarnings("ignore")
 def test_transposed_matrices_come_out_again(tmp_path: Path) -> None:
     """Those of GPT-2."""
-    config = GPT2Config(
-        vocab_size=320,
-        n_positions=64,
-        n_embd=16,
-        n_layer=2,
-        n_head=2,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    base = toy_models.family(tmp_path, 0, of=lambda: GPT2LMHeadModel(config))[0]
+    base = toy_models.family(tmp_path, 0, of=toy_models.gpt2)[0]
     name = "transformer.h.1.mlp.c_fc.weight"
     shape = open_checkpoint(base).shapes[name][1]
     change = 0.1 * torch.outer(torch.arange(shape[0]).float(), torch.ones(shape[1]))

@@ -198,6 +198,8 @@ def test_what_does_not_fit_is_refused(
         assert not out.exists()
 
     refused(ConfigError, "has the ranks 4, 6", unlike, name="linear")
+    with pytest.raises(ConfigError, match="no finite number"):
+        merging.merge(alike[:2], [float("nan"), 1.0], Combination("cat"), out)
     refused(ConfigError, "ties needs a density", alike, name="ties")
     refused(ConfigError, "drops nothing", alike, name="cat", density=0.5)
     refused(ConfigError, "not above 0", alike, name="ties", density=0.0)
@@ -231,5 +233,7 @@ def test_the_command_writes_an_adapter_with_its_origin(alike: list[Path], tmp_pa
     config = json.loads((out / "adapter_config.json").read_text())
     assert config["target_modules"] == ["down_proj", "q_proj", "up_proj"]
     assert "give numbers" in fails(tmp_path, 2, *args[:3], "--weights", "a,b", str(out))
-    assert "are of --adapters" in fails(tmp_path, 2, "merge", "x.yml", str(out), "--density", "0.5")
+    assert "is an option of --adapters" in fails(
+        tmp_path, 2, "merge", "x.yml", str(out), "--density", "0.5"
+    )
     assert "Missing argument 'OUT'" in call(tmp_path, "merge", "x.yml").output

@@ -11,24 +11,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from runs.errors import SourceError
+from testing.models.gguf_tokens import IDS, ROWS, TOKENS
 from testing.services.llama_cpp import LlamaCpp
 from testing.shares import one_quick
 from weights.folders.checkpoint import open_checkpoint
 from weights.formats import gguf_architectures, gguf_file
-from weights.formats.byte_bpe import Tokens
 
-IDS = list(range(1, 41))
-ROWS = 320
-#: Any tokens do: these tests give ids.
-TOKENS = Tokens(
-    split="qwen2",
-    tokens=tuple(f"t{i}" for i in range(ROWS)),
-    kinds=(1,) * ROWS,
-    merges=("t 1",),
-    special={"bos": 1, "eos": 2},
-    begins=False,
-    template=None,
-)
 SIZES = {
     "vocab_size": ROWS,
     "hidden_size": 64,
@@ -60,7 +48,7 @@ LINEAR = {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}
 
 
 def long_rope(count: int, length: int) -> dict[str, Any]:
-    """What a config says of LongRoPE for heads with a number of frequencies."""
+    """Settings of LongRoPE in a config, for heads with a number of frequencies."""
     factors = {
         "rope_type": "longrope",
         "rope_theta": 1e4,

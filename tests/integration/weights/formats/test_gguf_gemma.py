@@ -18,24 +18,12 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from runs.errors import SourceError
+from testing.models.gguf_tokens import IDS, ROWS, TOKENS
 from testing.services.llama_cpp import LlamaCpp
 from testing.shares import one_quick
 from weights.folders.checkpoint import open_checkpoint
 from weights.formats import gguf_architectures, gguf_file
-from weights.formats.byte_bpe import Tokens
 
-IDS = list(range(1, 41))
-ROWS = 320
-#: Any tokens do: these tests give ids.
-TOKENS = Tokens(
-    split="qwen2",
-    tokens=tuple(f"t{i}" for i in range(ROWS)),
-    kinds=(1,) * ROWS,
-    merges=("t 1",),
-    special={"bos": 1, "eos": 2},
-    begins=False,
-    template=None,
-)
 SIZES = {
     "vocab_size": ROWS,
     "hidden_size": 64,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -143,7 +145,7 @@ def test_the_matrix_changes_the_weights_and_several_types_share_it(
 
 @pytest.mark.usefixtures("library")
 def test_bits_per_byte_in_llama_cpp_are_ours(wide: Path, data: str, tmp_path: Path) -> None:
-    """Of an F32 file, on the same documents, windows and start token."""
+    """The file is F32; documents, windows and start token are the same."""
     told = exported(wide, tmp_path / "m.gguf", "F32", measure=(data,))
     checkpoint, tokenizer = open_checkpoint(wide), load_tokenizer(str(wide))
     split = gguf_measures.split_of(
@@ -160,7 +162,7 @@ def test_bits_per_byte_in_llama_cpp_are_ours(wide: Path, data: str, tmp_path: Pa
 
 
 def test_importance_is_the_mean_of_squares_of_each_input(wide: Path, data: str) -> None:
-    """Of two layers by hand: the embedding's norm before q, and silu(gate) · up before down."""
+    """Two layers by hand: the embedding's norm before q, and silu(gate) · up before down."""
     checkpoint, tokenizer = open_checkpoint(wide), load_tokenizer(str(wide))
     items = load_items((data,), needed=("train",))
     split = gguf_measures.split_of(checkpoint, tokenizer, items, "train")
@@ -268,6 +270,65 @@ def test_what_cannot_be_quantised_is_refused_before_any_work(
         ConfigError, "--imatrix is for quantised types, and F16 is none", "F16", imatrix=(data,)
     )
     refused(DataError, "no such file|does not exist|is not", "Q6_K", imatrix=("missing.jsonl",))
+    refused(ConfigError, "GGUF type '' is empty", "Q8_0,")
+    keep = tmp_path / "m.gguf"
+    refused(ConfigError, "the file of --imatrix-out, too", "Q6_K", imatrix=(data,), keep=keep)
+    keep = tmp_path / "m.gguf" / "wide-Q6_K.gguf"  # of several types OUT is a folder
+    with pytest.raises(ConfigError, match="there is no folder"):
+        exported(wide, tmp_path / "m.gguf", "Q8_0,Q6_K", imatrix=(data,), keep=keep)
+
+
+def test_a_file_is_not_written_over_its_own_source(wide: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m.gguf"
+    exported(wide, out, "F16")
+    before = out.read_bytes()
+    with pytest.raises(ConfigError, match="the file that the model comes from"):
+        exported(out, out, "Q8_0")
+    assert out.read_bytes() == before
+
+
+def test_a_matrix_that_cannot_be_used_is_refused(wide: Path, data: str, tmp_path: Path) -> None:
+    """Sums of squares are not negative; a type that needs the whole matrix is not begun."""
+    file, out = tmp_path / "i.gguf", tmp_path / "m.gguf"
+    means = np.ones(256, np.float32)
+    gguf_imatrix.write(file, {"blk.0.attn_q.weight": -means}, 9, 512, "x")
+    with pytest.raises(SourceError, match="are no sums of squares"):
+        exported(wide, out, "Q4_K_M", imatrix=(str(file),))
+    gguf_imatrix.write(file, {"blk.0.attn_q.weight": means}, 9, 512, "x")
+    checkpoint, read = open_checkpoint(wide), gguf_imatrix.read(file)
+    assert " covers 1 of " in gguf_measures.check_matrix(checkpoint, read, file)
+    with pytest.raises(ConfigError, match=r"covers 1 of \d+ matrices .* IQ2_XXS needs all"):
+        gguf_measures.check_matrix(checkpoint, read, file, "IQ2_XXS")
+    with pytest.raises(ConfigError, match="is a matrix: give it alone"):
+        exported(wide, out, "Q4_K_M", imatrix=(str(file), data))
+    with pytest.raises(ConfigError, match="leave out --imatrix-out"):
+        exported(wide, out, "Q4_K_M", imatrix=(str(file),), keep=tmp_path / "k.gguf")
+    assert not out.exists()
+
+
+def test_where_nothing_can_be_written_that_is_said(wide: Path, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="nothing can be written to /proc"):
+        gguf_export.export(
+            Home(tmp_path), str(wide), Path("/proc/a.gguf"), "F16", lambda words: None
+        )
+
+
+def test_folders_of_exports_that_were_killed_are_removed(wide: Path, tmp_path: Path) -> None:
+    """Those that no process holds; one that a living export holds stays."""
+    left, held = tmp_path / ".gguf-1", tmp_path / ".gguf-2"
+    for place in (left, held):
+        place.mkdir()
+        (place / "exact.gguf").write_bytes(b"GGUF")
+        os.utime(place, (0, 0))
+    descriptor = os.open(held, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    try:
+        exported(wide, tmp_path / "m.gguf", "F16")
+    finally:
+        os.close(descriptor)
+    assert not left.exists()
+    assert held.exists()
+    assert [place.name for place in tmp_path.glob(".gguf-*")] == [held.name]
 
 
 def test_the_missing_package_is_named_with_its_command(wide: Path, tmp_path, monkeypatch) -> None:

@@ -122,7 +122,7 @@ def functions() -> ctypes.CDLL:
 
 @pytest.mark.parametrize("type_", TYPES, ids=lambda type_: type_.name)
 def test_codes_become_the_numbers_that_llama_cpp_makes_of_them(type_: Type) -> None:
-    """Of any bytes; a product and a sum may be rounded once or twice."""
+    """The bytes are random; a product and a sum may be rounded once or twice."""
     block, size = gguf.GGML_QUANT_SIZES[type_]
     content = np.random.default_rng(5).integers(0, 256, 64 * size, np.uint8).tobytes()
     theirs = np.empty(64 * block, np.float32)

@@ -29,7 +29,7 @@ def world(loss, count: int = 2) -> list[Point]:
 
 
 def test_points_are_ends_lines_and_the_mean() -> None:
-    """Of two: base, two sources, three places of each line; the mean is on the line between them."""
+    """Two sources have their ends, three places on each line, and the mean on the line between them."""
     shares = forecast.shares(2)
     assert shares[:3] == [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0)]
     assert set(shares[3:]) == {
