@@ -9,7 +9,7 @@ from pathlib import Path
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.given_model_runs.submission import trainable
-from evaluation.observing import Observe, Observed
+from evaluation.observing import Items, Observe, Observed
 from evaluation.training_runs import training_defaults
 from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
@@ -109,9 +109,20 @@ class Context(TrainingContext[CognateState]):
         if task.measure == findings.QUALITY:
             return measure.quality(task, self.resident, weights, self.held_out)
         if task.measure == findings.LINE:
-            return measure.line(task, self.resident, self.weights(base), weights, self.held_out)
+            ends = {0.0: base.id, 1.0: task.recipe_id}
+            return measure.line(
+                task, self.resident, self.weights(base), weights, self.held_out, self._known(ends)
+            )
         others = {role: self.weights(m) for role, m in models.items() if role != plan.BASE}
         return measure.geometry(task, weights, others)
+
+    def _known(self, ends: Mapping[float, str]) -> dict[float, Items]:
+        """Return place → −log p of every window by domain, of the recipes whose quality is known."""
+        asked = {
+            place: Observe(id_, findings.QUALITY, findings.SLICE) for place, id_ in ends.items()
+        }
+        events = {place: self.state.answers.get(task.key) for place, task in asked.items()}
+        return {place: one.items for place, one in events.items() if isinstance(one, Observed)}
 
     # ---- started -------------------------------------------------------------------------------
 
