@@ -19,6 +19,7 @@ from events import Event
 from runs.errors import UnreproducedError
 from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
+from runs.system import freed_memory
 from weights.folders import companions
 from weights.making.events import Making
 from weights.making.maker import Maker, forget, snapshots
@@ -108,6 +109,7 @@ class TrainingContext(TaskContext[S]):
             except OutOfMemoryError as error:
                 last = str(error)  # the error itself holds all that the attempt had in memory
             gc.collect()
+            freed_memory.give_back()
         raise OutOfMemoryError(
             f"not even one window of {started.context} tokens fits in memory ({last}). Set a smaller "
             "context, or train on a machine with more memory."
@@ -149,7 +151,9 @@ class TrainingContext(TaskContext[S]):
         if isinstance(task, Start):
             return self.started()
         if isinstance(task, Make):
-            return self.maker.make(task)
+            made = self.maker.make(task)
+            freed_memory.give_back()
+            return made
         assert isinstance(task, Observe)
         return self._observed(task)
 

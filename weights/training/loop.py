@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from runs.errors import ConfigError
+from runs.system import freed_memory
 from weights.algorithms import check_complete
 from weights.model import Model
 from weights.recipes import Train
@@ -107,7 +108,10 @@ def segment(
         optimiser = _carried(optimiser)
     with pinned(threads):
         training = Training(recipe, start, optimiser, streams, inputs or {}, device, group, sharded)
-        return training.run(first, last, report, should_stop)
+        made = training.run(first, last, report, should_stop)
+    del training
+    freed_memory.give_back()
+    return made
 
 
 def _check_state(recipe: Train, optimiser: Weights | None, first: int) -> None:
