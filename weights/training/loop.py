@@ -30,6 +30,11 @@ from weights.training.processes import Processes
 from weights.training.windows import Ids
 
 
+#: Seconds after which memory that steps have freed is given back: of a large model, after each step.
+#: It lies between what is kept, and the heap would grow from step to step.
+FREED_SECONDS = 2.0
+
+
 @dataclass(frozen=True)
 class Step:
     """One step that was done."""
@@ -204,11 +209,15 @@ class Training:
     ) -> list[Step]:
         """Do the steps in place and return those that were done; see `segment`."""
         began, done = time.perf_counter(), []
+        freed = began
         for number in range(first, last):
             loss, rate, norm = self.step(number)
             tokens = (len(done) + 1) * self._objective.tokens
             done.append(Step(number, loss, rate, norm, tokens, time.perf_counter() - began))
             report(done[-1])
+            if time.perf_counter() - freed > FREED_SECONDS:
+                freed_memory.give_back()
+                freed = time.perf_counter()
             if number + 1 < last and self._processes.agree(should_stop()):
                 break
         return done
