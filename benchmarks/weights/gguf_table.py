@@ -22,6 +22,7 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,17 @@ class Bench:
                 yield coded_file.code(name, tensor, "plain@1", {"dtype": "float16"})
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in one thread: on a busy machine two wait for each other in every step of a codec."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def rows(bench: Bench, codecs: list[str], gguf: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row for the model, for each GGUF file, and for each setting of our codecs."""
     yield {"name": "the model", "bytes": bench.checkpoint.bytes, "bits": bench.bits(bench.weights)}
@@ -109,7 +121,8 @@ def rows(bench: Bench, codecs: list[str], gguf: Mapping[str, Any]) -> Iterator[d
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.forge"
-            coded_file.write(file, bench.coded(MENU[name]), bench.checkpoint.config)
+            with one_thread():
+                coded_file.write(file, bench.coded(MENU[name]), bench.checkpoint.config)
             size = file.stat().st_size
             decoded = dict(coded_file.CodedFile(file).tensors())
             yield {
