@@ -151,11 +151,12 @@ class TrainingContext(TaskContext[S]):
         if isinstance(task, Start):
             return self.started()
         if isinstance(task, Make):
-            made = self.maker.make(task)
-            freed_memory.give_back()
-            return made
-        assert isinstance(task, Observe)
-        return self._observed(task)
+            event: Event = self.maker.make(task)
+        else:
+            assert isinstance(task, Observe)
+            event = self._observed(task)
+        freed_memory.give_back()
+        return event
 
     def profile(self) -> Profile:
         """Return the profile of this process: all facts that can change the last bit of a number."""
