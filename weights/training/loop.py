@@ -29,7 +29,6 @@ from weights.training.pinned import pinned
 from weights.training.processes import Processes
 from weights.training.windows import Ids
 
-
 #: Seconds after which memory that steps have freed is given back: of a large model, after each step.
 #: It lies between what is kept, and the heap would grow from step to step.
 FREED_SECONDS = 2.0
