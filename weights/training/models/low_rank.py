@@ -143,9 +143,9 @@ class Adapters:
         for key, tensor in tensors.items():
             name, _, part = key.partition("/")
             layer = self._layers[name]
-            if part == "weight":  # it may be the memory of another model
-                copied = tensor.to(layer.weight.device, layer.weight.dtype, copy=True)
-                layer.weight = torch.nn.Parameter(copied, requires_grad=False)
+            if part == "weight":  # not copied into, as it may be the memory of another model
+                placed = tensor.to(layer.weight.device, layer.weight.dtype)
+                layer.weight = torch.nn.Parameter(placed, requires_grad=False)
             else:
                 getattr(layer, part).copy_(tensor)
 
