@@ -54,8 +54,9 @@ def merge(
 ) -> str:
     """Write the merged model to `out`; return the digest of its weights.
 
-    With `regressed`, linear layers are merged by it before all others. `fill(folder, digest)` adds everything but weights. Raise UnavailableError (disk), ConflictError
-    (another merge writes `out`), SourceChangedError or NotFiniteError; nothing is at `out` then.
+    With `regressed`, linear layers are merged by it before all others. `fill(folder, digest)` adds
+    everything but weights. Raise UnavailableError (disk), ConflictError (another merge writes `out`),
+    SourceChangedError or NotFiniteError; nothing is at `out` then.
     """
     hidden = out.parent / f".{out.name}.merging"
     stamps = {str(reference): model.stamp() for reference, model in models.items()}

@@ -24,6 +24,7 @@ from events import failpoints
 from evomerge.merging.blockwise import Blockwise
 from evomerge.merging.kernels.chunks import Pool
 from evomerge.merging.methods import linear, regmean
+from evomerge.merging.safetensors_sink import mapped
 from evomerge.merging.tensor_ops import TensorOp
 from runs.errors import ConfigError, NotFiniteError
 from weights.codecs.feedback.calibration import Grams
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 Weights = Mapping[str, torch.Tensor]
 Ids = NDArray[np.int64]
+CPU = torch.device("cpu")
 #: Tokens of a batch of windows.
 BATCH = 4_096
 #: (number of blocks done, number of all blocks)
@@ -81,13 +83,13 @@ class Regression:
         return {"method": self.method, **self.params.model_dump(), "texts": texts}
 
 
-def blocks(layout: Layout) -> Blockwise:
-    """Return the model of a layout without weights.
+def blocks(layout: Layout, device: torch.device = CPU) -> Blockwise:
+    """Return the model of a layout without weights, to compute on a device.
 
     Raises ConfigError if it has no linear layers in its blocks, a model's weight is negative, or its
     blocks cannot be carried out one by one; SourceError.
     """
-    model = Blockwise(layout.config, {op.name: op.shape for op in layout.outputs})
+    model = Blockwise(layout.config, {op.name: op.shape for op in layout.outputs}, device)
     ops = {op.name: op for op in layout.outputs}
     names = [name for number in range(model.count) for name in model.linears(number)]
     if not names:
@@ -108,14 +110,15 @@ def solve(
     folder: Path,
     pool: Pool,
     progress: Progress = lambda done, all_: None,
-) -> dict[str, torch.Tensor]:
-    """Return name → merged matrix of every linear layer of the blocks, in the layout's dtypes.
+) -> Weights:
+    """Return name → merged matrix of every linear layer of the blocks, memory-mapped.
 
     `folder` is made, and keeps the blocks that are done. Raises NotFiniteError for NaN or Inf in
     inputs of layers or in the result, UnavailableError.
     """
     folder.mkdir(exist_ok=True)
-    return _Solution(layout, regression, folder, pool).made(progress)
+    _Solution(layout, regression, folder, pool).make(progress)
+    return mapped(folder)
 
 
 class _Solution:
@@ -123,11 +126,10 @@ class _Solution:
         self._sources, self._regression, self._folder = layout.sources, regression, folder
         self._ops = {op.name: op for op in layout.outputs}
         self._pool = pool
-        self._model = blocks(layout)
+        self._model = blocks(layout, pool.device)
         self._batches = [_batches(text.windows, pool.device) for text in regression.texts]
 
-    def made(self, progress: Progress) -> dict[str, torch.Tensor]:
-        found: dict[str, torch.Tensor] = {}
+    def make(self, progress: Progress) -> None:
         states = self._embedded()
         for number in range(self._model.count):
             file = self._folder / f"block-{number:04}.safetensors"
@@ -143,9 +145,7 @@ class _Solution:
                 if not last:
                     own = self._regression.own
                     states = outputs if own else self._advanced(states, number, solved)
-            found |= solved
             progress(number + 1, self._model.count)
-        return found
 
     def _embedded(self) -> list[list[torch.Tensor]]:
         """Return the first block's inputs, batch by batch for each model."""
@@ -226,9 +226,7 @@ class _Solution:
             number, {leaf: self._tensor(name, place, solved) for leaf, name in names.items()}
         )
 
-    def _tensor(
-        self, name: str, place: int | None, solved: Weights | None = None
-    ) -> torch.Tensor:
+    def _tensor(self, name: str, place: int | None, solved: Weights | None = None) -> torch.Tensor:
         """Return a tensor of a model in float32, or (None) that of the merge, as it is stored."""
         op = self._ops[name]
         if place is None and solved is not None and name in solved:

@@ -33,18 +33,22 @@ class Blockwise:
     """Embedding and blocks of the causal language model that a config.json describes."""
 
     def __init__(
-        self, config: Mapping[str, Any], shapes: Mapping[str, torch.Size | tuple[int, ...]]
+        self,
+        config: Mapping[str, Any],
+        shapes: Mapping[str, tuple[int, ...]],
+        device: torch.device,
     ) -> None:
-        """Build the model without weights. `shapes` are those of its folder's tensors.
+        """Build the model without weights, to compute on `device`.
 
-        Raises ConfigError if its blocks cannot be carried out one by one, SourceError.
+        `shapes` are those of its folder's tensors. Raises ConfigError if its blocks cannot be carried
+        out one by one, SourceError.
         """
         module = _on_meta(config)
         stored = {name: torch.empty(shape, device="meta") for name, shape in shapes.items()}
         filled = fill(module, stored)
         if filled.packed:
             raise _refused("it packs the experts of a mixture when it is loaded")
-        fill_buffers(module, torch.device("cpu"))
+        fill_buffers(module, device)
         inside = block_names.of_decoder(list(filled.renamed.values()))
         stems = {match[1] for name in inside if (match := _NUMBER.match(name))}
         if len(stems) != 1:

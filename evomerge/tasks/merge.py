@@ -96,7 +96,9 @@ def prepare(
     model_folder.check(document, layout, models, target)
     more = model_folder.warnings(document, layout, models)
     layout = replace(layout, warnings=(*layout.warnings, *more))
-    return Prepared(document, models, layout, target, merge_texts.regression(document, layout, tell))
+    return Prepared(
+        document, models, layout, target, merge_texts.regression(document, layout, tell)
+    )
 
 
 def run(
@@ -136,7 +138,15 @@ def outputs(documents: list[Document], out: Path) -> list[Path]:
 
 def read(config: Path) -> list[Document]:
     """Return the merges of a config file. Raises ConfigError."""
-    documents = parser.read(config)
+    return _checked(parser.read(config))
+
+
+def parse(text: str, name: str) -> list[Document]:
+    """Return the merges of a config's text, which errors call by `name`. Raises ConfigError."""
+    return _checked(parser.parse(text, name))
+
+
+def _checked(documents: list[Document]) -> list[Document]:
     for document in documents:
         method_map.method(document)
     return documents

@@ -67,7 +67,9 @@ def _params(document: Document, method: str) -> regmean.Params:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{document.file}: {method}: parameter {where}: {first['msg']}") from error
+        raise ConfigError(
+            f"{document.file}: {method}: parameter {where}: {first['msg']}"
+        ) from error
 
 
 def _data(document: Document, part: Part) -> tuple[str, ...]:
@@ -97,7 +99,9 @@ def _windows(
             f"{', '.join(paths)} holds no text in the slice {SLICE}: regmean reads the text that a "
             "model was trained on. Give text, not questions or problems."
         )
-    packed = pack([text for each in texts.values() for text in each], load_tokenizer(folder), context)
+    packed = pack(
+        [text for each in texts.values() for text in each], load_tokenizer(folder), context
+    )
     chosen = _in_turn([domain.windows for domain in packed[SLICE].values()], tokens)
     if not chosen:
         raise DataError(f"{', '.join(paths)}: less than two tokens of text in the slice {SLICE}.")

@@ -1,4 +1,4 @@
-"""RegMean and RegMean++ of whole models: beside the papers' loops, the same bits, crashes, bad input."""
+"""RegMean and RegMean++ of whole models: beside the papers' loops, bits, crashes, bad input."""
 
 from __future__ import annotations
 
@@ -150,7 +150,9 @@ def test_one_block_is_the_same_by_both(tmp_path: Path) -> None:
     for method in regmean.PREFIXES:
         with Pool(1) as pool:
             plan = layout(config(method, folders))
-            made.append(regression.solve(plan, asked(method, windows, 0.9), tmp_path / method, pool))
+            made.append(
+                regression.solve(plan, asked(method, windows, 0.9), tmp_path / method, pool)
+            )
     own, merged = made
     assert own
     assert all(torch.equal(own[name], merged[name]) for name in own)
@@ -233,7 +235,9 @@ def test_half_precision_is_rounded_once(tmp_path: Path) -> None:
     data = toy_models.data(tmp_path / "data")
     text = config("regmean++", sources, data=str(data), tokens=500)
     tasks_merge.run(prepared(text, tmp_path / "out"))
-    assert {t.dtype for t in open_checkpoint(tmp_path / "out").tensors().values()} == {torch.bfloat16}
+    assert {t.dtype for t in open_checkpoint(tmp_path / "out").tensors().values()} == {
+        torch.bfloat16
+    }
 
 
 # ---- bad input -----------------------------------------------------------------------------
@@ -300,3 +304,11 @@ def test_weights_that_are_not_finite_are_named(toys: Toys, tmp_path: Path) -> No
     with pytest.raises(NotFiniteError, match=r"source1, block 1"):
         tasks_merge.run(merge)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["models"]
+
+
+@pytest.mark.parametrize("kind", families.PACKED[:1])
+def test_packed_experts_are_refused(kind: str, tmp_path: Path) -> None:
+    """A mixture's experts are no linear layers once they are packed."""
+    folders = [families.save(tmp_path / f"m{i}", kind, seed=i) for i in range(2)]
+    with pytest.raises(ConfigError, match="packs the experts"):
+        regression.blocks(layout(config("regmean", folders)))

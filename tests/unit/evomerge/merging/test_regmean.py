@@ -29,7 +29,7 @@ def solved(
 
 
 def test_two_layers_by_hand() -> None:
-    """Grams diag(3, 1) and diag(1, 1): a first column of (3 · 4 + 1 · 0) / 4, a second of (2 + 6) / 2."""
+    """Grams diag(3, 1) and diag(1, 1): first column (3 · 4 + 1 · 0) / 4, second (2 + 6) / 2."""
     weights = [torch.tensor([[4.0, 2.0]]), torch.tensor([[0.0, 6.0]])]
     grams = [torch.diag(torch.tensor([3.0, 1.0])).double(), torch.eye(2).double()]
     torch.testing.assert_close(
@@ -38,9 +38,9 @@ def test_two_layers_by_hand() -> None:
 
 
 def test_elements_off_the_diagonal_count_by_alpha() -> None:
-    """G₁ = [[2, 1], [1, 2]], G₂ = I, W₁ = (1, 0), W₂ = 0, α = ½: (2, ½) times the inverse of [[3, ½], [½, 3]].
+    """G₁ = [[2, 1], [1, 2]], G₂ = I, W₁ = (1, 0), W₂ = 0 and α = ½.
 
-    The inverse is [[3, −½], [−½, 3]] / 8¾, so W = (5¾, ½) / 8¾.
+    W is (2, ½) times the inverse of [[3, ½], [½, 3]], [[3, −½], [−½, 3]] / 8¾: (5¾, ½) / 8¾.
     """
     grams = [torch.tensor([[2.0, 1.0], [1.0, 2.0]]).double(), torch.eye(2).double()]
     weights = [torch.tensor([[1.0, 0.0]]), torch.zeros(1, 2)]
@@ -98,7 +98,7 @@ def test_a_model_of_weight_zero_has_no_part() -> None:
 
 
 def test_columns_of_very_different_size_lose_nothing() -> None:
-    """Residual streams have columns a thousand times as large as others; the gram's range is squared."""
+    """Residual streams have some columns that are a thousand times larger; grams square that."""
     weights, inputs = layers(11, 3, 4, 5, 50)
     sizes = torch.tensor([1e4, 1.0, 1e-4, 1.0, 1e2]).double()
     scaled = solved(weights, [x * sizes for x in inputs], [1.0] * 3, 1.0)
