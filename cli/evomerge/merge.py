@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.evomerge.adapters import adapter_options, merge_adapters
-from cli.evomerge.merge_options import config_text, merge_kind, method_options
+from cli.evomerge.merge_options import OF_MODELS, config_text, merge_kind, method_options
 from cli.options import emit, json_option
 
 if TYPE_CHECKING:
@@ -55,12 +55,7 @@ def merge_command(
     dry_run: bool,
     strict: bool,
     as_json: bool,
-    method: str | None,
-    weights: str | None,
-    base: str | None,
-    data: tuple[str, ...],
-    parameter: tuple[str, ...],
-    **of_adapters: Any,
+    **words: Any,
 ) -> None:
     """Merge models as a config says: mergekit's YAML, or the recipe file of a champion.
 
@@ -78,11 +73,11 @@ def merge_command(
     from weights.devices import check_device, resolve
 
     of_models = any((check, dry_run, strict, model, threads, device != "auto"))
-    of_method = {"base": base, "data": data, "parameter": parameter}
-    kind = merge_kind(paths, method, weights, of_adapters, of_method, of_models)
+    kind = merge_kind(paths, words, of_models)
     out = Path(paths[-1])
     if kind == "adapters":
-        merge_adapters(out, seed, as_json, method=method, weights=weights, **of_adapters)
+        of_adapters = {name: value for name, value in words.items() if name not in OF_MODELS}
+        merge_adapters(out, seed, as_json, **of_adapters)
         return
     size = shard_bytes(shard_size)
     check_device(device)
@@ -92,24 +87,33 @@ def merge_command(
                 "leave --seed, --device, --threads and --strict out: a recipe file says it all."
             )
         _rebuilt(Path(paths[0]), out, model, size, dry_run, as_json)
-        if check:
-            from evomerge.tasks.results.champion import check_loads
-
-            check_loads(out)
+        _check(out, check)
         return
     if model:
         raise ConfigError("--model says where a recipe file's sources are; a config names its own.")
     options = {"seed": seed, "device": resolve(device), "threads": threads, "shard_bytes": size}
-    from evomerge.tasks import merge
-
-    if method is None:
-        documents = merge.read(Path(paths[0]))
-    else:
-        text = config_text(method, paths[:-1], weights, base, data, parameter)
-        documents = merge.parse(text, f"--method {method}")
-    told = _merged(documents, out, options, check, dry_run, strict, as_json)
+    told = _merged(_documents(paths, words), out, options, check, dry_run, strict, as_json)
     if as_json:
         emit({"merges": told})
+
+
+def _documents(paths: tuple[str, ...], words: dict[str, Any]) -> list[Document]:
+    """Return the merges of a config file, or the one that options say."""
+    from evomerge.tasks import merge
+
+    if (method := words["method"]) is None:
+        return merge.read(Path(paths[0]))
+    of_models = {name: words[name] for name in OF_MODELS}
+    text = config_text(method, paths[:-1], words["weights"], **of_models)
+    return merge.parse(text, f"--method {method}")
+
+
+def _check(out: Path, asked: bool) -> None:
+    """Load the result with transformers, if the user asks for it."""
+    if asked:
+        from evomerge.tasks.results.champion import check_loads
+
+        check_loads(out)
 
 
 def _say_if_new(quiet: bool) -> None:
@@ -168,10 +172,7 @@ def _merged(
             entry["digest"] = merge.run(prepared, **options, progress=show)
             show.end()
             line = f"weights digest {entry['digest']}"
-            if check:
-                from evomerge.tasks.results.champion import check_loads
-
-                check_loads(prepared.out)
+            _check(prepared.out, check)
         made[str(document.name)] = prepared.out
         told.append(entry)
         if not quiet:

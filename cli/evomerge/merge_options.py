@@ -9,6 +9,8 @@ import click
 
 from cli.evomerge.adapters import numbers
 
+#: Options that only a merge of models by a method has.
+OF_MODELS = ("base", "data", "parameter")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = (
@@ -50,22 +52,21 @@ def method_options(command: Command) -> Command:
 
 
 def merge_kind(
-    paths: Sequence[str],
-    method: str | None,
-    weights: str | None,
-    of_adapters: Mapping[str, Any],
-    of_method: Mapping[str, Any],
-    of_models: bool,
+    paths: Sequence[str], words: Mapping[str, Any], of_models: bool
 ) -> Literal["adapters", "config", "method"]:
     """Return what is to be merged: adapters, models by a config, or models by a method.
 
-    `of_models` is True if an option was given that merges of adapters lack. Raises ConfigError for
-    options of another kind of merge, and UsageError for a missing argument.
+    `words` are the values of these options and of those of adapters; `of_models` is True if another
+    option was given that merges of adapters lack. Raises ConfigError for options of another kind of
+    merge, and UsageError for a missing argument.
     """
     from runs.errors import ConfigError
 
-    if of_adapters["adapters"] is not None:
-        if len(paths) > 1 or of_models or any(of_method.values()):
+    method, weights = words["method"], words["weights"]
+    of_method = [name for name in OF_MODELS if words[name]]
+    of_adapters = set(words) - {"method", "weights", *OF_MODELS}
+    if words["adapters"] is not None:
+        if len(paths) > 1 or of_models or of_method:
             raise ConfigError(
                 "with --adapters leave out CONFIG, --device, --threads, --check, --model, --dry-run, "
                 "--strict, --base, --data and --parameter."
@@ -77,7 +78,7 @@ def merge_kind(
         raise ConfigError(
             "--weights is an option of --method and --adapters: a config says its own."
         )
-    if wrong := [name for name, value in of_adapters.items() if value is not None]:
+    if wrong := sorted(name for name in of_adapters if words[name] is not None):
         raise ConfigError(
             f"--{wrong[0]} is an option of --adapters: a config says its own, and with --method it is "
             f"--parameter {wrong[0]}=…."
@@ -86,8 +87,8 @@ def merge_kind(
         if len(paths) < 2:
             raise click.UsageError("Missing argument 'OUT': give models, then the folder to write.")
         return "method"
-    if wrong := [name for name, value in of_method.items() if value]:
-        raise ConfigError(f"--{wrong[0]} is an option of --method: a config says its own.")
+    if of_method:
+        raise ConfigError(f"--{of_method[0]} is an option of --method: a config says its own.")
     for place, name in enumerate(("CONFIG", "OUT")):
         if len(paths) <= place:
             raise click.UsageError(f"Missing argument '{name}'.")
@@ -121,7 +122,7 @@ def config_text(
                 f"{len(values)} --{option} for {len(models)} models: give{alternative} one for each, "
                 "in their order."
             )
-    known = METHODS[method].known if method in METHODS else ()
+    known = METHODS[method.lower()].known if method.lower() in METHODS else ()
     weighted = weights is not None or "weight" in known
     each: list[dict[str, Any]] = [{"weight": share} if weighted else {} for share in shares]
     parameters: dict[str, Any] = {}
@@ -129,7 +130,10 @@ def config_text(
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise ConfigError(f"--parameter {word}: give KEY=VALUE.")
-        parameters[key] = yaml.safe_load(value)
+        try:
+            parameters[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--parameter {word}: the value is not YAML.") from error
     if len(data) == len(models):
         for own, path in zip(each, data, strict=True):
             own["data"] = path

@@ -60,8 +60,8 @@ class Text:
 
     def record(self) -> dict[str, Any]:
         """Return what a merge's record says of the text."""
-        said = {"model": self.model, "data": list(self.data), "digest": self.digest}
-        return {**said, "tokens": self.tokens, "windows": len(self.windows)}
+        source = {"model": self.model, "data": list(self.data), "digest": self.digest}
+        return {**source, "tokens": self.tokens, "windows": len(self.windows)}
 
 
 @dataclass(frozen=True)
@@ -150,14 +150,14 @@ class _Solution:
     def _embedded(self) -> list[list[torch.Tensor]]:
         """Return the first block's inputs, batch by batch for each model."""
         edges = self._model.edges()
-        found = []
+        states = []
         for place, batches in enumerate(self._batches):
             origin = place if self._regression.own else None
             tensors = {slot: self._tensor(name, origin) for slot, name in edges.items()}
-            found.append(
+            states.append(
                 self._model.embedded(tensors, lambda origin=place: self._block(0, origin), batches)
             )
-        return found
+        return states
 
     def _grams(
         self, states: Sequence[Sequence[torch.Tensor]], number: int
@@ -179,8 +179,8 @@ class _Solution:
                 raise NotFiniteError(f"model {model}, block {number}: {error}.") from error
             return {names[leaf]: gram for leaf, gram in means.items()}, outputs
 
-        made = self._pool.run([lambda p=p: of_model(p) for p in range(len(states))])
-        return [grams for grams, _ in made], [outputs for _, outputs in made]
+        pairs = self._pool.run([lambda p=p: of_model(p) for p in range(len(states))])
+        return [grams for grams, _ in pairs], [outputs for _, outputs in pairs]
 
     def _solved(self, number: int, grams: Sequence[Weights]) -> dict[str, torch.Tensor]:
         """Return the merged linear layers of a block. Layers that no input reaches are averaged."""
@@ -190,8 +190,8 @@ class _Solution:
             zero = next(g[name] for g in grams if name in g).new_zeros(())
             matrices = [self._tensor(name, place).cpu() for place in range(len(grams))]
             columns = op.shape[1]
-            given = [g[name] if name in g else zero.expand(columns, columns) for g in grams]
-            merged = regmean.solve(matrices, given, _shares(op), self._regression.params.alpha)
+            squares = [g[name] if name in g else zero.expand(columns, columns) for g in grams]
+            merged = regmean.solve(matrices, squares, _shares(op), self._regression.params.alpha)
             rounded = merged.to(op.dtype)
             if not bool(rounded.isfinite().all()):
                 dtype = str(op.dtype).removeprefix("torch.")
@@ -247,20 +247,20 @@ class _Solution:
 
 def _shares(op: TensorOp) -> list[float]:
     """Return the models' weights for a tensor."""
-    given = op.params.weights if isinstance(op.params, linear.Params) else None
-    return linear.one_each(given, len(op.inputs))
+    weights = op.params.weights if isinstance(op.params, linear.Params) else None
+    return linear.one_each(weights, len(op.inputs))
 
 
 def _batches(windows: Sequence[Ids], device: torch.device) -> list[torch.Tensor]:
     """Return windows as batches of one length each, in order."""
-    found: list[list[Ids]] = []
+    batches: list[list[Ids]] = []
     for window in windows:
-        last = found[-1] if found else []
+        last = batches[-1] if batches else []
         if last and len(last[0]) == len(window) and (len(last) + 1) * len(window) <= BATCH:
             last.append(window)
         else:
-            found.append([window])
-    return [torch.from_numpy(np.stack(rows).astype(np.int64)).to(device) for rows in found]
+            batches.append([window])
+    return [torch.from_numpy(np.stack(rows).astype(np.int64)).to(device) for rows in batches]
 
 
 def _write(file: Path, tensors: Weights) -> None:

@@ -59,7 +59,7 @@ class Blockwise:
         #: Slot in the module → tensor's name in the folder.
         self._names = {slot: name for name, slot in filled.renamed.items()}
         #: Shape of a batch → what each block is given beside the hidden states.
-        self._given: dict[tuple[int, ...], list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
+        self._extras: dict[tuple[int, ...], list[tuple[tuple[Any, ...], dict[str, Any]]]] = {}
         self._tuples = False
 
     def names(self, number: int) -> dict[str, str]:
@@ -90,7 +90,7 @@ class Blockwise:
 
     def carried_out(self, block: torch.nn.Module, number: int, x: torch.Tensor) -> torch.Tensor:
         """Return the hidden states that block `number` makes of x [windows, tokens, columns]."""
-        args, kwargs = self._given[tuple(x.shape[:2])][number]
+        args, kwargs = self._extras[tuple(x.shape[:2])][number]
         with torch.no_grad():
             return _hidden(block(x, *args, **kwargs))
 
@@ -110,7 +110,7 @@ class Blockwise:
         decoder = module.base_model.eval()
         blocks = [module.get_submodule(f"{self._stem}{n}") for n in range(self.count)]
         with torch.no_grad():
-            if not self._given:
+            if not self._extras:
                 self._tuples = _returns_tuple(decoder, blocks[0], first(), batches[0])
             return [self._through(decoder, blocks, batch) for batch in batches]
 
@@ -118,22 +118,22 @@ class Blockwise:
         self, decoder: torch.nn.Module, blocks: Sequence[Any], batch: Batch
     ) -> torch.Tensor:
         """Return the blocks' common input of a batch, and record what else they are given."""
-        given: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        extras: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         states: list[torch.Tensor] = []
 
         def record(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             if states and x is not states[0]:
                 raise _refused("it changes the hidden states between its blocks")
             states.append(x)
-            given.append((args, kwargs))
+            extras.append((args, kwargs))
             return (x,) if self._tuples else x
 
         for block in blocks:
             block.forward = record
         decoder(input_ids=batch, use_cache=False)
-        if len(given) != len(blocks):
+        if len(extras) != len(blocks):
             raise _refused("it does not pass through each of its blocks once")
-        if not _same(self._given.setdefault(tuple(batch.shape), given), given):
+        if not _same(self._extras.setdefault(tuple(batch.shape), extras), extras):
             raise _refused("what its blocks are given depends on the text")
         return states[0]
 

@@ -60,10 +60,10 @@ def regression(
 def _params(document: Document, method: str) -> regmean.Params:
     """Return the checked parameters of the method. Raises ConfigError."""
     settings = Settings(document.file, (document.parameters,), "", 0.0)
-    given = {key: settings.get(key) for key in ("tokens", "context") if settings.raw(key)}
+    sizes = {k: settings.get(k) for k in ("tokens", "context") if settings.raw(k) is not None}
     alpha = settings.get("alpha", regmean.PREFIXES[method][1])
     try:
-        return regmean.Params.model_validate({"alpha": alpha, **given})
+        return regmean.Params.model_validate({"alpha": alpha, **sizes})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -75,8 +75,8 @@ def _params(document: Document, method: str) -> regmean.Params:
 def _data(document: Document, part: Part) -> tuple[str, ...]:
     """Return the data of a model, of all models, or none. Raises ConfigError."""
     maps = (part.parameters, document.slices[0].parameters, document.parameters)
-    given = Settings(document.file, maps, "", 0.0).raw("data")
-    paths = [given] if isinstance(given, str) else given
+    setting = Settings(document.file, maps, "", 0.0).raw("data")
+    paths = [setting] if isinstance(setting, str) else setting
     if paths is None:
         return ()
     if not isinstance(paths, list) or not paths or not all(isinstance(p, str) for p in paths):
@@ -105,7 +105,7 @@ def _windows(
     chosen = _in_turn([domain.windows for domain in packed[SLICE].values()], tokens)
     if not chosen:
         raise DataError(f"{', '.join(paths)}: less than two tokens of text in the slice {SLICE}.")
-    return tuple(chosen), stream_digest(np.concatenate(chosen))
+    return tuple(chosen), stream_digest(np.concatenate(chosen).astype(np.int32))
 
 
 def _in_turn(queues: Sequence[Sequence[Ids]], tokens: int) -> list[Ids]:

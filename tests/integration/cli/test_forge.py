@@ -741,6 +741,7 @@ def test_a_merge_without_a_config_says_what_is_wrong(toys: Toys, tmp_path: Path)
     told = fails(tmp_path, 2, *regmean, "--weights", "1,2", *models, "out")
     assert told == "2 --weights for 3 models: give one for each, in their order."
     assert "give KEY=VALUE" in fails(tmp_path, 2, *regmean, "--parameter", "alpha", *models, "out")
+    assert "is not YAML" in fails(tmp_path, 2, *regmean, "--parameter", "alpha=[", *models, "out")
     assert "takes 2 or more models" in fails(tmp_path, 2, *regmean, models[0], "out")
     assert "no merge_method 'regnean'" in fails(
         tmp_path, 2, "merge", "--method", "regnean", "a", "o"

@@ -57,7 +57,7 @@ def drawn(seed: int, lengths: Sequence[int] = (12, 12, 7), tokens: int = 96) -> 
     return [rng.integers(0, tokens, length) for length in lengths]
 
 
-def asked(method: str, windows: Sequence[list[np.ndarray]], alpha: float) -> Regression:
+def regression_on(method: str, windows: Sequence[list[np.ndarray]], alpha: float) -> Regression:
     """Return a regression on these windows."""
     texts = [Text(str(i), (), tuple(own), str(i)) for i, own in enumerate(windows)]
     return Regression(method, regmean.Params(alpha=alpha), tuple(texts))
@@ -93,7 +93,8 @@ def by_the_papers(
     method: str, folders: Sequence[Path], windows: Sequence[list[np.ndarray]], alpha: float
 ) -> dict[str, torch.Tensor]:
     """Return all weights, merged as the papers' algorithms say: whole models, and torch's inverse."""
-    models = [AutoModelForCausalLM.from_pretrained(f, dtype=torch.float32) for f in folders]
+    load = AutoModelForCausalLM.from_pretrained
+    models: list[Any] = [load(folder, dtype=torch.float32) for folder in folders]
     states = [dict(model.named_parameters()) for model in models]
     merged = {n: torch.stack([s[n].detach() for s in states]).mean(0) for n in states[0]}
     for block in range(len(models[0].base_model.layers)):
@@ -106,7 +107,8 @@ def by_the_papers(
         for name in grams[0]:
             scaled = [alpha * g[name] + (1 - alpha) * g[name].diag().diag() for g in grams]
             pulled = [s @ state[name].double().T for s, state in zip(scaled, states, strict=True)]
-            merged[name] = (torch.inverse(sum(scaled)) @ sum(pulled)).T.float().detach()
+            inverse = torch.inverse(torch.stack(scaled).sum(0))
+            merged[name] = (inverse @ torch.stack(pulled).sum(0)).T.float().detach()
     return merged
 
 
@@ -131,7 +133,7 @@ def test_it_is_the_papers_loop(kind: str, method: str, tmp_path: Path) -> None:
     expected = by_the_papers(method, folders, windows, 0.8)
     plan = layout(config(method, folders))
     with Pool(1) as pool:
-        made = regression.solve(plan, asked(method, windows, 0.8), tmp_path / "s", pool)
+        made = regression.solve(plan, regression_on(method, windows, 0.8), tmp_path / "s", pool)
     assert len(made) >= 8
     for name, tensor in made.items():
         torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-5, msg=name)
@@ -151,7 +153,7 @@ def test_one_block_is_the_same_by_both(tmp_path: Path) -> None:
         with Pool(1) as pool:
             plan = layout(config(method, folders))
             made.append(
-                regression.solve(plan, asked(method, windows, 0.9), tmp_path / method, pool)
+                regression.solve(plan, regression_on(method, windows, 0.9), tmp_path / method, pool)
             )
     own, merged = made
     assert own
