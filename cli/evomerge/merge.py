@@ -76,8 +76,7 @@ def merge_command(
     kind = merge_kind(paths, words, of_models)
     out = Path(paths[-1])
     if kind == "adapters":
-        of_adapters = {name: value for name, value in words.items() if name not in OF_MODELS}
-        merge_adapters(out, seed, as_json, **of_adapters)
+        merge_adapters(out, seed, as_json, **{n: words[n] for n in words if n not in OF_MODELS})
         return
     size = shard_bytes(shard_size)
     check_device(device)
