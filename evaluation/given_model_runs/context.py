@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from evaluation.data.packing import Packed
 from evaluation.data.slices import Slice
+from evaluation.given_model_runs import given_dtype, training_plan
 from evaluation.given_model_runs import text as given_text
-from evaluation.given_model_runs import training_plan
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.training_runs import training_defaults
 from evaluation.training_runs.training_context import TrainingContext
@@ -45,7 +45,7 @@ class GivenContext(TrainingContext[S]):
 
     @cached_property
     def sizes(self) -> Mapping[str, Any]:
-        """Settings of config.json in which the models differ from the given one."""
+        """Sizes in config.json in which the models differ from the given one."""
         return {}
 
     @cached_property
@@ -78,9 +78,14 @@ class GivenContext(TrainingContext[S]):
         """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         if started is None:
-            return given_text.make(supply, submitted, self.donor, self.sizes, self.added)
-        donor, sizes = lambda: self.donor, lambda: self.sizes
-        return given_text.pinned(supply, started, submitted, donor, sizes, self.added)
+            return given_text.make(supply, submitted, self.donor, self.changes, self.added)
+        donor, changes = lambda: self.donor, lambda: self.changes
+        return given_text.pinned(supply, started, submitted, donor, changes, self.added)
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """Settings of config.json in which the models differ from the given one in float32."""
+        return {**self.sizes, **self.form}
 
     @cached_property
     def donor(self) -> Path:
@@ -98,7 +103,7 @@ class GivenContext(TrainingContext[S]):
     @property
     def trainings(self) -> Mapping[str, Train]:
         """Name → recipe of every model that the run trains."""
-        return {name: one for name, one in self.recipes.items() if isinstance(one, Train)}
+        return given_dtype.trainings(self.recipes)
 
     @property
     def streams(self) -> Mapping[str, Ids]:

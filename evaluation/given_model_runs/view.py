@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from evaluation.given_model_runs import given_dtype
 from evaluation.given_model_runs.comparison import TEST
 from evaluation.given_model_runs.events import MODEL, GivenCompleted
 from evaluation.observing import Observed
@@ -24,7 +25,7 @@ class GivenView(TrainingView[S]):
 
     def trainings(self, state: S) -> Mapping[str, Train]:
         """Return name → recipe of every model that the run trains."""
-        return {name: one for name, one in self.recipes(state).items() if isinstance(one, Train)}
+        return given_dtype.trainings(self.recipes(state))
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""

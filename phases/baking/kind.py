@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs import comparison, training_plan
+from evaluation.given_model_runs import comparison, given_dtype, training_plan
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.kind import LISTED as GIVEN_LISTED
 from evaluation.given_model_runs.kind import answers, unanswered
@@ -61,7 +61,9 @@ class Baking(BakingView, OneResult[BakingState]):
 
     def course(self, state: BakingState) -> Iterator[Decision]:
         """Yield: the given model and its turns to measure on, the cycles, the comparison."""
-        yield making.next_of(state, [as_float32(state.started)], state.started.segment)
+        start = as_float32(state.started)
+        for recipe in (start, given_dtype.rounded(state.started, start)):
+            yield making.next_of(state, [recipe], state.started.segment)
         yield unanswered(state, [plan.held(state.started)])
         yield unanswered(state, findings.opening(state).values())
         yield cycles.next_of(state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.given_model_runs import comparison
+from evaluation.given_model_runs import comparison, given_dtype
 from evaluation.measures.paired_bits import mean
 from evaluation.observing import Observed
 from evaluation.training_runs import training_panels
@@ -96,7 +96,8 @@ def panels(state: CurriculumState, curves: Curves) -> list[Panel]:
             found.append(_matrix(arm, seen.get(arm), some[-1]))
     others = [arm for arm in curves if arm != "adaptive"]
     found += training_panels.curves(curves, others, state, {})
-    return [*found, training_panels.models(state, plan.last(state))]
+    trained = given_dtype.trainings(plan.recipes(state))
+    return [*found, training_panels.models(state, plan.last(state), trainings=trained)]
 
 
 def _arms(state: CurriculumState, seen: Mapping[str, Observed], best: str) -> Arms:

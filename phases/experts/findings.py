@@ -15,7 +15,6 @@ import numpy as np
 from evaluation.given_model_runs import comparison
 from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.given_model_runs.events import MODEL, Result
-from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures import bootstrap, paired_bits
 from evaluation.measures.paired_bits import figure
 from evaluation.observing import Observe, Observed
@@ -52,8 +51,8 @@ FIGURES = {
 
 
 def given_id(state: ExpertsState) -> str:
-    """Return the recipe id of the given model in float32."""
-    return as_float32(state.started).id
+    """Return the recipe id of the given model as it is measured."""
+    return plan.given(state.started).id
 
 
 def assessing(state: ExpertsState) -> dict[str, Observe]:

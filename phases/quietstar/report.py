@@ -9,7 +9,6 @@ from evaluation.observing import Observed
 from phases.quietstar import findings, plan
 from phases.quietstar.events import QuietstarState, ThoughtArm
 from runs.event_types import Figure
-from weights.recipes import Train
 
 #: Arm → what it is, in words.
 ARMS = {
@@ -80,8 +79,7 @@ def step_seconds(state: QuietstarState) -> dict[str, float]:
     """Return arm → measured seconds of a training step, of those that are trained."""
     found = {}
     for name in (plan.CONTINUED, plan.PAUSE, plan.THOUGHTS):
-        recipe = plan.recipes(state)[name]
-        assert isinstance(recipe, Train)
+        recipe = plan.trainings(state)[name]
         events = state.advanced.get(recipe.stem, {}).values()
         steps = sum(event.step - event.begin for event in events)
         if steps:

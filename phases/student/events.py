@@ -9,12 +9,13 @@ from evaluation.given_model_runs.events import (
     GivenCompleted,
     GivenSubmitted,
     not_divided,
+    not_rounded,
     without_watch,
 )
 from evaluation.observing import Observed
 from events import Registry
 from phases.student.config import StudentConfig
-from runs.event_types import Figure, Profile, SourceRecord
+from runs.event_types import Figure, HalfPrecision, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
@@ -43,7 +44,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Model, text, sizes and profile were pinned."""
 
-    schema_version = 2
+    schema_version = 3
 
     model: SourceRecord
     #: Settings of config.json in which the student differs from the given model.
@@ -68,6 +69,8 @@ class Started(common.Started):
     accumulation: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
 
     @property
     def machine(self) -> str | None:
@@ -89,6 +92,7 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 1): without_watch,
         (Forked.type, 1): without_watch,
         (Started.type, 1): not_divided,
+        (Started.type, 2): not_rounded,
         (Submitted.type, 2): on_cpu,
         (Forked.type, 2): on_cpu,
     },

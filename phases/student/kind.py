@@ -43,10 +43,10 @@ class Student(StudentView, OneResult[StudentState]):
     # ---- deciding ----------------------------------------------------------------------------
 
     def stages(self, state: StudentState) -> Iterator[Sequence[Making]]:
-        """Yield the new weights, then the students that begin with them."""
-        recipes = plan.recipes(state)
-        yield [recipes.pop(plan.FRESH)]
-        yield list(recipes.values())
+        """Yield the new weights, the trainings that begin with them, then the students."""
+        yield [plan.fresh(state.submitted, state.started)]
+        yield [*plan.trainings(state).values()]
+        yield [*plan.students(state).values()]
 
     def questions(self, state: StudentState) -> Iterator[Mapping[str, Observe]]:
         """Yield what chooses among the students, then what all arms are compared by."""

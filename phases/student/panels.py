@@ -38,7 +38,7 @@ def facts(state: StudentState) -> tuple[Fact, ...]:
         return ()
     started, recipe = state.started, plan.distilled(state.submitted, state.started)
     return (
-        *training_panels.speed(state, plan.recipes(state).values()),
+        *training_panels.speed(state, plan.trainings(state).values()),
         Fact(name="parameters", value=started.parameters),
         Fact(name="of the given model", value=started.model.parameters),
         Fact(name="times fewer", value=started.model.parameters / started.parameters),
@@ -57,5 +57,5 @@ def panels(state: StudentState, curves: Curves) -> list[Panel]:
         title, leads = "Student beside the given model", findings.leads(state)
         found.append(panels_of.arms(title, ARMS, seen, leads, groups, best, plan.TEACHER))
         found.append(panels_of.domains(ARMS, seen, best))
-    found += training_panels.curves(curves, [plan.ALONE], state, plan.recipes(state))
+    found += training_panels.curves(curves, [plan.ALONE], state, plan.trainings(state))
     return [*found, training_panels.models(state, plan.recipes(state))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from evaluation.given_model_runs import given_dtype
 from evaluation.given_model_runs.training_plan import training
 from phases.student.events import Started, StudentState, Submitted
 from weights.making.events import Making
@@ -43,13 +44,20 @@ def alone(submitted: Submitted, started: Started) -> Train:
     )
 
 
-def students(state: StudentState) -> dict[str, Train]:
-    """Return arm → recipe of every student that the run trains."""
+def trainings(state: StudentState) -> dict[str, Train]:
+    """Return arm → recipe of every training."""
     submitted, started = state.submitted, state.started
     found = {DISTILLED: distilled(submitted, started)}
     return found | ({ALONE: alone(submitted, started)} if submitted.config.alone else {})
 
 
+def students(state: StudentState) -> dict[str, Making]:
+    """Return arm → recipe of every student, in the dtype of the given model."""
+    every = trainings(state).items()
+    return {arm: given_dtype.rounded(state.started, recipe) for arm, recipe in every}
+
+
 def recipes(state: StudentState) -> dict[str, Making]:
     """Return name → recipe of all that the run makes, each after those that it reads."""
-    return {FRESH: fresh(state.submitted, state.started), **students(state)}
+    students = given_dtype.with_rounded(state.started, trainings(state))
+    return {FRESH: fresh(state.submitted, state.started), **students}

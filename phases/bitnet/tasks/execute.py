@@ -25,7 +25,13 @@ from weights.training.room import bounded
 
 
 class Context(GivenContext[BitnetState]):
-    """The opened text and model of a bitnet run, and the work on its tasks."""
+    """The opened text and model of a bitnet run, and the work on its tasks.
+
+    Its models stay float32: ternary weights are computed from masters and scales of 32 bits, and
+    `packed` has them in two bits.
+    """
+
+    dtype = None
 
     @property
     def recipes(self) -> Mapping[str, Making]:

@@ -72,7 +72,7 @@ def _publish(
         for name, content in documents(context.text, context.state, role, head).items():
             (folder / name).write_bytes(content)
         if told is not None:
-            card = report.card(role, recipe, told, context.state.submitted)
+            card = report.card(role, context.trainings.get(role), told, context.state.submitted)
             settings = model_config.read(folder)
             card += model_card.section(settings) + architectures.note(settings)
             (folder / "README.md").write_text(card, "utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evaluation.backends.local_backend import ResidentModel
+from evaluation.given_model_runs import given_dtype
 from evaluation.observing import Observe
 from evaluation.training_text.kept_text import ITEMS, STREAMS
 from phases.cognate import findings, plan
@@ -22,9 +23,6 @@ from weights.threads import set_threads
 from weights.training.canary import STEPS
 from weights.training.models import modules
 
-#: Bytes of a number of the models, which are stored in float32.
-STORED = 4
-
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a run costs here. Raises the errors of a start."""
@@ -41,6 +39,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     seconds = opening + steps * stepping / STEPS + passes * scoring
     models = _stand_ins(context, initial, folder)
     numbers, text = state.started.parameters, _bytes(context.text.folder)
+    kept, words = given_dtype.stored(state.started, len(models), len(models), numbers)
     config = state.submitted.config
     copies = 1 if config.sharded else config.processes
     shared = f" in each of {copies} processes" if copies > 1 else ""
@@ -52,9 +51,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"{duration(opening)}",
         ),
         Amount(
-            len(models) * numbers * STORED + text,
-            f"counted: {len(models)} models of {numbers:,} numbers in float32, and the text; snapshots "
-            "on the way are removed",
+            kept + text,
+            f"counted: {words}, and the text; snapshots on the way are removed",
         ),
         Amount(
             plan.memory(state.started) * copies,

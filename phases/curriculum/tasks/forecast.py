@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evaluation.given_model_runs import given_dtype
 from evaluation.given_model_runs.events import MODEL
 from evaluation.training_text.kept_text import ITEMS
 from phases.curriculum import plan
@@ -17,8 +18,8 @@ from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
 
-#: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
-STORED, TRAINED = 4, 16
+#: Bytes of a number of a training: weight, gradient and moments.
+TRAINED = 16
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -35,6 +36,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     config = submitted.config
     steps = len(config.arms) * plan.bounds(config, state.started.context)[-1]
     given, models = state.started.model.parameters, len(config.arms) * config.segments + 1
+    kept, words = given_dtype.stored(state.started, models, len(config.arms), given)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     return Forecast(
         Amount(
@@ -43,8 +45,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"start {duration(opening)}. {models} measurements between segments come on top",
         ),
         Amount(
-            models * given * STORED + text,
-            f"counted: {models} models of {given:,} numbers in float32, and the items",
+            kept + text,
+            f"counted: {words}, and the items",
         ),
         Amount(
             given * TRAINED,

@@ -80,7 +80,7 @@ class Context(GivenContext[StudentState]):
         """Return `started` with the student's sizes. Raises ConfigError, SourceError."""
         own = parameters(self.settings)
         check_smaller(own, common["model"].parameters)
-        return Started(**common, sizes=dict(self.sizes), parameters=own)
+        return Started(**common, sizes=dict(self.sizes), parameters=own, dtype=self.dtype)
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of the distilled student's first steps here, and the seconds they took."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from evaluation.given_model_runs import given_dtype
 from evaluation.given_model_runs.events import MODEL
 from evaluation.given_model_runs.folders import write_companions
 from evaluation.training_text.kept_text import ITEMS
@@ -19,7 +20,7 @@ from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
 
-#: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
+#: Bytes of a number of a teacher in float32; of weight, gradient and moments.
 STORED, TRAINED = 4, 16
 
 
@@ -37,7 +38,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     _, stepping = context.canary(state.started, first)
     steps = sum(recipe.upto for recipe in context.trainings.values())
     own, given = state.started.parameters, state.started.model.parameters
-    models, passes = len(plan.recipes(state)), len(findings.observations(state))
+    passes, students = len(findings.observations(state)), len(plan.students(state))
+    kept, words = given_dtype.stored(state.started, 1 + students, students, own)
     stand_in = folder / plan.FRESH
     stand_in.mkdir(parents=True)
     write_weights(stand_in, first.weights, SHARD_BYTES)
@@ -51,8 +53,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             "measurements come on top",
         ),
         Amount(
-            models * own * STORED + text,
-            f"counted: {models} models of {own:,} numbers in float32, and the text",
+            kept + text,
+            f"counted: {words}, and the text",
         ),
         Amount(
             own * TRAINED + given * STORED,
