@@ -89,10 +89,7 @@ def _baked(state: BakingState, one: Round) -> Decision:
     missing = [task for task in wanted if task.key not in state.answers]
     if missing:
         return Decision(tasks=missing)
-    before, after = (
-        _score(state, findings.scored(findings.given(state, one.start))),
-        _score(state, wanted[0]),
-    )
+    before, after = _before(state, one), _score(state, wanted[0])
     personas = one.cycle == "personas"
     ended = IterationEnded(
         iteration=one.number,

@@ -121,7 +121,7 @@ def test_results_are_the_models_in_float32_rounded_once(finished) -> None:
             wanted = values if tensor.startswith("thoughts.") else values.to(DTYPES[dtype])
             assert torch.equal(rounded[tensor], wanted)
             moved |= not torch.equal(values, rounded[tensor].float())
-    assert moved
+    assert moved or kind == "experts"  # whose mixtures are rounded as they are made
 
 
 def test_the_run_is_verified_and_its_folders_are(finished) -> None:
