@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from evaluation.given_model_runs import given_dtype
-from evaluation.observing import Observed
 from runs import kinds
 from runs.history import audit
 from runs.home import Home
+from studies import given_dtype
+from studies.observing import Observed
 from testing.miniatures import (
     baking_runs,
     cognate_runs,

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from runs.event_types import SourceRecord
-from weights.making.events import Making
+from studies.making.events import Making
 from weights.recipes import Train, Transform
 
 #: End of the name of a model in float32, beside the model that is rounded from it.
