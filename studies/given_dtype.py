@@ -67,6 +67,6 @@ def stored(started: Any, models: int, rounded: int, numbers: int) -> tuple[int, 
     `models` are in float32; if results are not, `rounded` models of 16 bits come on top.
     """
     words = f"{models} models of {numbers:,} numbers in float32"
-    if started.dtype is None:
+    if getattr(started, "dtype", None) is None:
         return 4 * models * numbers, words
     return (4 * models + 2 * rounded) * numbers, f"{words} and {rounded} in {started.dtype}"

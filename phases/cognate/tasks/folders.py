@@ -24,7 +24,7 @@ from weights import architectures
 from weights.folders import model_card, model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.recipes import Train, Transform
-from weights.storage.output_folder import TRAINED, TRAINED_ALL, check_target
+from weights.storage.output_folder import TRAINED, check_target, mark_of
 from weights.storage.weight_cache import Artifacts
 
 #: Folder of the items.
@@ -43,7 +43,7 @@ def write(home: Home, state: CognateState, out: Path) -> dict[str, Any]:
         _publish(context, out / role, role, recipe, told, state.head)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
     whole = {**told.model_dump(), **_chain(state, state.head), "models": _digests(state)}
-    (out / TRAINED_ALL).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    (out / mark_of("cognate")).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
     return {**told.model_dump(), "run": state.run, "folder": str(out)}
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,7 @@ def test_the_folders_have_the_dtype_of_the_given_model(finished) -> None:
 
 def test_results_are_the_models_in_float32_rounded_once(finished) -> None:
     kind, dtype, home, state, _ = finished
-    context = import_module(f"phases.{kind}.tasks.execute").Context(state, Artifacts.of(home))
+    context: Any = kinds.of(kind).context(state, Artifacts.of(home))
     recipes = kinds.of(kind).recipes(state)
     pairs = [name for name in recipes if f"{name}{given_dtype.FLOAT32}" in recipes]
     assert pairs
