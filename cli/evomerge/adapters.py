@@ -92,7 +92,7 @@ def merge_adapters(
     """Merge adapters into an adapter, and say so. Raises ConfigError for a weight without a number."""
     from runs.errors import ConfigError
     from weights.adapters import merging
-    from weights.folders.sources import resolve
+    from weights.folders.sources import resolve_adapter
 
     models = split(adapters)
     try:
@@ -100,7 +100,9 @@ def merge_adapters(
     except ValueError as error:
         raise ConfigError(f"--weights {weights!r}: give numbers with commas between.") from error
     how = Combination(method or "svd", density, rank, sign or "total", seed)
-    record = merging.merge([Path(resolve(model).path) for model in models], shares, how, out)
+    record = merging.merge(
+        [Path(resolve_adapter(model).path) for model in models], shares, how, out
+    )
     if as_json:
         emit(record)
         return

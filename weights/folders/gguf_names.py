@@ -13,14 +13,13 @@ from pathlib import Path
 
 from runs.errors import SourceError
 from runs.event_types import ModelReference
-from runs.home import Home
 from runs.system import user_folders
+from weights.folders import made_folders
 from weights.folders.hub_errors import not_fetched
 
 ENDING = ".gguf"
 _HUB, _PACKAGE = "hub:", "package:"
 _DIST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200}[A-Za-z0-9])?")
-_ADDRESS = re.compile(r"-[0-9a-f]{32}-\d+$")
 _REPOSITORY = re.compile(
     r"(?!.*\.\.)([\w.-]{1,96}/[\w.-]{1,96})/([\w./+ -]{1,300}\.gguf)", re.ASCII
 )
@@ -31,6 +30,12 @@ def is_package(text: str) -> bool:
     return text.startswith(_PACKAGE)
 
 
+def is_file(text: str) -> bool:
+    """Return True if a text names a GGUF file of the Hub or of a package, and so no BASE+ADAPTER."""
+    body = text.partition("@")[0]
+    return body.endswith(ENDING) and (is_prefixed(text) or bool(_REPOSITORY.fullmatch(body)))
+
+
 def is_prefixed(text: str) -> bool:
     """Return True if a text begins as names of GGUF files do, and so is no name of the log."""
     return text.startswith((_HUB, _PACKAGE))
@@ -39,15 +44,10 @@ def is_prefixed(text: str) -> bool:
 def at(place: Path, name: str = "") -> ModelReference | None:
     """Return the model of a GGUF file, converted; None if the path is no such file.
 
-    A folder of the cache that is gone is made again.
-
     Raise SourceError for another file whose name ends in .gguf, and as `cached.folder` does.
     """
     from weights.folders.gguf_source import header
 
-    if place.parent == _cache():  # a folder that an earlier command was told of
-        folder = place if place.is_dir() else made_again(place) or place
-        return ModelReference(name=name or _ADDRESS.sub("", place.name), path=str(folder))
     if not place.is_file():
         return None
     if not header.is_gguf(place):
@@ -72,37 +72,15 @@ def named(text: str) -> ModelReference | None:
     return None
 
 
-def made_again(folder: Path) -> Path | None:
-    """Return a folder of the cache that is gone, converted again; None if its file is gone, too.
-
-    Raise SourceError if the file is another one now, UnavailableError.
-    """
-    from weights.folders.gguf_source import cached
-
-    origin = cached.origin(folder) if folder.parent == _cache() else None
-    if origin is None:
-        return None
-    model = at(Path(origin)) if Path(origin).is_absolute() else named(origin)
-    if model is not None and Path(model.path) != folder:
-        raise SourceError(
-            f"{origin} has changed since {folder.name} was made of it: that folder is gone, and cannot "
-            "be made again. Name the file itself."
-        )
-    return None if model is None else folder
-
-
 def _first_fault(file: Path) -> str:
     return "does not begin as one" if file.stat().st_size else "is empty"
-
-
-def _cache() -> Path:
-    return Home.default().artifacts / "gguf"
 
 
 def _converted(place: Path, name: str, origin: str) -> ModelReference:
     from weights.folders.gguf_source import cached
 
-    return ModelReference(name=name, path=str(cached.folder(place, _cache(), origin)))
+    folder = cached.folder(place, made_folders.cache(made_folders.GGUF), origin)
+    return ModelReference(name=name, path=str(folder))
 
 
 def _in_package(text: str, whole: str) -> Path:

@@ -12,10 +12,9 @@ import pytest
 
 from runs.errors import SourceError
 from tests.integration.weights.formats import test_gguf_source_tokens as words
-from weights.folders import gguf_names
 from weights.folders.checkpoint import open_checkpoint
 from weights.folders.gguf_source import cached
-from weights.folders.sources import resolve
+from weights.folders.sources import make_again, resolve
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,7 +68,7 @@ def test_a_damaged_or_lost_folder_is_made_again(home: Path, whole: Path) -> None
     found = resolve(str(place))  # as a run or a pipeline names it
     assert (found.name, found.path) == ("Toy-1", str(place))
     assert (place / "model.safetensors").read_bytes() == weights
-    assert gguf_names.made_again(home / "artifacts/gguf/never-there") is None
+    assert make_again(home / "artifacts/gguf/never-there") is None
 
 
 def test_a_folder_that_is_gone_is_never_another_model(
