@@ -57,6 +57,16 @@ def name_of(folder: Path) -> str:
     return _ADDRESS.sub("", folder.name)
 
 
+def plain_name(model: Path) -> str:
+    """Return the name of a model's folder or GGUF file, without what a cache or a file type adds."""
+    return name_of(model) if is_cached(model) else model.name.removesuffix(".gguf")
+
+
+def digits_of(folder: Path) -> str:
+    """Return the first 32 hex digits of the BLAKE3 digest of the files that a folder was made of."""
+    return folder.name.split("-")[-2]
+
+
 def settled(
     folder: Path,
     note: str,

@@ -191,11 +191,9 @@ def _local(place: Path, name: str = "") -> ModelReference:
     """
     if (file := gguf_names.at(place, name)) is not None:
         return file
-    if not made_folders.is_cached(place):
-        return ModelReference(name=name or place.name, path=str(place))
-    if not place.is_dir():
+    if made_folders.is_cached(place) and not place.is_dir():
         make_again(place)
-    return ModelReference(name=name or made_folders.name_of(place), path=str(place))
+    return ModelReference(name=name or made_folders.plain_name(place), path=str(place))
 
 
 def _place(text: str) -> Path | None:
