@@ -52,6 +52,12 @@ def place(folder: Path, name: str, files: Iterable[Path], version: int) -> Path:
     return folder / f"{plain}-{digest(files)[:32]}-{version}"
 
 
+def named(folder: Path) -> Path:
+    """Return what the user named: of a folder of a cache the file or model that it was made of."""
+    model = origin(folder) if is_cached(folder) else None
+    return folder if model is None else Path(model)
+
+
 def name_of(folder: Path) -> str:
     """Return the name that a folder was made under."""
     return _ADDRESS.sub("", folder.name)

@@ -51,7 +51,8 @@ def test_a_path_is_converted_once_and_found_again(home: Path, whole: Path, tmp_p
     assert place.parent == home / "artifacts/gguf"
     stamps = {file: file.stat().st_mtime_ns for file in place.iterdir()}
     shutil.copy(whole, tmp_path / "other-name")
-    assert open_checkpoint(Path(resolve(str(tmp_path / "other-name")).path)).parameters
+    opened = open_checkpoint(Path(resolve(str(tmp_path / "other-name")).path))
+    assert opened.given == tmp_path / "other-name"  # what messages name
     assert resolve(str(whole)).path == first.path
     assert {file: file.stat().st_mtime_ns for file in place.iterdir()} == stamps
     assert resolve("toy", {"toy": str(whole)}).name == "toy"
