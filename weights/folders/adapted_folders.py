@@ -18,6 +18,7 @@ from weights.folders.checkpoint import (
     SHARD_BYTES,
     Checkpoint,
     open_checkpoint,
+    publish,
     untied,
     weight_files,
     write_weights,
@@ -48,7 +49,7 @@ def folder(base: Path, adapter: Path, name: str) -> Path:
         (hidden / companions.CONFIG).write_text(companions.as_text(config), "utf-8")
         return gguf_note.facts(base)
 
-    return made_folders.settled(place, gguf_note.ADAPTED, f"{base}+{adapter}", make)
+    return made_folders.settled(place, gguf_note.ADAPTED, f"{base}+{adapter}", make, publish)
 
 
 def _summed(opened: Checkpoint, adapter: Path) -> tuple[Weights, bool]:

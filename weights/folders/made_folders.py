@@ -78,15 +78,15 @@ def settled(
     note: str,
     origin: str,
     make: Callable[[Path], Mapping[str, Any]],
+    publish: Callable[[Path, Callable[[Path], None]], None],
     disk_bytes: int = DISK_BYTES,
 ) -> Path:
     """Return a folder of a cache, making it if it is missing or damaged.
 
     `make` fills a hidden folder and returns what the file `note` says beside the folder's files;
-    `origin` is the name that the user gave. Raise what `make` raises, and UnavailableError if the disk
-    lacks space.
+    `origin` is the name that the user gave, `publish` that of `weights.folders.checkpoint`. Raise what
+    `make` raises, and UnavailableError if the disk lacks space.
     """
-    from weights.folders.checkpoint import publish  # imports torch, not needed to name models
 
     def fill(hidden: Path) -> None:
         words = make(hidden)

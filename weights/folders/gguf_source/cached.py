@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from weights.folders import made_folders
+from weights.folders.checkpoint import publish
 from weights.folders.gguf_note import NOTE
 from weights.folders.gguf_source import header as headers
 from weights.folders.kept_folders import DISK_BYTES
@@ -33,4 +34,4 @@ def folder(file: Path, cache: Path, origin: str, disk_bytes: int = DISK_BYTES) -
         conversion.write(model, hidden)
         return {"name": header.file.name, "rounded": conversion.rounded(header)}
 
-    return made_folders.settled(place, NOTE, origin, make, disk_bytes)
+    return made_folders.settled(place, NOTE, origin, make, publish, disk_bytes)
