@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from evaluation.training_runs.training_panels import BITS as QUALITY
 from events import Event
 from pipeline import decide, plan
 from pipeline.config import PipelineConfig
@@ -27,6 +26,7 @@ from pipeline.events import (
 )
 from pipeline.ladder import BITS, BYTES
 from runs.panels.head import listed
+from studies.training_panels import BITS as QUALITY
 
 #: Figures of the newest model that goes on, and the columns that they are noted in.
 FIGURES = {BITS: "quality", BYTES: "bytes"}

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from evaluation.observing import RULES, Observed
 from events import Envelope, Event, chain
 from evomerge.run.events import Evaluated
 from runs import kinds
@@ -29,6 +28,7 @@ from runs.kinds.decide import due, open_tasks
 from runs.record import events as run_events
 from runs.record.events import LUCK, ChildEnded
 from runs.record.user_events import Wish
+from studies.observing import RULES, Observed
 
 #: Events that are neither answers nor facts: people and failures cause them.
 FROM_OUTSIDE = (

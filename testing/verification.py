@@ -10,7 +10,7 @@ from runs import kinds
 from runs.history import repository
 from runs.history.audit import Finding
 from runs.home import Home
-from weights.making.model_files import from_nothing
+from studies.making.model_files import from_nothing
 from weights.storage.weight_cache import Artifacts
 from worker.tasks.verify_again import again
 

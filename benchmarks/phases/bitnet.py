@@ -29,13 +29,13 @@ from typing import Any
 import torch
 
 from benchmarks.common import machine
-from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures.perplexity import score_windows
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Submitted
 from phases.bitnet.kind import Bitnet
 from phases.bitnet.tasks.execute import Context
 from runs.kinds.asked import Asked, Lookup
+from studies.training_plan import as_float32
 from weights import operations
 from weights.model import Model
 from weights.recipes import Algorithm, Train, Transform

@@ -35,10 +35,10 @@ import numpy as np
 
 from benchmarks.common import machine
 from benchmarks.phases.curriculum_jobs import SETTINGS, SIZES, Job, do
-from evaluation.measures.paired_bits import figure, mean
-from evaluation.observing import Observed
 from phases.curriculum import findings
 from runs.event_types import Figure
+from studies.observing import Observed
+from studies.paired_bits import figure, mean
 
 #: Name → the settings in which a training differs from the others.
 VARIANTS: dict[str, dict[str, Any]] = {

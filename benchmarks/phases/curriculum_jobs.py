@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.measures.paired_bits import mean
 from phases.curriculum import findings, report
 from phases.curriculum.events import CurriculumState
 from phases.curriculum.kind import Curriculum
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.paired_bits import mean
 from testing.models import symbol_models
 from weights.storage.output_folder import CURRICULUM
 from weights.storage.weight_cache import Artifacts

@@ -34,7 +34,6 @@ from typing import Any, get_args
 
 from benchmarks.common import machine
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
 from evaluation.measures import bootstrap
 from evaluation.measures.perplexity import score_windows
 from phases.experts import findings, plan, report, solving, stages
@@ -44,6 +43,7 @@ from phases.experts.tasks.execute import Context
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.comparison import CHOOSING, TEST
 from weights.model import Model
 from weights.recipes import Algorithm, Train
 from weights.storage.weight_cache import Artifacts

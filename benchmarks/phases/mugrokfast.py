@@ -27,13 +27,13 @@ import torch
 from benchmarks.phases import modular_addition
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.builtin import corpus as builtin_corpus
-from evaluation.observing import Observe
-from evaluation.training_runs import training_defaults
 from phases.cognate import findings, plan
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import Submitted
 from phases.cognate.presets import TINY
 from phases.cognate.tasks import measure, text
+from studies import training_defaults
+from studies.observing import Observe
 from weights import operations
 from weights.recipes import Algorithm, Train
 from weights.storage.inputs import Supply

@@ -25,14 +25,14 @@ import torch
 from torch.nn import functional as F
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.observing import Observe
-from evaluation.training_runs import training_defaults
 from evaluation.training_text import kept_text
 from phases.cognate import architectures, findings, plan
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import Submitted
 from phases.cognate.presets import TITANS
 from phases.cognate.tasks import measure, text
+from studies import training_defaults
+from studies.observing import Observe
 from weights import operations
 from weights.architectures.auto import AutoModelForCausalLM
 from weights.architectures.auto_config import AutoConfig

@@ -36,10 +36,10 @@ from evaluation.data.packing import Packed, pack
 from evaluation.data.slices import Slice
 from evaluation.loading import load_tokenizer, texts_of
 from evaluation.measures import rolling
-from evaluation.measures.paired_bits import draws, figure, mean, resampled
-from evaluation.observing import Observe, Observed, answered
 from phases.compression.menu import MENU
 from runs.event_types import Figure
+from studies.observing import Observe, Observed, answered
+from studies.paired_bits import draws, figure, mean, resampled
 from weights import codecs
 from weights.codecs.feedback.calibration import grams, token_counts
 from weights.folders.checkpoint import open_checkpoint

@@ -27,11 +27,11 @@ from safetensors.torch import load_file, save_file
 
 from benchmarks.phases.mugrokfast import STEPS, World
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.observing import Observe
 from phases.cognate import findings
 from phases.cognate.presets import TINY
 from phases.cognate.tasks import measure
 from runs import keys
+from studies.observing import Observe
 from weights import codecs, randomness
 from weights.codecs.search import seed_tables, seeds
 from weights.training.loop import Training

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from evaluation.measures import bootstrap
-from evaluation.measures.paired_bits import figure
-from evaluation.observing import Observed
 from phases.bake.config import BakeConfig
 from runs.event_types import Figure
+from studies.observing import Observed
+from studies.paired_bits import figure
 
 MEASURE = "behaviour@1"
 #: The arms of the given model; the others have no prompt.

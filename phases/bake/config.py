@@ -6,15 +6,15 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.given_model_runs.settings import (
+from evaluation.verifiers.form import AnyForm
+from runs.kinds.setting_words import TRAINING, Labels
+from studies.settings import (
     KNOWN,
     AdaptedConfig,
     Domain,
     Positive,
 )
-from evaluation.training_runs.training_settings import LORA_RATE, Watched
-from evaluation.verifiers.form import AnyForm
-from runs.kinds.setting_words import TRAINING, Labels
+from studies.training_settings import LORA_RATE, Watched
 
 #: Text of a prompt.
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]

@@ -5,16 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from evaluation.given_model_runs.events import (
-    GivenCompleted,
-    GivenSubmitted,
-    all_weights,
-    not_divided,
-    not_rounded,
-    without_adapters,
-    without_watch,
-)
-from evaluation.observing import Observed
 from evaluation.trajectories.sampled import Sampled
 from events import Registry
 from phases.bake.config import BakeConfig
@@ -24,8 +14,18 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from weights.making import events as making
-from weights.making.making import HANDLERS, MakingState
+from studies.events import (
+    GivenCompleted,
+    GivenSubmitted,
+    all_weights,
+    not_divided,
+    not_rounded,
+    without_adapters,
+    without_watch,
+)
+from studies.making import events as making
+from studies.making.making import HANDLERS, MakingState
+from studies.observing import Observed
 
 
 class Submitted(GivenSubmitted):

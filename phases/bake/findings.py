@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import MODEL, Result
 from evaluation.measures import bootstrap
 from evaluation.measures.bootstrap import Counts
-from evaluation.measures.paired_bits import figure, mean
-from evaluation.observing import Observe, Observed
 from phases.bake import behaviour, plan, prompts, stages
 from phases.bake.events import BakeState
 from phases.bake.stages import BITS, DIVERGENCE, DRIFT, LEAST, PROMPT, drift
 from runs.event_types import Figure
-from weights.making.events import Making
+from studies import comparison
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL, Result
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.paired_bits import figure, mean
 
 #: Beginning of the groups under other prompts; group of contexts after ordinary text; beginning of
 #: the groups in which the given model has all prompts but one.

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs import comparison, training_plan
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import answers, unanswered
-from evaluation.given_model_runs.one_result import OneResult
 from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
@@ -17,8 +13,12 @@ from phases.bake.config import BakeConfig
 from phases.bake.events import BakeState, Completed, Forked, Started, Submitted
 from phases.bake.view import BakeView
 from runs.kinds.tasks import Decision, Task
-from weights.making import making
-from weights.making.events import Making
+from studies import comparison, training_plan
+from studies.events import MODEL
+from studies.kind import answers, unanswered
+from studies.making import making
+from studies.making.events import Making
+from studies.one_result import OneResult
 
 
 class Bake(BakeView, OneResult[BakeState]):

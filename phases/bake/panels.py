@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs import panels as panels_of
-from evaluation.observing import Observed
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import Curves
 from phases.bake import findings, plan, prompts, report, stages
 from phases.bake.events import BakeState
 from phases.bake.findings import LIMITS
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Lines, Matrix, Panel, Series
 from runs.panels.shapes import Axis, Limit, Metric
+from studies import comparison, training_panels
+from studies import panels as panels_of
+from studies.observing import Observed
+from studies.training_panels import Curves
 
 RATIO = Metric(name="ratio of divergences", better="down")
 NATS = Metric(name="divergence", unit="nat/token", better="down")

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.given_model_runs import training_plan
 from evaluation.trajectories.sampled import Sample, Sampled
 from phases.bake import prompts
 from phases.bake.config import BakeConfig
 from phases.bake.events import BakeState, Started, Submitted
 from phases.bake.prompts import Stage
-from weights.making.events import Making
+from studies import training_plan
+from studies.making.events import Making
 from weights.recipes import Algorithm, Train, Transform
 from weights.training.trajectories import BAKED, OTHERS
 

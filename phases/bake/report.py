@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.given_model_runs import comparison
 from phases.bake import behaviour, findings, plan, prompts, stages
 from phases.bake.events import BakeState
 from phases.bake.findings import FLOORS, LIMITS
 from runs.event_types import Figure
+from studies import comparison
 
 #: Titles of a curve's points: interpolated weights, and trainings that were stopped.
 INTERPOLATED, STOPPED = "interpolated", "stopped early"

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.given_model_runs.comparison import CHOOSING
-from evaluation.observing import Observe, Observed
 from evaluation.trajectories.sampled import Sample, Sampled
 from phases.bake import plan, prompts
 from phases.bake.events import BakeState
 from phases.bake.plan import Candidate
 from phases.bake.prompts import Stage
-from weights.making.events import Making
+from studies.comparison import CHOOSING
+from studies.making.events import Making
+from studies.observing import Observe, Observed
 from weights.recipes import Train
 
 BITS, DIVERGENCE = "bits-per-byte@1", "prompt-divergence@1"

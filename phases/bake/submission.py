@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.data import training_texts
-from evaluation.given_model_runs import submission
-from evaluation.given_model_runs.settings import MIX
 from evaluation.verifiers.form import check_patterns
 from phases.bake import prompts
 from phases.bake.config import LEAST, BakeConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from studies import submission
+from studies.settings import MIX
 
 if TYPE_CHECKING:
     from evaluation.trajectories.contexts import Beginnings

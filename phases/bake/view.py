@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs.training_rows import Group
 from events import Envelope, Event
 from phases.bake import behaviour, findings, panels, plan, report, stages
 from phases.bake.events import BakeState, Completed
 from runs.kinds import default_panels
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
-from weights.making.events import Making
+from studies import comparison
+from studies.events import MODEL
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.training_rows import Group
+from studies.view import GivenView
 from weights.recipes import Train
 
 

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.given_model_runs.settings import AdaptedConfig, Positive
 from evaluation.tool_tasks.base import LEVELS
 from evaluation.tool_tasks.own import OwnRepair
-from evaluation.training_runs.training_settings import LORA_RATE
 from runs.kinds.setting_words import TRAINING, Labels
+from studies.settings import AdaptedConfig, Positive
+from studies.training_settings import LORA_RATE
 
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
 Cycle = Literal["tools", "personas"]

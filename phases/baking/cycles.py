@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaluation.observing import Observe, Observed
 from evaluation.trajectories.sampled import Sampled
 from events import Event, New
 from phases.baking import findings, plan, plateau
@@ -27,7 +26,8 @@ from phases.baking.events import (
 )
 from phases.baking.plan import Round
 from runs.kinds.tasks import Decision, Task
-from weights.making import making
+from studies.making import making
+from studies.observing import Observe, Observed
 from weights.training.trajectories import BAKED
 
 

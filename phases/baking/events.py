@@ -7,13 +7,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from evaluation.given_model_runs.events import (
-    GivenCompleted,
-    GivenSubmitted,
-    all_weights,
-    without_adapters,
-)
-from evaluation.observing import Observed
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event, Registry
 from phases.baking.config import BakingConfig, Cycle
@@ -23,8 +16,15 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from weights.making import events as making
-from weights.making.making import HANDLERS, MakingState
+from studies.events import (
+    GivenCompleted,
+    GivenSubmitted,
+    all_weights,
+    without_adapters,
+)
+from studies.making import events as making
+from studies.making.making import HANDLERS, MakingState
+from studies.observing import Observed
 
 Outcome = Literal["kept", "reverted", "nothing"]
 Reason = Literal["plateau", "reverted", "nothing", "limit"]

@@ -11,18 +11,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import MODEL, Result
-from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures import bootstrap
 from evaluation.measures.bootstrap import Counts
-from evaluation.measures.paired_bits import draws, figure, mean
-from evaluation.observing import Observe, Observed
 from phases.baking import plan
 from phases.baking.events import BakingState, Propose, Proposed
 from runs.event_types import Figure
-from weights.making.events import Making
+from studies import comparison
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL, Result
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.paired_bits import draws, figure, mean
+from studies.training_plan import as_float32
 
 #: Tasks solved without a prompt, under the prompt of the tools, and under each persona.
 SUCCESS, PROMPTED, PERSONAS = (

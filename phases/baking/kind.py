@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs import comparison, training_plan
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import LISTED as GIVEN_LISTED
-from evaluation.given_model_runs.kind import answers, unanswered
-from evaluation.given_model_runs.one_result import OneResult
-from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sampled
 from events import Event
@@ -30,8 +24,14 @@ from phases.baking.events import (
 )
 from phases.baking.view import BakingView
 from runs.kinds.tasks import Decision, Task
-from weights.making import making
-from weights.making.events import Making
+from studies import comparison, training_plan
+from studies.events import MODEL
+from studies.kind import LISTED as GIVEN_LISTED
+from studies.kind import answers, unanswered
+from studies.making import making
+from studies.making.events import Making
+from studies.one_result import OneResult
+from studies.training_plan import as_float32
 
 
 class Baking(BakingView, OneResult[BakingState]):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs import panels as panels_of
-from evaluation.observing import Observed
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import Curves
 from phases.baking import findings, plan, report
 from phases.baking.events import BakingState
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arm, Arms, Column, Lines, Matrix, Panel, Series, Units
 from runs.panels.shapes import Axis, Metric
+from studies import comparison, training_panels
+from studies import panels as panels_of
+from studies.observing import Observed
+from studies.training_panels import Curves
 
 SUCCESS = Metric(name="success", better="up")
 ITERATION = Axis(name="iteration", whole=True)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.trajectories.sampled import Sampled
 from phases.baking.config import BakingConfig, Cycle
 from phases.baking.events import BakingState, CycleSample, IterationEnded, Started, Submitted
-from weights.making.events import Making
+from studies import training_plan
+from studies.making.events import Making
+from studies.training_plan import as_float32
 from weights.recipes import Algorithm, Train, Transform
 from weights.training.trajectories import BAKED, OTHERS
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import tool_tasks
 from evaluation.data.slices import Slice
-from evaluation.given_model_runs import submission
 from evaluation.tool_tasks import own
 from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.item_sets import items
 from phases.baking.config import BakingConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from studies import submission
 
 if TYPE_CHECKING:
     from evaluation.tool_tasks.speech import Speech

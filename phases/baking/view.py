@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs.training_rows import Group
-from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.baking import findings, panels, plan, report
 from phases.baking.events import BakingState, Completed, CycleSwitched, IterationEnded
 from runs.kinds import default_panels
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
-from weights.making.events import Making
+from studies import comparison
+from studies.events import MODEL
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.training_rows import Group
+from studies.training_view import TrainingView
+from studies.view import GivenView
 
 _SUCCESS = (findings.SUCCESS, findings.PROMPTED, findings.PERSONAS)
 

@@ -6,14 +6,14 @@ windows are resampled within each domain, the same for all models (`evaluation/m
 
 from __future__ import annotations
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import MODEL, Result
-from evaluation.measures.paired_bits import figure, mean
-from evaluation.observing import Observe, Observed
 from phases.bitnet import plan
 from phases.bitnet.events import BitnetState
 from runs.event_types import Figure
+from studies import comparison
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL, Result
+from studies.observing import Observe, Observed
+from studies.paired_bits import figure, mean
 
 #: Measures of models in full precision, and of ternary ones that read int8 activations.
 FLOAT, INT8 = "bits-per-byte@1", "int8-bits-per-byte@1"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import GivenKind, answers
-from evaluation.observing import Observe
 from events import Event
 from phases.bitnet import findings, origins, plan
 from phases.bitnet.config import BitnetConfig
 from phases.bitnet.events import BitnetState, Completed, Forked, Started, Submitted
 from phases.bitnet.view import BitnetView
-from weights.making.events import Making
+from studies import comparison
+from studies.events import MODEL
+from studies.kind import GivenKind, answers
+from studies.making.events import Making
+from studies.observing import Observe
 
 
 class Bitnet(BitnetView, GivenKind[BitnetState]):

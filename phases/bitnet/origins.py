@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaluation.given_model_runs import origins
-from evaluation.given_model_runs.events import MODEL
 from events import Envelope
 from phases.bitnet import plan
 from phases.bitnet.events import BitnetState
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
+from studies import origins
+from studies.events import MODEL
 
 ROLES = (MODEL, plan.MASTER)
 

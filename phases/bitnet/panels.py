@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs import panels as panels_of
-from evaluation.given_model_runs.events import MODEL
-from evaluation.measures import paired_bits
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import BITS, Curves
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState
 from phases.bitnet.report import ARMS
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arms, Column, Panel, Units
+from studies import comparison, paired_bits, training_panels
+from studies import panels as panels_of
+from studies.events import MODEL
+from studies.training_panels import BITS, Curves
 
 
 def result(state: BitnetState) -> Result | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.training_plan import as_float32, mix, training
 from phases.bitnet.events import BitnetState, Started, Submitted
-from weights.making.events import Making
+from studies.events import MODEL
+from studies.making.events import Making
+from studies.training_plan import as_float32, mix, training
 from weights.recipes import Train, Transform
 
 #: Key of the random draws of all trainings: they read the same windows.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState
 from runs.event_types import Figure
+from studies import comparison
+from studies.events import MODEL
 
 #: Arm → what it is, in words.
 ARMS = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evaluation.given_model_runs import submission
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from studies import submission
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind

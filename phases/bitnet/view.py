@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observe, Observed
 from events import Envelope, Event
 from phases.bitnet import findings, origins, panels, plan, report
 from phases.bitnet.events import BitnetState, Completed
@@ -15,7 +12,10 @@ from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.panels.head import Head
 from runs.panels.panels import Panel
-from weights.making.events import Making
+from studies.events import MODEL
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.view import GivenView
 
 
 class BitnetView(GivenView[BitnetState]):

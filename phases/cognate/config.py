@@ -6,10 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from evaluation.training_runs.training_settings import LORA_RATE, Adapted, Watched
 from phases.cognate.presets import PRESETS, TITANS, Preset
 from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
+from studies.training_settings import LORA_RATE, Adapted, Watched
 
 #: Domains of text of the program's own (`evaluation.training_text.own_texts.KNOWN`; a test compares).
 KNOWN = (

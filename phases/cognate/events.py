@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs.events import all_weights, without_adapters
-from evaluation.observing import Observed
 from events import Registry
 from phases.cognate.config import CognateConfig
 from runs.event_types import ModelReference, Part, Profile, SourceRecord
@@ -15,8 +13,10 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from weights.making import events as making
-from weights.making.making import HANDLERS, MakingState
+from studies.events import all_weights, without_adapters
+from studies.making import events as making
+from studies.making.making import HANDLERS, MakingState
+from studies.observing import Observed
 
 
 class Submitted(common.Submitted):

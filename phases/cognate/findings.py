@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from evaluation.measures import bootstrap, paired_bits
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs.training_defaults import READINGS
+from evaluation.measures import bootstrap
 from phases.cognate import plan
 from phases.cognate.events import CognateState, Lead, Result, Started, Submitted
 from runs.event_types import Figure
+from studies import paired_bits
+from studies.observing import Observe, Observed
+from studies.training_defaults import READINGS
 from weights.recipes import Train
 
 #: Measures: quality by domain; the loss along the line from base to specialist; task vectors.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs.training_kind import TrainingKind
 from events import Event, New
 from phases.cognate import architectures, findings, plan
 from phases.cognate.config import CognateConfig
@@ -18,9 +16,11 @@ from runs.kinds.architecture import Architecture
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Start
 from runs.system.rounding import alike
-from weights.making import making
-from weights.making.events import Advanced, Made, Trained
-from weights.making.making import Make
+from studies.making import making
+from studies.making.events import Advanced, Made, Trained
+from studies.making.making import Make
+from studies.observing import Observe, Observed
+from studies.training_kind import TrainingKind
 
 if TYPE_CHECKING:
     pass

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evaluation.given_model_runs.origins import objective
 from events import Envelope
 from phases.cognate import plan
 from phases.cognate.events import CognateState
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
+from studies.origins import objective
 from weights.recipes import Source, Train, Transform
 
 

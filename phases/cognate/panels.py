@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import BITS, Curves
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState
 from runs.panels.head import Fact, Result
@@ -23,6 +21,8 @@ from runs.panels.panels import (
     Panel,
     Series,
 )
+from studies import training_panels
+from studies.training_panels import BITS, Curves
 
 FEWER = Metric(name="fewer bits per byte", unit="share", better="up")
 SLICE = f"{findings.SLICE} slice"

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from evaluation.given_model_runs import training_plan
-from evaluation.training_runs import training_defaults
-from evaluation.training_runs.training_defaults import CLIP, FLOOR
 from phases.cognate import architectures
 from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Started, Submitted
 from phases.cognate.presets import Preset
 from runs.errors import ConfigError
+from studies import training_defaults, training_plan
+from studies.training_defaults import CLIP, FLOOR
 from weights import averages
 from weights.recipes import Algorithm, Train, Transform
 

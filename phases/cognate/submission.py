@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.data import training_texts
-from evaluation.given_model_runs.submission import trainable
 from phases.cognate.config import KNOWN, NAME, CognateConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.record.device_setting import AUTO, CPU
+from studies.submission import trainable
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.observing import Observe
-from evaluation.training_runs.training_rows import Group
-from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.cognate import findings, origins, panels, plan, report
 from phases.cognate.events import CognateState, Completed
@@ -16,7 +13,10 @@ from runs.kinds.origin import Ancestor
 from runs.kinds.tasks import Start
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
-from weights.making.events import Making, Trained
+from studies.making.events import Making, Trained
+from studies.observing import Observe
+from studies.training_rows import Group
+from studies.training_view import TrainingView
 from weights.recipes import Train
 
 

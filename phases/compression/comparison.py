@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evaluation.measures.paired_bits import draws, figure, mean, resampled
-from evaluation.observing import Observed
 from phases.compression import findings
 from phases.compression.events import CompressionState
 from phases.compression.findings import SELECTION, Point
 from runs.event_types import Figure
+from studies.observing import Observed
+from studies.paired_bits import draws, figure, mean, resampled
 
 
 @dataclass(frozen=True)

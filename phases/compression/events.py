@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from evaluation.observing import Observed, Unmeasurable
 from events import Event, Registry
 from phases.compression.config import CompressionConfig
 from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
@@ -17,8 +16,9 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from weights.making.events import Made
-from weights.making.making import MakingState
+from studies.making.events import Made
+from studies.making.making import MakingState
+from studies.observing import Observed, Unmeasurable
 
 
 class Submitted(common.Submitted):

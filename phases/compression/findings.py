@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from evaluation.data.slices import Slice
-from evaluation.measures.paired_bits import draws, figure, mean, resampled
-from evaluation.observing import Observe, Observed, Unmeasurable
 from phases.compression import mixtures, plan
 from phases.compression.config import CompressionConfig
 from phases.compression.events import Chosen, CompressionState, Encoded, Packed
 from phases.compression.mixtures import Mixture, Option
 from phases.compression.plan import Assignment, Subject
 from runs.event_types import Figure
+from studies.observing import Observe, Observed, Unmeasurable
+from studies.paired_bits import draws, figure, mean, resampled
 from weights.recipes import Transform
 
 MEASURE = "rolling-bits-per-byte@1"

@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from evaluation.observing import Observe, Observed, Unmeasurable
-from evaluation.observing import unasked as wrong_observation
 from events import Event, New
 from phases.compression import findings, plan
 from phases.compression.config import CompressionConfig
@@ -28,9 +26,11 @@ from runs.kinds.architecture import Architecture
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
-from weights.making import making
-from weights.making.making import Make
-from weights.making.making_kind import MakingKind
+from studies.making import making
+from studies.making.making import Make
+from studies.making.making_kind import MakingKind
+from studies.observing import Observe, Observed, Unmeasurable
+from studies.observing import unasked as wrong_observation
 
 
 class Compression(CompressionView, MakingKind[CompressionState]):

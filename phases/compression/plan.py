@@ -22,7 +22,7 @@ from phases.compression.events import (
 )
 from phases.compression.menu import MENU, PLAIN, WHOLE
 from runs.kinds.tasks import Decision
-from weights.making.making import Make
+from studies.making.making import Make
 from weights.recipes import Source, Transform
 
 #: Role of the compressed model, and of the one that is given; of further, smaller ones.

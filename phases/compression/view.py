@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.measures import paired_bits
-from evaluation.observing import Observed, Unmeasurable
 from events import Envelope, Event
 from phases.compression import findings, origins, plan, report
 from phases.compression import panels as own_panels
@@ -18,6 +16,8 @@ from runs.kinds.origin import Ancestor
 from runs.kinds.view import OTHER_DATA, View
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
+from studies import paired_bits
+from studies.observing import Observed, Unmeasurable
 
 
 class CompressionView(View[CompressionState]):

@@ -6,11 +6,11 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
-from evaluation.given_model_runs.settings import KNOWN, Domain, Positive, TokensConfig
 from evaluation.task_families.base import LEVELS
-from evaluation.training_runs.training_settings import Watched
 from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
+from studies.settings import KNOWN, Domain, Positive, TokensConfig
+from studies.training_settings import Watched
 
 #: A share or a rate of success.
 Rate = Annotated[float, Field(ge=0, le=1)]

@@ -7,13 +7,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from evaluation.given_model_runs.events import (
-    GivenSubmitted,
-    ModelsCompleted,
-    not_divided,
-    without_watch,
-)
-from evaluation.observing import Observed
 from events import Event, Registry
 from phases.curriculum.config import Addition, Arm, CurriculumConfig
 from runs.event_types import Figure, Part, Profile, SourceRecord
@@ -22,8 +15,15 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from weights.making import events as making
-from weights.making.making import HANDLERS, MakingState
+from studies.events import (
+    GivenSubmitted,
+    ModelsCompleted,
+    not_divided,
+    without_watch,
+)
+from studies.making import events as making
+from studies.making.making import HANDLERS, MakingState
+from studies.observing import Observed
 
 Change = Literal["placed", "promoted", "demoted", "opened", "held"]
 #: Stages of the arm `stages` in which it is trained.

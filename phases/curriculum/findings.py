@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import MODEL, Result
 from evaluation.measures import bootstrap
 from evaluation.measures.bootstrap import Counts
-from evaluation.measures.paired_bits import draws, figure, mean
-from evaluation.observing import Observe, Observed
 from phases.curriculum import plan
 from phases.curriculum.events import Compared, CurriculumState
 from phases.curriculum.mixing.cells import Success
 from runs.event_types import Figure
 from runs.panels import panels
 from runs.panels.panels import Verdict
-from weights.making.events import Making
+from studies import comparison
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL, Result
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.paired_bits import draws, figure, mean
 
 MEASURE = "exact-answers@1"
 ADAPTIVE, UNIFORM = "adaptive", "uniform"

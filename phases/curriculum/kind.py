@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import LISTED as GIVEN_LISTED
-from evaluation.given_model_runs.kind import answers, unanswered
-from evaluation.given_model_runs.one_result import OneResult
-from evaluation.given_model_runs.training_plan import as_float32
 from events import Event, New
 from phases.curriculum import dreams, findings, plan
 from phases.curriculum.config import Arm, CurriculumConfig
@@ -27,8 +22,13 @@ from phases.curriculum.mixing import additions, mix
 from phases.curriculum.view import CurriculumView
 from runs.event_types import Measurement
 from runs.kinds.tasks import Decision, Task
-from weights.making import making
-from weights.making.events import Making
+from studies.events import MODEL
+from studies.kind import LISTED as GIVEN_LISTED
+from studies.kind import answers, unanswered
+from studies.making import making
+from studies.making.events import Making
+from studies.one_result import OneResult
+from studies.training_plan import as_float32
 
 
 class Curriculum(CurriculumView, OneResult[CurriculumState]):

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.given_model_runs import comparison
-from evaluation.measures.paired_bits import mean
-from evaluation.observing import Observed
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import Curves
 from phases.curriculum import additions_panels, findings, plan
 from phases.curriculum.events import CurriculumState
 from phases.curriculum.mixing.mix import TEXT
@@ -30,6 +25,10 @@ from runs.panels.panels import (
     Shares,
     Units,
 )
+from studies import comparison, training_panels
+from studies.observing import Observed
+from studies.paired_bits import mean
+from studies.training_panels import Curves
 
 ACCURACY = Metric(name="accuracy", better="up")
 SEGMENT = Axis(name="segment", whole=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.given_model_runs.training_plan import as_float32, reading
 from phases.curriculum import dreams
 from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.dreams import Dream
 from phases.curriculum.events import CurriculumState, Dreamed, MixChosen, Started, Submitted
 from runs.errors import ConfigError
-from weights.making.events import Making
+from studies.making.events import Making
+from studies.training_plan import as_float32, reading
 from weights.recipes import Algorithm, Train
 
 #: The given model in float32, which all arms begin with.

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.measures.paired_bits import mean
 from phases.curriculum import findings, plan
 from phases.curriculum.events import CurriculumState
 from runs.event_types import Figure
+from studies.paired_bits import mean
 
 #: Arm → what it is, in words.
 ARMS = {

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import task_families, tool_tasks
-from evaluation.given_model_runs import submission, training_plan
 from evaluation.task_families.gym import Gym
 from evaluation.tool_tasks.base import LEVELS as TOOL_LEVELS
 from phases.curriculum import plan as plans
 from phases.curriculum.config import CurriculumConfig
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from studies import submission, training_plan
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind

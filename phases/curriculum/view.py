@@ -6,14 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.view import GivenView
-from evaluation.measures.paired_bits import mean
-from evaluation.observing import Observed
-from evaluation.training_runs import training_rows
-from evaluation.training_runs.training_rows import Group
-from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.curriculum import findings, panels, plan, report
 from phases.curriculum.events import Completed, CurriculumState, MixChosen
@@ -21,7 +13,14 @@ from runs.kinds import default_panels
 from runs.kinds.view import Outlook
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
-from weights.making.events import Advanced, Making
+from studies import comparison, training_rows
+from studies.events import MODEL
+from studies.making.events import Advanced, Making
+from studies.observing import Observed
+from studies.paired_bits import mean
+from studies.training_rows import Group
+from studies.training_view import TrainingView
+from studies.view import GivenView
 
 
 class CurriculumView(GivenView[CurriculumState]):

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from evaluation.given_model_runs.settings import Domain, Positive, TrainingConfig
 from evaluation.task_families.base import LEVELS
-from evaluation.training_runs.training_settings import Watched
 from runs.kinds.setting_words import TRAINING, Labels
+from studies.settings import Domain, Positive, TrainingConfig
+from studies.training_settings import Watched
 
 Part = Literal["attention", "mlp"]
 Training = Literal["cross-entropy", "reinforce", "cem"]

@@ -7,8 +7,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from evaluation.given_model_runs.events import GivenCompleted, GivenSubmitted
-from evaluation.observing import Observed
 from events import Event, Registry
 from phases.experts.config import ExpertsConfig
 from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
@@ -17,8 +15,10 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from weights.making import events as making
-from weights.making.making import HANDLERS, MakingState
+from studies.events import GivenCompleted, GivenSubmitted
+from studies.making import events as making
+from studies.making.making import HANDLERS, MakingState
+from studies.observing import Observed
 
 #: Arms of the search: mixtures of all by NSGA-II, the same at random, models alone by NSGA-II.
 Arm = Literal["mixtures", "random", "models"]

@@ -12,13 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import MODEL, Result
-from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.measures import bootstrap, paired_bits
-from evaluation.measures.paired_bits import figure
-from evaluation.observing import Observe, Observed
+from evaluation.measures import bootstrap
 from phases.experts import answers, beside, plan, solving, stages
 from phases.experts.events import ExpertsState, Route, Routed
 from phases.experts.search.generations import ARMS, MIXTURES, MODELS, RANDOM
@@ -26,7 +20,13 @@ from phases.experts.search.objectives import mean, preferred
 from phases.experts.solving import SOLVED
 from phases.experts.stages import BITS, SEARCH
 from runs.event_types import Figure
-from weights.making.events import Making
+from studies import comparison, paired_bits
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL, Result
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.paired_bits import figure
+from studies.training_plan import as_float32
 
 #: Figure → what it is, in words.
 FIGURES = {

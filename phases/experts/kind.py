@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import LISTED as GIVEN_LISTED
-from evaluation.given_model_runs.kind import answers, unanswered
-from evaluation.given_model_runs.one_result import OneResult
-from evaluation.given_model_runs.training_plan import as_float32
 from events import Event, New
 from phases.experts import answers as own_answers
 from phases.experts import findings, plan, stages
@@ -32,8 +26,14 @@ from phases.experts.events import (
 from phases.experts.view import ExpertsView
 from runs.errors import ConfigError
 from runs.kinds.tasks import Decision, Task
-from weights.making import making
-from weights.making.events import Making
+from studies import comparison
+from studies.events import MODEL
+from studies.kind import LISTED as GIVEN_LISTED
+from studies.kind import answers, unanswered
+from studies.making import making
+from studies.making.events import Making
+from studies.one_result import OneResult
+from studies.training_plan import as_float32
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
 CHOOSING_MIXTURES = ("finalists", "apart", "drift")

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs import panels as panels_of
-from evaluation.measures import paired_bits
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import BITS, Curves
 from phases.experts import findings, plan, solving, stages
 from phases.experts.events import ExpertsState
 from phases.experts.report import words
@@ -17,6 +12,9 @@ from phases.experts.search.objectives import mean, ratios, whole
 from runs.event_types import Figure
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arms, Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
+from studies import comparison, paired_bits, training_panels
+from studies import panels as panels_of
+from studies.training_panels import BITS, Curves
 
 #: A relative gain.
 GAIN = Metric(name="gain", better="up")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.training_plan import as_float32
 from phases.experts.config import ExpertsConfig
 from phases.experts.events import ExpertsState, Factors, Started, Submitted
+from studies import training_plan
+from studies.training_plan import as_float32
 from weights.recipes import Algorithm, Train, Transform
 
 #: The given model in float32, its decomposition, and the vectors that experts begin with.

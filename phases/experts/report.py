@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.given_model_runs import comparison
 from phases.experts import beside, findings, plan, solving, stages
 from phases.experts.events import ExpertsState
 from phases.experts.search.generations import MIXTURES, MODELS, RANDOM
 from runs.event_types import Figure
+from studies import comparison
 
 #: Arm → what it is, in words.
 ARMS = {

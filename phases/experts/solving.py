@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from evaluation.measures import bootstrap
-from evaluation.measures.paired_bits import figure
-from evaluation.observing import Observed
 from phases.experts import plan
 from runs.event_types import Figure
+from studies.observing import Observed
+from studies.paired_bits import figure
 
 #: The measure.
 SOLVED = "exact-answers@1"

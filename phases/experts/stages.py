@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluation.given_model_runs.comparison import CHOOSING
-from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.observing import Observe, Observed
 from phases.experts import plan
 from phases.experts.events import ExpertsState, Fit, Fitted
 from phases.experts.search.generations import ARMS, Search, spaces
 from phases.experts.solving import SOLVED
-from weights.making.events import Making
+from studies.comparison import CHOOSING
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.training_plan import as_float32
 from weights.recipes import Train, Transform
 
 BITS = "bits-per-byte@1"

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation import task_families
-from evaluation.given_model_runs import submission
-from evaluation.given_model_runs.settings import MIX
 from evaluation.task_families.gym import Gym
-from evaluation.training_runs.training_defaults import READINGS
 from phases.experts import plan as plan_of
 from phases.experts.config import ExpertsConfig
 from phases.experts.events import Started, Submitted
 from runs.errors import ConfigError, SourceError
 from runs.event_types import SourceRecord
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from studies import submission
+from studies.settings import MIX
+from studies.training_defaults import READINGS
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind

@@ -7,12 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs.training_panels import BITS
-from evaluation.training_runs.training_view import TrainingView
 from events import Envelope, Event
 from phases.experts import findings, panels, plan, report, stages
 from phases.experts.events import Completed, ExpertsState, Scored
@@ -22,7 +16,13 @@ from runs.kinds import default_panels
 from runs.kinds.view import Outlook
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
-from weights.making.events import Making
+from studies import comparison
+from studies.events import MODEL
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.training_panels import BITS
+from studies.training_view import TrainingView
+from studies.view import GivenView
 
 
 def _arms(state: ExpertsState) -> Collection[str]:

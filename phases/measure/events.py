@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
-from evaluation.observing import Observed
 from events import Registry
 from phases.measure.config import MeasureConfig
 from runs.event_types import Figure, ModelReference, Profile, SourceRecord
@@ -15,6 +14,7 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Large
+from studies.observing import Observed
 
 #: The parts that models play: the one that is measured, those it is compared with, and those that the
 #: pipeline began with.

@@ -1,6 +1,6 @@
 """Figures of a measurement, and how they follow from what was observed. Pure.
 
-Models are compared by `evaluation/measures/paired_bits.py`, on documents.
+Models are compared by `studies/paired_bits.py`, on documents.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from evaluation.measures.bootstrap import Counts
-from evaluation.measures.paired_bits import draws, figure, mean, rates, resampled
-from evaluation.observing import Observe, Observed
 from phases.measure.events import MeasureState, Role
 from runs.event_types import Figure
+from studies.observing import Observe, Observed
+from studies.paired_bits import draws, figure, mean, rates, resampled
 
 MEASURE = "rolling-bits-per-byte@1"
 #: With fewer documents than this in a domain, a note says that intervals are rough.

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from evaluation.observing import Observe, Observed
-from evaluation.observing import unasked as wrong_observation
 from events import Event, New
 from phases.measure import findings
 from phases.measure.config import MeasureConfig
@@ -20,6 +18,8 @@ from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
 from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
+from studies.observing import Observe, Observed
+from studies.observing import unasked as wrong_observation
 
 
 class Measure(MeasureView, Kind[MeasureState]):

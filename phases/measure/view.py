@@ -6,8 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.measures import paired_bits
-from evaluation.observing import Observed
 from events import Envelope, Event
 from phases.measure import findings
 from phases.measure.events import Completed, Forked, MeasureState, Submitted
@@ -17,6 +15,8 @@ from runs.kinds.origin import Ancestor
 from runs.kinds.view import OTHER_DATA, View
 from runs.panels.head import Fact, Head, Result, digits, listed
 from runs.panels.panels import Column, Matrix, Metric, Panel, Units
+from studies import paired_bits
+from studies.observing import Observed
 from weights.recipes import Source
 
 BITS = Metric(name="bits per byte", unit="bit/B", better="down")

@@ -7,8 +7,6 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from evaluation.given_model_runs.events import GivenSubmitted, ModelsCompleted
-from evaluation.observing import Observed
 from events import Event, Registry
 from phases.quietstar.config import QuietstarConfig
 from runs.event_types import Figure, Part, Profile, SourceRecord
@@ -17,8 +15,10 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from weights.making import events as making
-from weights.making.making import HANDLERS, MakingState
+from studies.events import GivenSubmitted, ModelsCompleted
+from studies.making import events as making
+from studies.making.making import HANDLERS, MakingState
+from studies.observing import Observed
 
 
 class Submitted(GivenSubmitted):

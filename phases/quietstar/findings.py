@@ -12,16 +12,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import MODEL, Result
 from evaluation.measures.bootstrap import Counts
-from evaluation.measures.paired_bits import draws, figure
-from evaluation.observing import Observe, Observed
 from phases.quietstar import plan
 from phases.quietstar.events import Freeze, HardTokensFrozen, QuietstarState, ThoughtArm
 from runs.event_types import Figure
-from weights.making.events import Making
+from studies import comparison
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL, Result
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.paired_bits import draws, figure
 
 #: Measures: the model as it is, with pauses, with thoughts, with thoughts of other positions.
 PLAIN, PAUSED = "hard-tokens@1", "pause-hard-tokens@1"

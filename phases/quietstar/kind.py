@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import answers, unanswered
-from evaluation.given_model_runs.one_result import OneResult
-from evaluation.observing import Observe, Observed
 from events import Event
 from phases.quietstar import findings, hard_tokens, plan
 from phases.quietstar.config import QuietstarConfig
@@ -24,8 +19,13 @@ from phases.quietstar.events import (
 )
 from phases.quietstar.view import QuietstarView
 from runs.kinds.tasks import Decision, Task
-from weights.making import making
-from weights.making.events import Making
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL
+from studies.kind import answers, unanswered
+from studies.making import making
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.one_result import OneResult
 
 
 class Quietstar(QuietstarView, OneResult[QuietstarState]):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from evaluation.given_model_runs import panels as panels_of
-from evaluation.given_model_runs.comparison import TEST
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import Curves
 from phases.quietstar import findings, plan, report
 from phases.quietstar.events import QuietstarState
 from phases.quietstar.report import ARMS
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arm, Arms, Gate, Gates, Matrix, Panel
 from runs.panels.shapes import Metric
+from studies import panels as panels_of
+from studies import training_panels
+from studies.comparison import TEST
+from studies.training_panels import Curves
 
 HARD = Metric(name="loss of hard tokens", unit="nat/token", better="down")
 ANY = Metric(name="loss", unit="nat/token", better="down")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from evaluation.given_model_runs.training_plan import as_float32, training
 from phases.quietstar.config import QuietstarConfig
 from phases.quietstar.events import QuietstarState, Started, Submitted
 from runs.errors import ConfigError
-from weights.making.events import Making
+from studies.making.events import Making
+from studies.training_plan import as_float32, training
 from weights.recipes import Train, Transform
 
 #: Key of the random draws of all arms: they read the same windows.

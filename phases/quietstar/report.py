@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.given_model_runs.comparison import TEST, lead_line
-from evaluation.observing import Observed
 from phases.quietstar import findings, plan
 from phases.quietstar.events import QuietstarState, ThoughtArm
 from runs.event_types import Figure
+from studies.comparison import TEST, lead_line
+from studies.observing import Observed
 from weights.recipes import Train
 
 #: Arm → what it is, in words.

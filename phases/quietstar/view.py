@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observe, Observed
 from events import Envelope, Event
 from phases.quietstar import findings, panels, plan, report
 from phases.quietstar.events import Completed, QuietstarState
 from runs.kinds import default_panels
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
-from weights.making.events import Making
+from studies.events import MODEL
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.view import GivenView
 
 
 class QuietstarView(GivenView[QuietstarState]):

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from evaluation.given_model_runs.settings import Positive, TrainingConfig
-from evaluation.training_runs.training_settings import Watched
 from runs.kinds.setting_words import TRAINING, Labels
+from studies.settings import Positive, TrainingConfig
+from studies.training_settings import Watched
 
 #: Share of the given model's size.
 Share = Annotated[float, Field(gt=0, le=1)]

@@ -5,13 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from evaluation.given_model_runs.events import (
-    GivenCompleted,
-    GivenSubmitted,
-    not_divided,
-    without_watch,
-)
-from evaluation.observing import Observed
 from events import Registry
 from phases.student.config import StudentConfig
 from runs.event_types import Figure, Profile, SourceRecord
@@ -20,8 +13,15 @@ from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from weights.making import events as making
-from weights.making.making import HANDLERS, MakingState
+from studies.events import (
+    GivenCompleted,
+    GivenSubmitted,
+    not_divided,
+    without_watch,
+)
+from studies.making import events as making
+from studies.making.making import HANDLERS, MakingState
+from studies.observing import Observed
 
 
 class Submitted(GivenSubmitted):

@@ -5,15 +5,15 @@ A model's bits per byte are the mean over domains.
 
 from __future__ import annotations
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.given_model_runs.events import MODEL, Result
-from evaluation.measures.paired_bits import figure, mean
-from evaluation.observing import Observe, Observed
 from phases.student import plan
 from phases.student.events import StudentState
 from runs.event_types import Figure
-from weights.making.events import Making
+from studies import comparison
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL, Result
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.paired_bits import figure, mean
 
 MEASURE = "bits-per-byte@1"
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import answers
-from evaluation.given_model_runs.one_result import OneResult
-from evaluation.observing import Observe
 from events import Event
 from phases.student import findings, plan, sizes
 from phases.student.config import StudentConfig
 from phases.student.events import Completed, Forked, Started, StudentState, Submitted
 from phases.student.view import StudentView
 from runs.kinds.architecture import Architecture
-from weights.making.events import Making
+from studies import comparison
+from studies.events import MODEL
+from studies.kind import answers
+from studies.making.events import Making
+from studies.observing import Observe
+from studies.one_result import OneResult
 
 
 class Student(StudentView, OneResult[StudentState]):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from evaluation.given_model_runs import comparison
-from evaluation.given_model_runs import panels as panels_of
-from evaluation.measures import paired_bits
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import BITS, Curves
 from phases.student import findings, plan
 from phases.student.events import StudentState
 from phases.student.report import ARMS
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Panel
+from studies import comparison, paired_bits, training_panels
+from studies import panels as panels_of
+from studies.training_panels import BITS, Curves
 
 
 def result(state: StudentState) -> Result | None:

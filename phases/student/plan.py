@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from evaluation.given_model_runs.training_plan import training
 from phases.student.events import Started, StudentState, Submitted
-from weights.making.events import Making
+from studies.making.events import Making
+from studies.training_plan import training
 from weights.recipes import Train, Transform
 
 #: Arms: the given model, the student that learns from it, and the same without it.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.given_model_runs import comparison
 from phases.student import findings, plan
 from phases.student.events import StudentState
 from runs.event_types import Figure
+from studies import comparison
 
 #: Arm → what it is, in words.
 ARMS = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evaluation.given_model_runs import submission
 from phases.student import sizes
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from studies import submission
 
 if TYPE_CHECKING:
     from runs.kinds.kind import Kind

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.given_model_runs.view import GivenView
-from evaluation.observing import Observe, Observed
 from events import Envelope
 from phases.student import findings, panels, plan, report
 from phases.student.events import StudentState
 from runs.kinds import default_panels
 from runs.panels.head import Head
 from runs.panels.panels import Panel
-from weights.making.events import Making
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.view import GivenView
 
 
 class StudentView(GivenView[StudentState]):

@@ -6,7 +6,7 @@
 The list is in `weights/storage/manifest.py`, the sealing in `weights/storage/encryption.py`.
 An artifact's name is a digest of its content; whole models have the prefix `model-`
 (`weights/storage/inputs.py`), snapshots of trainings `snapshot-` and a digest of what they are
-(`weights/making/shared_snapshots.py`). Every upload writes into a folder of its own, an attempt,
+(`studies/making/shared_snapshots.py`). Every upload writes into a folder of its own, an attempt,
 whose name starts with the Unix second at which it began, in hex. The upload then replaces the
 manifest in one step. So uploads and downloads never disturb each other, and an upload that died stays
 invisible. Its files are removed by `sweep`, or by a later `put` of the artifact, once they are a day

@@ -21,7 +21,7 @@ from runs.history.children import delegated
 from runs.home import Home
 from runs.kinds.state import State
 from runs.lists import queries
-from weights.making import shared_snapshots, snapshot_notes
+from studies.making import shared_snapshots, snapshot_notes
 from weights.storage.weight_cache import ENDED, Artifacts
 
 if TYPE_CHECKING:

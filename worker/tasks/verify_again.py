@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from evaluation.observing import Unmeasurable
 from events import Envelope
 from runs import kinds
 from runs.errors import ForgeError, SourceChangedError, UnavailableError, UnreproducedError
@@ -13,7 +12,8 @@ from runs.history.audit import Finding
 from runs.history.measured import about, difference, measurements, words
 from runs.history.repository import fold
 from runs.kinds.kind import Kind
-from weights.making.model_files import from_nothing
+from studies.making.model_files import from_nothing
+from studies.observing import Unmeasurable
 from weights.storage.weight_cache import Artifacts
 
 Say = Callable[[str], None]

@@ -12,11 +12,7 @@ import torch
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import training_texts
-from evaluation.given_model_runs import submission as given_submission
-from evaluation.given_model_runs.comparison import CHOOSING
-from evaluation.given_model_runs.context import GivenContext
 from evaluation.measures.perplexity import score_windows
-from evaluation.observing import Observe, Observed, answered
 from evaluation.trajectories import divergence, kept
 from evaluation.trajectories.contexts import Beginnings
 from evaluation.trajectories.kept import LazyStreams
@@ -27,9 +23,13 @@ from phases.bake import behaviour, findings, plan, prompts, stages, submission
 from phases.bake.events import BakeState, Started
 from phases.bake.prompts import Stream
 from phases.bake.tasks import behaving, rehearsal, replies
+from studies import submission as given_submission
+from studies.comparison import CHOOSING
+from studies.context import GivenContext
+from studies.making.events import Making
+from studies.observing import Observe, Observed, answered
 from weights import operations
 from weights.folders.checkpoint import half_precision, open_checkpoint
-from weights.making.events import Making
 from weights.model import Model
 from weights.recipes import Train
 from weights.training.canary import canary

@@ -1,10 +1,10 @@
-"""Folders of a bake; `evaluation/given_model_runs/folders.py` writes them."""
+"""Folders of a bake; `studies/folders.py` writes them."""
 
 from __future__ import annotations
 
-from evaluation.given_model_runs.folders import ResultFolders
 from phases.bake import findings, report, stages
 from phases.bake.tasks.execute import Context
+from studies.folders import ResultFolders
 from weights.storage.output_folder import BAKED
 
 _runs = ResultFolders(Context, stages.recipes, findings.chosen, report.report, report.card, BAKED)

@@ -6,10 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.data.packing import Ids
-from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.comparison import CHOOSING
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.folders import write_companions
 from evaluation.measures.perplexity import score_windows
 from evaluation.training_text.kept_text import ITEMS
 from evaluation.trajectories import divergence
@@ -20,6 +16,10 @@ from phases.bake.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import least, timed
+from studies import training_plan
+from studies.comparison import CHOOSING
+from studies.events import MODEL
+from studies.folders import write_companions
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.storage.weight_cache import Artifacts

@@ -8,12 +8,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.given_model_runs import submission as given_submission
-from evaluation.given_model_runs.comparison import CHOOSING
-from evaluation.given_model_runs.context import GivenContext
-from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures.perplexity import score_windows
-from evaluation.observing import Observe, Observed, answered
 from evaluation.sandbox.sandbox import Sandbox
 from evaluation.tool_tasks.episodes import Bounds, Player
 from evaluation.tool_tasks.item_sets import digest
@@ -27,10 +22,15 @@ from phases.baking.submission import Tasks
 from phases.baking.tasks import turns
 from phases.baking.tasks.maker import CycleMaker
 from runs.errors import SourceChangedError
+from studies import submission as given_submission
+from studies.comparison import CHOOSING
+from studies.context import GivenContext
+from studies.making.events import Making
+from studies.making.maker import Maker
+from studies.observing import Observe, Observed, answered
+from studies.training_plan import as_float32
 from weights import operations
 from weights.folders.checkpoint import open_checkpoint
-from weights.making.events import Making
-from weights.making.maker import Maker
 from weights.model import Model
 from weights.recipes import Train
 from weights.training.canary import canary

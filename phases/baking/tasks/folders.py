@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.given_model_runs import folders as shared
 from phases.baking import plan, report
 from phases.baking.events import BakingState
 from phases.baking.report import Persona
 from phases.baking.tasks.execute import Context
 from runs.home import Home
+from studies import folders as shared
 from weights.folders.checkpoint import publish
 from weights.storage.output_folder import BAKING
 from weights.storage.weight_cache import Artifacts

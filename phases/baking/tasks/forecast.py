@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.events import MODEL
 from evaluation.training_text.kept_text import ITEMS
 from phases.baking import plan
 from phases.baking.events import BakingState, Submitted
@@ -13,6 +11,8 @@ from phases.baking.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
+from studies import training_plan
+from studies.events import MODEL
 from weights.folders import stand_ins
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads

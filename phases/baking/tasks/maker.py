@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from weights.making.maker import Maker
+from studies.making.maker import Maker
 from weights.recipes import Train
 from weights.training.loop import Snapshot
 from weights.training.windows import Ids

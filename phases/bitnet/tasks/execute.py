@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.given_model_runs.context import GivenContext
-from evaluation.given_model_runs.training_plan import as_float32
 from evaluation.measures.perplexity import score_windows
-from evaluation.observing import Observe, Observed, answered
 from phases.bitnet import findings, plan
 from phases.bitnet.events import BitnetState, Started
+from studies.context import GivenContext
+from studies.making.events import Making
+from studies.observing import Observe, Observed, answered
+from studies.training_plan import as_float32
 from weights import operations
-from weights.making.events import Making
 from weights.model import Model
 from weights.recipes import Transform
 from weights.ternary import linears, packing

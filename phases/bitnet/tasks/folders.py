@@ -14,9 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.given_model_runs import folders as shared
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.folders import publish_model
 from evaluation.training_text.kept_text import write_items
 from phases.bitnet import origins, plan, report
 from phases.bitnet.events import BitnetState
@@ -24,6 +21,9 @@ from phases.bitnet.report import Report
 from phases.bitnet.tasks.execute import Context
 from runs.errors import ConfigError
 from runs.home import Home
+from studies import folders as shared
+from studies.events import MODEL
+from studies.folders import publish_model
 from weights.folders.checkpoint import open_checkpoint, publish
 from weights.formats import bitnet_folder
 from weights.storage.output_folder import TERNARY, check_target

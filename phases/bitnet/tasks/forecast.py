@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.given_model_runs.folders import write_companions
-from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.observing import Observe
 from evaluation.training_text.kept_text import ITEMS
 from phases.bitnet import findings, origins, plan
 from phases.bitnet.events import BitnetState, Submitted
@@ -14,6 +11,9 @@ from phases.bitnet.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
+from studies.folders import write_companions
+from studies.observing import Observe
+from studies.training_plan import as_float32
 from weights import operations
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights

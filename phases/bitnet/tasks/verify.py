@@ -1,10 +1,10 @@
-"""The part of an audit that needs weights; `evaluation/given_model_runs/verify.py` does it."""
+"""The part of an audit that needs weights; `studies/verify.py` does it."""
 
 from __future__ import annotations
 
-from evaluation.given_model_runs.verify import Verification
 from phases.bitnet import plan
 from phases.bitnet.tasks.execute import Context
+from studies.verify import Verification
 from weights.storage.output_folder import TERNARY
 
 _runs = Verification(Context, plan.recipes, plan.recipes, TERNARY)

@@ -8,20 +8,20 @@ from pathlib import Path
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
-from evaluation.given_model_runs.submission import trainable
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs import training_defaults
-from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Started
 from phases.cognate.tasks import measure, text
 from runs.event_types import SourceRecord
 from runs.home import segment_steps
+from studies import training_defaults
+from studies.making.maker import Maker
+from studies.observing import Observe, Observed
+from studies.submission import trainable
+from studies.training_context import TrainingContext
 from weights import operations
 from weights.folders import gguf_note
 from weights.folders.checkpoint import open_checkpoint
-from weights.making.maker import Maker
 from weights.model import Model
 from weights.recipes import Train
 from weights.storage.inputs import recorded

@@ -19,10 +19,10 @@ from phases.cognate.events import CognateState
 from phases.cognate.report import Report
 from phases.cognate.tasks.execute import Context
 from runs.home import Home
+from studies.making import model_files
 from weights import architectures
 from weights.folders import model_card, model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
-from weights.making import model_files
 from weights.recipes import Train, Transform
 from weights.storage.output_folder import TRAINED, TRAINED_ALL, check_target
 from weights.storage.weight_cache import Artifacts

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.observing import Observe
 from evaluation.training_text.kept_text import ITEMS, STREAMS
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Submitted
@@ -14,6 +13,7 @@ from phases.cognate.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import PATIENCE, least, timed
+from studies.observing import Observe
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.model import Model

@@ -11,8 +11,8 @@ import torch
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.measures.perplexity import score_windows
-from evaluation.observing import Observe, Observed, answered
 from phases.cognate import findings
+from studies.observing import Observe, Observed, answered
 
 Weights = Mapping[str, torch.Tensor]
 

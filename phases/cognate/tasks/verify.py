@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.training_runs import training_verify
-from evaluation.training_runs.training_verify import Say
 from phases.cognate import plan
 from phases.cognate.events import CognateState
 from phases.cognate.tasks.execute import Context
 from runs.history.audit import Finding
-from weights.making import model_files
+from studies import training_verify
+from studies.making import model_files
+from studies.training_verify import Say
 from weights.storage.output_folder import TRAINED, TRAINED_ALL
 from weights.storage.weight_cache import Artifacts
 

@@ -16,7 +16,6 @@ from evaluation import kept_items
 from evaluation.data import items as data_items
 from evaluation.data.slices import Slice
 from evaluation.machine_profile import machine_profile, unsuited
-from evaluation.observing import Observe, Observed, Unmeasurable, answered
 from events import Event, failpoints
 from phases.compression import plan, students
 from phases.compression.events import (
@@ -38,12 +37,13 @@ from runs.errors import (
 )
 from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
+from studies.making.maker import Maker, snapshots
+from studies.making.making import Make
+from studies.observing import Observe, Observed, Unmeasurable, answered
 from weights import operations
 from weights.folders import gguf_note
 from weights.folders.checkpoint import digest
 from weights.formats import coded_file
-from weights.making.maker import Maker, snapshots
-from weights.making.making import Make
 from weights.model import Model
 from weights.operations import decode
 from weights.operations.encode import ROWS, unpacked

@@ -17,10 +17,10 @@ from phases.compression.events import CompressionState, Packed
 from phases.compression.tasks.execute import Context
 from runs.errors import SourceError
 from runs.home import Home
+from studies.making import model_files
 from weights.folders import companions
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.folders.holding import holds
-from weights.making import model_files
 from weights.recipes import Transform
 from weights.storage.output_folder import COMPRESSED, check_target
 from weights.storage.weight_cache import Artifacts

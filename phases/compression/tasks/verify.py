@@ -11,9 +11,9 @@ from phases.compression.tasks.execute import Context
 from phases.compression.tasks.folders import FILE
 from runs.errors import ForgeError
 from runs.history.audit import Finding
+from studies.making import model_files
+from studies.making.making import Make
 from weights.formats.coded_file import CodedFile
-from weights.making import model_files
-from weights.making.making import Make
 from weights.storage.output_folder import COMPRESSED
 from weights.storage.weight_cache import Artifacts
 

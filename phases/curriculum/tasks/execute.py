@@ -11,10 +11,6 @@ from typing import Any, cast
 from evaluation.answers import Encoded, solved
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.slices import Slice
-from evaluation.given_model_runs.comparison import CHOOSING
-from evaluation.given_model_runs.context import GivenContext
-from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.observing import Observe, Observed, answered
 from evaluation.sandbox.sandbox import Sandbox
 from evaluation.tool_tasks.speech import Speech
 from evaluation.training_text import kept_text
@@ -28,8 +24,12 @@ from phases.curriculum.events import CurriculumState, Dreamed, MixChosen, Starte
 from phases.curriculum.mixing import mix
 from phases.curriculum.tasks import dreaming, items, tools
 from runs.errors import DataError
+from studies.comparison import CHOOSING
+from studies.context import GivenContext
+from studies.making.events import Making
+from studies.observing import Observe, Observed, answered
+from studies.training_plan import as_float32
 from weights import operations
-from weights.making.events import Making
 from weights.model import Model
 from weights.training.canary import canary
 from weights.training.models import modules

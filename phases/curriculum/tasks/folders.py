@@ -1,10 +1,10 @@
-"""Folders of a curriculum run; `evaluation/given_model_runs/folders.py` writes them."""
+"""Folders of a curriculum run; `studies/folders.py` writes them."""
 
 from __future__ import annotations
 
-from evaluation.given_model_runs.folders import ResultFolders
 from phases.curriculum import findings, plan, report
 from phases.curriculum.tasks.execute import Context
+from studies.folders import ResultFolders
 from weights.storage.output_folder import CURRICULUM
 
 _runs = ResultFolders(Context, plan.recipes, findings.known, report.report, report.card, CURRICULUM)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from evaluation.observing import Observed
 from evaluation.search import operators, selection
 from evaluation.search.draws import Draws
 from evaluation.search.selection import Survivor
@@ -39,6 +38,7 @@ from phases.experts.search.objectives import (
     whole,
 )
 from phases.experts.search.space import Space
+from studies.observing import Observed
 
 #: Mixtures of a task.
 CHUNK = 10

@@ -11,10 +11,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evaluation.observing import Observed
 from evaluation.search.hypervolume import hypervolume
 from phases.experts.config import ExpertsConfig
 from phases.experts.events import Factors
+from studies.observing import Observed
 
 #: Domain → Σ −log p of its windows.
 Items = Mapping[str, Sequence[float]]

@@ -14,11 +14,6 @@ from evaluation.answers import Encoded, solved
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import training_texts
 from evaluation.data.packing import Ids, Packed
-from evaluation.given_model_runs import text as given_text
-from evaluation.given_model_runs.comparison import TEST
-from evaluation.given_model_runs.context import GivenContext
-from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.observing import Observe, Observed, answered
 from evaluation.training_text import kept_text
 from evaluation.training_text.kept_text import ITEMS, Text
 from events import Event
@@ -44,9 +39,14 @@ from phases.experts.tasks.scoring import Mixer, Scorer
 from runs import keys
 from runs.errors import ConfigError, DataError
 from runs.event_types import SourceRecord
+from studies import text as given_text
+from studies.comparison import TEST
+from studies.context import GivenContext
+from studies.making.events import Making
+from studies.observing import Observe, Observed, answered
+from studies.training_plan import as_float32
 from weights import operations
 from weights.folders.checkpoint import open_checkpoint
-from weights.making.events import Making
 from weights.model import Model
 from weights.storage.inputs import recorded
 from weights.svf import changes, decomposition

@@ -1,4 +1,4 @@
-"""Folders of an experts run: the result as `evaluation/given_model_runs/folders.py` writes it, and:
+"""Folders of an experts run: the result as `studies/folders.py` writes it, and:
 
 OUT/experts/experts.safetensors   "DOMAIN/MATRIX": the vectors z of each expert, float32 [rank]
 OUT/experts/classifier.safetensors   domains' centroids and the deviation, float64
@@ -11,11 +11,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evaluation.given_model_runs.folders import ResultFolders
 from phases.experts import findings, plan, report, stages
 from phases.experts.events import ExpertsState, Fitted
 from phases.experts.tasks.execute import Context
 from runs.home import Home
+from studies.folders import ResultFolders
 from weights.folders.checkpoint import publish
 from weights.storage.output_folder import EXPERTS
 from weights.storage.weight_cache import Artifacts

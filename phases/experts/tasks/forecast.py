@@ -8,8 +8,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.folders import write_companions
 from evaluation.training_text.kept_text import ITEMS
 from phases.experts import plan
 from phases.experts.events import ExpertsState, Submitted
@@ -20,6 +18,8 @@ from phases.experts.tasks.held_out import joined, sums
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
+from studies.events import MODEL
+from studies.folders import write_companions
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.storage.weight_cache import Artifacts

@@ -11,10 +11,10 @@ import torch
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Ids
 from evaluation.measures.perplexity import score_windows
-from evaluation.observing import Observed
 from phases.experts.events import Factors
 from phases.experts.search.objectives import Bar
 from phases.experts.tasks.held_out import Held, joined, sums
+from studies.observing import Observed
 from weights.model import Model
 from weights.svf import changes
 from weights.svf.changes import Changes

@@ -15,7 +15,6 @@ from evaluation.data.items import Item, Text
 from evaluation.loading import load_items, load_tokenizer, texts_of
 from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.measures import rolling
-from evaluation.observing import Observe, Observed, answered
 from evaluation.task_context import TaskContext
 from events import Event
 from phases.measure import findings
@@ -23,6 +22,7 @@ from phases.measure.events import MeasureState, Role, Started
 from runs.errors import SourceChangedError
 from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.kinds.tasks import Start
+from studies.observing import Observe, Observed, answered
 from weights.folders import gguf_note
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from weights.storage.inputs import recorded

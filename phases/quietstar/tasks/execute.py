@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from evaluation.given_model_runs.context import GivenContext
-from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.observing import Observe, Observed, answered
 from events import Event
 from phases.quietstar import findings, hard_tokens, plan
 from phases.quietstar.events import Freeze, HardTokensFrozen, QuietstarState, Started
 from phases.quietstar.tasks import scoring
 from phases.quietstar.tasks.scoring import Documents, Scores, Thinking
 from runs.errors import DataError, NotFiniteError
+from studies.context import GivenContext
+from studies.making.events import Making
+from studies.observing import Observe, Observed, answered
+from studies.training_plan import as_float32
 from weights import operations
 from weights.folders.checkpoint import Checkpoint
-from weights.making.events import Making
 from weights.model import Model
 from weights.training.canary import canary
 from weights.training.models import modules, thinking

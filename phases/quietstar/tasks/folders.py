@@ -1,4 +1,4 @@
-"""Folders of a quietstar run: the result as `evaluation/given_model_runs/folders.py` writes it, and:
+"""Folders of a quietstar run: the result as `studies/folders.py` writes it, and:
 
 OUT/thoughts/model.safetensors     the model that learned to think, as an ordinary folder, in any case
 OUT/thoughts/thoughts.safetensors  the vectors around a thought and the mixing head, float32
@@ -12,11 +12,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evaluation.given_model_runs.folders import ResultFolders, publish_model
 from phases.quietstar import findings, plan, report
 from phases.quietstar.events import QuietstarState
 from phases.quietstar.tasks.execute import Context
 from runs.home import Home
+from studies.folders import ResultFolders, publish_model
 from weights.storage.output_folder import QUIETSTAR
 from weights.storage.weight_cache import Artifacts
 from weights.thoughts import modeling_thoughts, parts

@@ -9,15 +9,15 @@ from functools import cached_property
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.given_model_runs.context import GivenContext
 from evaluation.measures.perplexity import score_windows
-from evaluation.observing import Observe, Observed, answered
 from phases.student import plan, sizes
 from phases.student.events import Started, StudentState
 from phases.student.submission import check_smaller
+from studies.context import GivenContext
+from studies.making.events import Making
+from studies.observing import Observe, Observed, answered
 from weights import operations
 from weights.folders import companions
-from weights.making.events import Making
 from weights.model import Model
 from weights.operations.resized import parameters
 from weights.training.canary import canary

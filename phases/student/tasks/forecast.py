@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.folders import write_companions
 from evaluation.training_text.kept_text import ITEMS
 from phases.student import findings, plan
 from phases.student.events import StudentState, Submitted
@@ -13,6 +11,8 @@ from phases.student.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
+from studies.events import MODEL
+from studies.folders import write_companions
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.storage.weight_cache import Artifacts

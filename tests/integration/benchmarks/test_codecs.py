@@ -10,8 +10,8 @@ import torch
 
 from benchmarks.weights import library_codecs
 from benchmarks.weights.codecs import Bench, Row, show_ahead
-from evaluation.measures.paired_bits import draws
-from evaluation.observing import Observe, answered
+from studies.observing import Observe, answered
+from studies.paired_bits import draws
 
 
 def test_bytes_of_gguf_types_are_those_of_their_blocks() -> None:

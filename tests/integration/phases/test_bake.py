@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from cli import kind_views
-from evaluation.observing import Observed
 from evaluation.trajectories import kept
 from phases.bake import findings, plan, prompts, report, stages
 from phases.bake.events import BakeState
@@ -25,6 +24,7 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
+from studies.observing import Observed
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import PROMPT, QUICK, SECOND, SEVERAL
 from testing.miniatures.bitnet_runs import texts

@@ -19,9 +19,7 @@ from api.app import create
 from api.options import Options
 from cli import kind_views
 from evaluation.data.builtin import corpus
-from evaluation.given_model_runs.settings import KNOWN
 from evaluation.loading import load_tokenizer
-from evaluation.measures import paired_bits
 from phases.bitnet import findings, plan, report
 from phases.bitnet.events import BitnetState, Submitted
 from phases.bitnet.kind import Bitnet
@@ -33,6 +31,9 @@ from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
 from runs.panels.panels import Arms
+from studies import paired_bits
+from studies.making.making import Make
+from studies.settings import KNOWN
 from testing.miniatures import bitnet_runs, pipeline_runs
 from testing.models.toys import Toys
 from testing.verification import rebuilt, verified_again
@@ -45,7 +46,6 @@ from weights.folders.checkpoint import (
     read_folder,
     write_weights,
 )
-from weights.making.making import Make
 from weights.recipes import Train
 from weights.storage import made_again, model_origin
 from weights.storage.weight_cache import Artifacts

@@ -38,13 +38,13 @@ from runs.kinds.asked import Asked, Lookup
 from runs.panels.panels import Lines, Matrix
 from runs.record.events import Failed
 from runs.system.durations import duration
+from studies.making.events import Advanced
 from testing.miniatures import cognate_runs
 from testing.verification import rebuilt, verified_again
 from testing.worlds.finished_run import FinishedTraining
 from tests.integration.cli.test_forge import call, fails
 from weights import operations
 from weights.folders.checkpoint import digest, open_checkpoint
-from weights.making.events import Advanced
 from weights.storage import made_again, model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete

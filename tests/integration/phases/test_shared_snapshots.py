@@ -17,12 +17,12 @@ from phases.cognate.tasks.execute import Context
 from runs.errors import UnavailableError
 from runs.home import Home
 from runs.kinds.decide import open_tasks
+from studies.making import maker, shared_snapshots
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
 from tests.integration.cli.test_forge import call
 from tests.integration.phases.test_snapshots_left import advanced, kept
-from weights.making import maker, shared_snapshots
 from weights.recipes import Train
 from weights.storage.artifact_store import Vault, open_vault
 from weights.storage.weight_cache import Artifacts

@@ -14,10 +14,10 @@ from phases.cognate.kind import Cognate
 from runs.errors import RunFailedError
 from runs.home import Home
 from runs.record.user_events import Retried
+from studies.making import snapshot_notes
 from testing.miniatures import bitnet_runs, cognate_runs
 from testing.models.toys import Toys
 from tests.integration.cli.test_forge import call
-from weights.making import snapshot_notes
 from weights.storage.weight_cache import Artifacts
 from weights.training.objectives import OBJECTIVES
 from worker.commands import fork

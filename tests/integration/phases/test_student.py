@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from cli import kind_views
-from evaluation.measures import paired_bits
 from phases.student import findings, plan, report
 from phases.student.events import StudentState
 from phases.student.kind import Student
@@ -24,6 +23,7 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
+from studies import paired_bits
 from testing.miniatures import student_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from cli.main import forge
-from evaluation.observing import Observe, Observed, Unmeasurable
 from phases.compression import findings, report
 from phases.compression.events import CompressionState
 from runs import kinds
@@ -20,6 +19,7 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.decide import due
 from runs.panels.panels import Front, Units
+from studies.observing import Observe, Observed, Unmeasurable
 from testing.miniatures import compression_runs
 from testing.miniatures.compression_runs import finish, state, submit
 from testing.models.toys import Toys

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs import training_pace, training_panels
-from weights.making.events import Advanced, Point
-from weights.making.making import MakingState
+from studies import training_pace, training_panels
+from studies.making.events import Advanced, Point
+from studies.making.making import MakingState
+from studies.observing import Observe, Observed
 from weights.recipes import Algorithm, Train
 
 

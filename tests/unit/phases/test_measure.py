@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from evaluation.observing import RULES, Observed
 from phases.measure import findings
 from phases.measure.config import MeasureConfig
 from phases.measure.events import MeasureState, Started, Submitted
 from runs import kinds
 from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.kinds.tasks import Start
+from studies.observing import RULES, Observed
 
 KIND = kinds.of("measure")
 PROFILE = Profile(

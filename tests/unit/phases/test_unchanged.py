@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.training_plan import as_float32
 from events import Envelope
 from runs import kinds
 from runs.kinds.state import fold_into
 from runs.panels import markdown
 from runs.panels.head import Panels
+from studies.events import MODEL
+from studies.training_plan import as_float32
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 #: Golden logs of kinds whose result is one model.

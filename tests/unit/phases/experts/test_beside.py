@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evaluation.observing import Observed
 from phases.experts import beside
+from studies.observing import Observed
 
 
 def seen(rows: float, sums: float, text: float) -> Observed:

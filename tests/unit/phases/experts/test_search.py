@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.observing import Observed
 from phases.experts.config import ExpertsConfig
 from phases.experts.events import Factors, Score, Scored
 from phases.experts.search import techniques
@@ -24,6 +23,7 @@ from phases.experts.search.objectives import (
     whole,
 )
 from phases.experts.search.space import BOUNDS, SMALL, Space
+from studies.observing import Observed
 
 GIVEN = Observed(
     recipe_id="1" * 64,

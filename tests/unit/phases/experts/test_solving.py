@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.observing import Observed
 from phases.experts import solving
+from studies.observing import Observed
 
 
 def seen(add: list[float], copy: list[float]) -> Observed:

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
-from evaluation.given_model_runs import origins
-from evaluation.given_model_runs.events import MODEL
-from evaluation.given_model_runs.kind import GivenKind
-from evaluation.given_model_runs.training_plan import as_float32
-from evaluation.given_model_runs.view import GivenView
 from events import Envelope, Event
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
-from weights.making.events import Making
-from weights.making.making import MakingState
+from studies import origins
+from studies.events import MODEL
+from studies.kind import GivenKind
+from studies.making.events import Making
+from studies.making.making import MakingState
+from studies.training_plan import as_float32
+from studies.view import GivenView
 
 S = TypeVar("S", bound=MakingState)
 

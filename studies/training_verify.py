@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from evaluation.training_runs.training_context import TrainingContext
 from runs.errors import ForgeError, UnreproducedError
 from runs.history.audit import Finding
+from studies.making.events import Making
+from studies.making.making import MakingState
+from studies.training_context import TrainingContext
 from weights.folders.checkpoint import digest
-from weights.making.events import Making
-from weights.making.making import MakingState
 from weights.recipes import Train
 from weights.storage.weight_cache import Artifacts
 

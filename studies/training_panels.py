@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from evaluation.training_runs import training_pace
 from runs.panels.head import Fact
 from runs.panels.panels import Axis, Column, Lead, Lines, Metric, Panel, Series, Units, verdict
-from weights.making.events import Making
-from weights.making.making import MakingState
+from studies import training_pace
+from studies.making.events import Making
+from studies.making.making import MakingState
 from weights.recipes import Train
 
 BITS = Metric(name="bits per byte", unit="bit/B", better="down")

@@ -9,20 +9,19 @@ from typing import Any, TypeVar
 
 from evaluation.data.packing import Packed
 from evaluation.data.slices import Slice
-from evaluation.given_model_runs import text as given_text
-from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.comparison import CHOOSING, TEST
-from evaluation.training_runs import training_defaults
-from evaluation.training_runs.training_context import TrainingContext
 from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
 from runs.event_types import SourceRecord
 from runs.home import segment_steps
+from studies import text as given_text
+from studies import training_defaults, training_plan
+from studies.comparison import CHOOSING, TEST
+from studies.making.events import Making
+from studies.making.maker import Maker
+from studies.making.making import MakingState
+from studies.training_context import TrainingContext
 from weights.folders import gguf_note
 from weights.folders.checkpoint import Checkpoint, open_checkpoint
-from weights.making.events import Making
-from weights.making.maker import Maker
-from weights.making.making import MakingState
 from weights.model import Model
 from weights.recipes import Train
 from weights.storage.inputs import recorded

@@ -6,15 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs import training_pace, training_rows
-from evaluation.training_runs.training_rows import Group
 from events import Envelope, Event
 from runs.kinds.tracking import Parts
 from runs.kinds.view import OTHER_DATA, Outlook, View
 from runs.lists.tables import Kind, Table
-from weights.making.events import Advanced, Making
-from weights.making.making import MakingState
+from studies import training_pace, training_rows
+from studies.making.events import Advanced, Making
+from studies.making.making import MakingState
+from studies.observing import Observe, Observed
+from studies.training_rows import Group
 from weights.recipes import Train
 
 S = TypeVar("S", bound=MakingState)

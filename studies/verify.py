@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.given_model_runs.context import GivenContext
-from evaluation.training_runs import training_verify
-from evaluation.training_runs.training_verify import Say
 from runs.history.audit import Finding
-from weights.making import model_files
-from weights.making.events import Making
+from studies import training_verify
+from studies.context import GivenContext
+from studies.making import model_files
+from studies.making.events import Making
+from studies.training_verify import Say
 from weights.storage.output_folder import TRAINED
 from weights.storage.weight_cache import Artifacts
 

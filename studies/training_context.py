@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.machine_profile import machine_profile, unsuited
-from evaluation.observing import Observe, Observed
 from evaluation.task_context import TaskContext
-from evaluation.training_runs.training_kind import under
 from evaluation.training_text.kept_text import Text
 from events import Event
 from runs.errors import UnreproducedError
 from runs.event_types import Profile, SourceRecord
 from runs.kinds.tasks import Start
+from studies.making.events import Making
+from studies.making.maker import Maker, forget, snapshots
+from studies.making.making import Make, MakingState
+from studies.making.shared_snapshots import SharedSnapshots
+from studies.observing import Observe, Observed
+from studies.training_kind import under
 from weights.folders import companions
-from weights.making.events import Making
-from weights.making.maker import Maker, forget, snapshots
-from weights.making.making import Make, MakingState
-from weights.making.shared_snapshots import SharedSnapshots
 from weights.model import Model
 from weights.recipes import Train
 from weights.tensors import Weights

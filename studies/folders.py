@@ -18,16 +18,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from evaluation.given_model_runs import origins
-from evaluation.given_model_runs.context import GivenContext
-from evaluation.given_model_runs.events import MODEL
 from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from runs.home import Home
+from studies import origins
+from studies.context import GivenContext
+from studies.events import MODEL
+from studies.making import model_files
+from studies.making.events import Making
 from weights import architectures
 from weights.folders import model_card, model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
-from weights.making import model_files
-from weights.making.events import Making
 from weights.storage.output_folder import TRAINED, check_target
 from weights.storage.weight_cache import Artifacts
 

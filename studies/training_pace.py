@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from evaluation.observing import Observe, Observed
 from runs.kinds.view import Outlook
-from weights.making.events import Advanced, Making
-from weights.making.making import MakingState
+from studies.making.events import Advanced, Making
+from studies.making.making import MakingState
+from studies.observing import Observe, Observed
 from weights.recipes import Train
 
 

@@ -23,8 +23,8 @@ from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Context, Kind
 from runs.kinds.origin import Origin
 from runs.kinds.state import State
-from weights.making.events import Advanced, Made
-from weights.making.making import Make
+from studies.making.events import Advanced, Made
+from studies.making.making import Make
 
 if TYPE_CHECKING:
     from runs.home import Home

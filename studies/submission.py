@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.data import training_texts
-from evaluation.given_model_runs import training_plan
-from evaluation.given_model_runs.settings import KNOWN
 from runs.errors import ConfigError
 from runs.event_types import ModelReference
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from studies import training_plan
+from studies.settings import KNOWN
 
 #: Settings and domains of the user's data → domains of built-in text beside them.
 Added = Callable[[Any, Sequence[str]], Sequence[str]]

@@ -9,10 +9,10 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from evaluation.given_model_runs.settings import MIX, StepsConfig
-from evaluation.training_runs.training_defaults import CLIP, FLOOR, OPTIMISERS, READINGS
-from evaluation.training_runs.training_settings import Adapted
 from runs.errors import ConfigError
+from studies.settings import MIX, StepsConfig
+from studies.training_defaults import CLIP, FLOOR, OPTIMISERS, READINGS
+from studies.training_settings import Adapted
 from weights.recipes import Algorithm, Train, Transform
 
 #: Share of the steps in which the learning rate rises.

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.measures import paired_bits
-from evaluation.observing import Observe, Observed
-from evaluation.observing import unasked as wrong_observation
 from events import Event
 from runs.event_types import MadeModel, Measurement
 from runs.kinds.decide import open_tasks
 from runs.kinds.tasks import Task
-from weights.making import making, shared_snapshots, snapshot_notes
-from weights.making.events import Advanced, Made
-from weights.making.making import Make, MakingState
-from weights.making.making_kind import MakingKind
+from studies import paired_bits
+from studies.making import making, shared_snapshots, snapshot_notes
+from studies.making.events import Advanced, Made
+from studies.making.making import Make, MakingState
+from studies.making.making_kind import MakingKind
+from studies.observing import Observe, Observed
+from studies.observing import unasked as wrong_observation
 from weights.recipes import Train
 
 S = TypeVar("S", bound=MakingState)

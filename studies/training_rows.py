@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runs.kinds.tracking import TrackedName
-from weights.making.making import MakingState
+from studies.making.making import MakingState
 from weights.recipes import Train
 
 #: The trainings of a model, one after the other: curriculum segments, or one whole training.

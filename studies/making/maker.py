@@ -16,12 +16,12 @@ from typing import Any
 
 from events import failpoints
 from runs.errors import ConfigError, SourceChangedError
+from studies.making import shared_snapshots, snapshot_notes
+from studies.making.events import Advanced, Made, Making, Point
+from studies.making.making import Make, MakingState
+from studies.making.shared_snapshots import SharedSnapshots
 from weights import operations
 from weights.folders.checkpoint import digest
-from weights.making import shared_snapshots, snapshot_notes
-from weights.making.events import Advanced, Made, Making, Point
-from weights.making.making import Make, MakingState
-from weights.making.shared_snapshots import SharedSnapshots
 from weights.model import Model
 from weights.recipes import Train, Transform
 from weights.storage.weight_cache import SNAPSHOTS, Artifacts

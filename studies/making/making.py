@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from events import Event, New
 from runs.kinds.state import Handler, State, put
 from runs.kinds.tasks import Decision
-from weights.making.events import Advanced, Made, Making, Trained
+from studies.making.events import Advanced, Made, Making, Trained
 from weights.recipes import Train
 
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from weights.making.making import MakingState
+from studies.making.making import MakingState
 from weights.recipes import Train
 from weights.storage.weight_cache import COST, ENDED, SNAPSHOTS
 

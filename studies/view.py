@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from evaluation.given_model_runs.comparison import TEST
-from evaluation.given_model_runs.events import MODEL, GivenCompleted
-from evaluation.observing import Observed
-from evaluation.training_runs.training_panels import BITS
-from evaluation.training_runs.training_view import TrainingView
 from events import Event
 from runs.kinds.tasks import Start
 from runs.panels.head import listed
-from weights.making.making import MakingState
+from studies.comparison import TEST
+from studies.events import MODEL, GivenCompleted
+from studies.making.making import MakingState
+from studies.observing import Observed
+from studies.training_panels import BITS
+from studies.training_view import TrainingView
 from weights.recipes import Train
 
 S = TypeVar("S", bound=MakingState)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.given_model_runs.events import Arm
 from evaluation.measures.bootstrap import Counts
-from evaluation.measures.paired_bits import draws, figure, mean, resampled
-from evaluation.observing import Observe, Observed
 from runs.event_types import Figure
+from studies.events import Arm
+from studies.observing import Observe, Observed
+from studies.paired_bits import draws, figure, mean, resampled
 
 #: Slices that are measured on: what is chosen by, and what all arms are compared on.
 CHOOSING, TEST = "selection", "test"

@@ -12,9 +12,9 @@ from typing import Any
 
 from evaluation.data import training_texts
 from evaluation.data.builtin import corpus as builtin_corpus
-from evaluation.given_model_runs.settings import MIX
 from evaluation.training_text import kept_text, parts
 from evaluation.training_text.kept_text import Text
+from studies.settings import MIX
 from weights.storage.inputs import Supply
 
 

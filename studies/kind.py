@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from evaluation.given_model_runs.events import ModelsCompleted
-from evaluation.observing import Observe, Observed
-from evaluation.training_runs.training_kind import TrainingKind
 from events import Event, New
 from runs.event_types import Figure
 from runs.kinds.architecture import Architecture
 from runs.kinds.tasks import Decision, Start, Task
 from runs.system.rounding import alike
-from weights.making import making
-from weights.making.events import Advanced, Made, Making, Trained
-from weights.making.making import Make, MakingState
+from studies.events import ModelsCompleted
+from studies.making import making
+from studies.making.events import Advanced, Made, Making, Trained
+from studies.making.making import Make, MakingState
+from studies.observing import Observe, Observed
+from studies.training_kind import TrainingKind
 
 S = TypeVar("S", bound=MakingState)
 

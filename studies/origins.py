@@ -7,7 +7,7 @@ from typing import Any
 
 from runs.errors import NotFoundError
 from runs.kinds.origin import Ancestor, Origin
-from weights.making.events import Making
+from studies.making.events import Making
 from weights.recipes import Source, Train, Transform
 
 #: Name → recipe, each after those that it reads; a recipe may have two names.

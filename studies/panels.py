@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evaluation.measures import paired_bits
-from evaluation.observing import Observed
-from evaluation.training_runs import training_panels
-from evaluation.training_runs.training_panels import BITS
 from runs.event_types import Figure
 from runs.panels.panels import Arm, Arms, Lead, Matrix
+from studies import paired_bits, training_panels
+from studies.observing import Observed
+from studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
 

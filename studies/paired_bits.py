@@ -14,8 +14,8 @@ import numpy as np
 
 from evaluation.measures import bootstrap
 from evaluation.measures.bootstrap import Counts
-from evaluation.observing import Observed
 from runs.event_types import Figure, Measurement
+from studies.observing import Observed
 
 #: Measure of one model → what it measures, in words.
 WORDS = {

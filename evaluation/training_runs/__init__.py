@@ -1,1 +1,0 @@
-"""Runs that train models on text and measure them: what their kinds have in common."""

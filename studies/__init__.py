@@ -1,0 +1,1 @@
+"""Studies: what all kinds of run that make models and compare them have in common."""
