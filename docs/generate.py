@@ -32,6 +32,7 @@ PACKAGES = (
     "runs",
     "weights",
     "evaluation",
+    "studies",
     "evomerge",
     "phases",
     "pipeline",

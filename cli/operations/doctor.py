@@ -27,6 +27,7 @@ OURS = (
     "pipeline",
     "phases",
     "runs",
+    "studies",
     "weights",
     "worker",
 )

@@ -26,6 +26,7 @@ FOLDERS = (
     "pipeline",
     "phases",
     "runs",
+    "studies",
     "testing",
     "weights",
     "worker",

@@ -110,7 +110,7 @@ def test_templates_are_rendered_at_one_place() -> None:
     rooms = ("agent_forge", "api", "cli", "evaluation", "evomerge", "phases", "pipeline", "runs")
     callers = {
         str(file.relative_to(root))
-        for room in (*rooms, "weights", "worker")
+        for room in (*rooms, "studies", "weights", "worker")
         for file in (root / room).rglob("*.py")
         if re.search(r"\.(apply_chat_template|from_string)\(", file.read_text("utf-8"))
     }
