@@ -81,7 +81,8 @@ def model_lineage(request: Request, id: str) -> Response:
 def model_measurements(request: Request, id: str) -> Response:
     """Return what the runs that made a model, or were given it, have measured of it."""
     desk = desk_of(request)
-    digest = model_origin.entry(desk.store, id)["digest"]
+    entry = model_origin.entry(desk.store, id)
+    digest, maker = entry["digest"], entry["run"]
 
     def read(run: str) -> measured.InRun:
         with desk.state(run) as state:
@@ -92,6 +93,8 @@ def model_measurements(request: Request, id: str) -> Response:
     runs = [
         {
             **one._asdict(),
+            # A run that casts a given model to its own dtype gets equal weights.
+            "made": one.made and maker in (None, one.run),
             "run_name": queries.name(desk.store, one.run),
             "measurements": [m.model_dump(mode="json") for m in one.measurements],
         }

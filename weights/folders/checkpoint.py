@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import blake3
 import torch
@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 
 from events import failpoints
 from runs.errors import SourceError, UnavailableError
+from runs.event_types import HalfPrecision
 from runs.system import bounded_files, open_files
 from weights.folders import (
     adapter_folders,
@@ -168,12 +169,12 @@ def _adapted(opened: Checkpoint, folder: Path) -> Checkpoint:
     return replaced(opened, adapter=adapter)
 
 
-def half_precision(checkpoint: Checkpoint) -> Literal["bfloat16", "float16"] | None:
+def half_precision(checkpoint: Checkpoint) -> HalfPrecision | None:
     """Return the dtype of 16 bits that most of a model's numbers have; None if most have another."""
     numbers = dict.fromkeys(TORCH, 0)
     for dtype, shape in checkpoint.shapes.values():
         numbers[dtype] += elements(shape)
-    names: dict[str, Literal["bfloat16", "float16"]] = {"BF16": "bfloat16", "F16": "float16"}
+    names: dict[str, HalfPrecision] = {"BF16": "bfloat16", "F16": "float16"}
     return names.get(max(numbers, key=lambda dtype: numbers[dtype]))
 
 

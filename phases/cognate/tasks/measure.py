@@ -39,7 +39,7 @@ def line(
     """Measure −log p of every window, and its predicted tokens, at each place of the line."""
     began, items, sizes = time.monotonic(), {}, {}
     for place in findings.PLACES:
-        model.load({n: torch.lerp(base[n], specialist[n], place) for n in base})
+        model.load({n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base})
         for domain in sorted(data):
             nll, tokens, _ = score_windows(model, data[domain].windows)
             items[f"{place}/{domain}"], sizes[f"{place}/{domain}"] = tuple(nll), tuple(tokens)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runs.event_types import Figure
+from runs.panels.head import Result
 from runs.panels.panels import Arm, Arms, Lead, Matrix
-from studies import paired_bits, training_panels
+from studies import comparison, paired_bits, training_panels
 from studies.observing import Observed
+from studies.run import Run
 from studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
@@ -18,6 +20,23 @@ def lead(figure: Figure) -> Lead:
     assert figure.low is not None
     assert figure.high is not None
     return training_panels.lead(figure.value, figure.low, figure.high)
+
+
+def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Result | None:
+    """Return the result's bits per byte beside the baseline's; None until both are measured."""
+    if run.result not in run.seen or baseline not in run.seen:
+        return None
+    event = run.seen[run.result]
+    return Result(
+        name=name,
+        model=event.recipe_id,
+        metric=BITS,
+        value=paired_bits.mean(event),
+        over=words[baseline],
+        lead=lead(run.leads[baseline]),
+        on=comparison.TEST,
+        n=items(event),
+    )
 
 
 def arms(
