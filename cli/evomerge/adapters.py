@@ -67,7 +67,7 @@ def merge_adapters(
     """Merge adapters into an adapter, and say so. Raises ConfigError."""
     from runs.errors import ConfigError
     from weights.adapters import merging
-    from weights.folders.sources import resolve
+    from weights.folders.sources import resolve_adapter
 
     models = split(adapters)
     shares = numbers(weights) or [1.0] * len(models)
@@ -76,7 +76,9 @@ def merge_adapters(
             f"--method {method} merges no adapters. Take one of {', '.join(COMBINATIONS)}."
         )
     how = Combination(method or "svd", density, rank, sign or "total", seed)
-    record = merging.merge([Path(resolve(model).path) for model in models], shares, how, out)
+    record = merging.merge(
+        [Path(resolve_adapter(model).path) for model in models], shares, how, out
+    )
     if as_json:
         emit(record)
         return

@@ -18,7 +18,7 @@ from runs.event_types import ModelReference
 from runs.kinds.asked import Names
 from weights.folders.adapter import Adapter
 from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint
-from weights.folders.sources import resolve
+from weights.folders.sources import resolve, resolve_adapter
 from weights.storage.output_folder import check_target
 
 #: Hears of progress: document, number of tensors done, number of all tensors, last tensor's name.
@@ -64,7 +64,7 @@ def open_models(
         place = made.get(reference.model) or Path(resolve(reference.model, named=named).path)
         adapter = None
         if reference.adapter is not None:
-            adapter = Adapter(Path(resolve(reference.adapter).path))
+            adapter = Adapter(Path(resolve_adapter(reference.adapter).path))
         found[reference] = Model(str(reference), open_checkpoint(place), adapter)
     return found
 
