@@ -52,16 +52,10 @@ class Choice:
     whole: bool = False
 
 
-def extract(
-    base: Source,
-    model: Source,
-    out: Path,
-    choice: Choice,
-) -> dict[str, Any]:
+def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str, Any]:
     """Write the adapter of `base` that is nearest to `model`; return what was written, as JSON has it.
 
-    Raises ConfigError for a rank or layers that the model lacks,
-    ConflictError, NotFiniteError, SourceError for models that do not fit, UnavailableError.
+    Raises ConfigError for a rank or layers that the model lacks, and the errors of models and folders.
     """
     place = check_target(out, lambda folder: (folder / RECORD).is_file())
     layers = _layers(base.checkpoint, choice)
@@ -96,10 +90,8 @@ def extract(
 
     def fill(folder: Path) -> None:
         tensors = {name: tensor for name, tensor in after.items() if _module(name) in saved}
-        for embedding in set(tensors) & set(HEADS) if base.checkpoint.tied else ():
-            tensors[HEADS[embedding]] = tensors[
-                embedding
-            ].clone()  # peft reads both of a tied model
+        tied = set(tensors) & set(HEADS) if base.checkpoint.tied else ()
+        tensors |= {HEADS[name]: tensors[name].clone() for name in tied}  # peft reads both
         pairs.write(folder, made, settings, whole=tensors)
         (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         (folder / "README.md").write_text(_card(base, record), "utf-8")

@@ -110,7 +110,7 @@ def split(text: str) -> tuple[str, str] | None:
 
 
 def _pair(base: ModelReference, adapter: ModelReference) -> ModelReference:
-    """Return BASE+ADAPTER as one reference. Raise SourceError for an adapter that is none."""
+    """Return BASE+ADAPTER as one reference. Raise SourceError if the second is no adapter."""
     models = (base, adapter)
     if mixed := next((model for model in models if "+" in model.path), None):
         raise SourceError(f"the folder {mixed.path} has a + in its path: rename it.")

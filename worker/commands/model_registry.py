@@ -35,7 +35,7 @@ class Measured:
 def measure(folder: Path) -> Measured:
     """Read and hash the weights of a model: a folder, a GGUF file, or BASE+ADAPTER.
 
-    Raises SourceError if it is none of these.
+    Raises SourceError for anything else.
     """
     from weights.folders import gguf_note
     from weights.folders.checkpoint import digest, open_checkpoint
