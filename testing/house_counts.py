@@ -24,8 +24,10 @@ PRODUCT = (
 )
 #: Pronouns, participles and adverbs that name no thing.
 POINTERS = frozenset(
-    ("asked", "found", "given", "kept", "known", "made", "mine", "one", "others", "ours", "own")
-    + ("said", "seen", "some", "theirs", "told", "wanted")
+    {
+        *("asked", "found", "given", "kept", "known", "made", "mine", "one", "others", "ours"),
+        *("own", "said", "seen", "some", "theirs", "told", "wanted"),
+    }
 )
 
 
