@@ -22,7 +22,6 @@ from runs.panels.head import Panels
 VIEWS = {
     "bake": "cli.phases.bake_view:BakeView",
     "baking": "cli.phases.baking_view:BakingView",
-    "bitnet": "cli.phases.bitnet_view:BitnetView",
     "cognate": "cli.phases.cognate_view:CognateView",
     "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
@@ -30,7 +29,6 @@ VIEWS = {
     "experts": "cli.phases.experts_view:ExpertsView",
     "measure": "cli.phases.measure_view:MeasureView",
     "quietstar": "cli.phases.quietstar_view:QuietstarView",
-    "student": "cli.phases.student_view:StudentView",
 }
 
 
@@ -136,5 +134,7 @@ class View:
 
 def of(kind: str) -> View:
     """Return the view of a kind of run. Raises UnknownKindError."""
-    module, _, name = VIEWS.get(kind, f"{__name__}:View").partition(":")
+    study = hasattr(kinds.of(kind), "script")
+    usual = "cli.phases.training_view:TrainingView" if study else f"{__name__}:View"
+    module, _, name = VIEWS.get(kind, usual).partition(":")
     return getattr(import_module(module), name)(kind)

@@ -29,8 +29,10 @@ from runs.history.audit import Finding
 from runs.home import Home
 from runs.panels import report_html
 from runs.system import bounded_files
-from weights.storage.output_folder import PIPELINE as REPORT
-from weights.storage.output_folder import check_target
+from weights.storage.output_folder import check_target, mark_of
+
+#: The report, which marks the folder.
+REPORT = mark_of("pipeline")
 
 #: Bytes of the largest report that is read.
 MOST_BYTES = 4 << 20

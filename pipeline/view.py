@@ -15,7 +15,7 @@ from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
 from runs.kinds.tracking import Parts
 from runs.kinds.view import Outlook, UserDecision, View
-from runs.panels.head import Fact, Head, Result, digits
+from runs.panels.head import Fact, Head, Result, digits, quantity
 from runs.panels.panels import Column, Metric, Panel, Units
 from runs.panels.stages import Stage, Strip
 from runs.panels.timeline import timeline
@@ -53,9 +53,8 @@ class PipelineView(View[PipelineState]):
                 reused = f"run {data['child']} had ended already"
                 return f"phase {data['name']}: {reused if data.get('reused') else 'completed'}"
             case "phase_measured":
-                figures = data["figures"].items()
-                told = ", ".join(f"{k.replace('_', ' ')} {digits(v['value'])}" for k, v in figures)
-                return f"phase {data['name']}: {told}"
+                told = [_figure(*gates.measured(k), v["value"]) for k, v in data["figures"].items()]
+                return f"phase {data['name']}: {', '.join(told)}"
             case "phase_failed":
                 return f"phase {data['name']}: {data['status']}: {data['reason']}"
             case "gate_decided":
@@ -180,7 +179,9 @@ class PipelineView(View[PipelineState]):
         rows = []
         for stage, row in zip(strip.stages, _phases(state), strict=True):
             run = next(iter(stage.runs), None) if known else row["run"]
-            rows.append(tuple({**row, "state": stage.state, "run": run}.values()))
+            figures = _figures(state, stage.number)
+            cells = {**row, "state": stage.state, "run": run, "figures": figures}
+            rows.append(tuple(cells.values()))
         return Units(
             name="phases",
             title="Phases",
@@ -284,6 +285,21 @@ def _ladder(state: PipelineState) -> list[Panel]:
 
 def _count(state: PipelineState) -> int:
     return len(state.submitted.config.phases) if state.submitted else 0
+
+
+def _figures(state: PipelineState, number: int) -> str:
+    """Return the figures of a phase in the words of its gates, with their units."""
+    texts = []
+    for name, figure in state.figures(number).items():
+        metric = gates.metric(state, number, name, None)
+        texts.append(_figure(metric.name, metric.unit, figure.value))
+    return ", ".join(texts)
+
+
+def _figure(name: str, unit: str, value: float) -> str:
+    """Return a figure in words: "quality kept of the best input 96.1 %", "gain 0.0605 nats/token"."""
+    beside = "" if unit in ("", "share") else f" {unit}"
+    return f"{name} {quantity(value, unit)}{beside}"
 
 
 def _phases(state: PipelineState) -> list[dict[str, Any]]:

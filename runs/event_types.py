@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 
 from runs.system.digests import Digest, Pinned
 from runs.system.integers import Large
+
+#: Dtypes of 16 bits, by torch's names.
+HalfPrecision = Literal["bfloat16", "float16"]
 
 
 class Part(BaseModel):

@@ -13,8 +13,8 @@ from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
 from runs.event_types import SourceRecord
 from runs.home import segment_steps
+from studies import given_dtype, training_defaults, training_plan
 from studies import text as given_text
-from studies import training_defaults, training_plan
 from studies.comparison import CHOOSING, TEST
 from studies.making.events import Making
 from studies.making.maker import Maker
@@ -44,7 +44,7 @@ class GivenContext(TrainingContext[S]):
 
     @cached_property
     def sizes(self) -> Mapping[str, Any]:
-        """Settings of config.json in which the models differ from the given one."""
+        """Sizes in config.json in which the models differ from the given one."""
         return {}
 
     @cached_property
@@ -77,9 +77,14 @@ class GivenContext(TrainingContext[S]):
         """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         if started is None:
-            return given_text.make(supply, submitted, self.donor, self.sizes, self.added)
-        donor, sizes = lambda: self.donor, lambda: self.sizes
-        return given_text.pinned(supply, started, submitted, donor, sizes, self.added)
+            return given_text.make(supply, submitted, self.donor, self.changes, self.added)
+        donor, changes = lambda: self.donor, lambda: self.changes
+        return given_text.pinned(supply, started, submitted, donor, changes, self.added)
+
+    @property
+    def changes(self) -> Mapping[str, Any]:
+        """Settings of config.json in which the models differ from the given one in float32."""
+        return {**self.sizes, **self.form}
 
     @cached_property
     def donor(self) -> Path:
@@ -97,7 +102,7 @@ class GivenContext(TrainingContext[S]):
     @property
     def trainings(self) -> Mapping[str, Train]:
         """Name → recipe of every model that the run trains."""
-        return {name: one for name, one in self.recipes.items() if isinstance(one, Train)}
+        return given_dtype.trainings(self.recipes)
 
     @property
     def streams(self) -> Mapping[str, Ids]:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from runs.event_types import ModelReference, Part
+from events import Event
+from events.registry import Upcaster
+from runs.event_types import ModelReference, Part, Profile, SourceRecord
+from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.system.digests import Digest
+from runs.system.integers import Count, Large
+from studies.making import events as making
+from studies.making.making import HANDLERS, MakingState
+from studies.observing import Observed
 
 #: Role of a run's result.
 MODEL = "model"
@@ -62,6 +70,35 @@ class GivenSubmitted(common.Submitted):
     data: tuple[str, ...] = ()
 
 
+class GivenStarted(common.Started):
+    """Model, text and profile were pinned."""
+
+    model: SourceRecord
+    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
+    streams: dict[str, Digest]
+    #: Domain → number of those tokens.
+    tokens: dict[str, Large]
+    #: Name → BLAKE3 of the files of tokenizer and configuration, which all models share.
+    files: dict[str, Digest]
+    #: BLAKE3 of the items to measure on.
+    items: Digest
+    profile: Profile
+    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
+    canary: Digest
+    #: Tokens of a window.
+    context: Count
+    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
+    #: the settings.
+    accumulation: Count | None = None
+    #: Steps of a segment; no part of the lineage.
+    segment: Count
+
+    @property
+    def machine(self) -> str | None:
+        """The profile that a device must offer."""
+        return self.profile.of_machine
+
+
 class ModelsCompleted(common.Completed):
     """All models are made."""
 
@@ -74,3 +111,28 @@ class GivenCompleted(ModelsCompleted):
 
     #: Name → what was compared.
     arms: dict[str, Arm]
+
+
+def history(
+    name: str, *types: type[Event], upcasters: Mapping[tuple[str, int], Upcaster] | None = None
+) -> type[MakingState]:
+    """Return the state of a kind of run, with the registry of its events.
+
+    `types` are its `submitted`, `forked`, `started` and `completed`, in this order, and further ones;
+    events of making and measuring are there in any case. Answers are found under their tasks' keys.
+    """
+    submitted, forked, started, completed, *further = types
+    every = (submitted, forked, started, *making.EVENTS, Observed, *further, completed)
+
+    class StudyState(MakingState):
+        """State of a run of one kind of study."""
+
+        kind = name
+        registry = common.registry(every, dict(upcasters or {}))
+        handlers = (
+            common_state.handlers(submitted, forked, started, completed)  # type: ignore[arg-type]
+            | HANDLERS
+        )
+        outside = making.OUTSIDE
+
+    return StudyState

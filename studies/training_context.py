@@ -15,7 +15,7 @@ from evaluation.task_context import TaskContext
 from evaluation.training_text.kept_text import Text
 from events import Event
 from runs.errors import UnreproducedError
-from runs.event_types import Profile, SourceRecord
+from runs.event_types import HalfPrecision, Profile, SourceRecord
 from runs.kinds.tasks import Start
 from runs.system import freed_memory
 from studies.making.events import Making
@@ -25,6 +25,7 @@ from studies.making.shared_snapshots import SharedSnapshots
 from studies.observing import Observe, Observed
 from studies.training_kind import under
 from weights.folders import companions
+from weights.folders.checkpoint import half_precision, open_checkpoint
 from weights.model import Model
 from weights.recipes import Train
 from weights.tensors import Weights
@@ -91,6 +92,19 @@ class TrainingContext(TaskContext[S]):
     def settings(self) -> dict[str, Any]:
         """The config.json of all models."""
         return json.loads((self.text.folder / companions.CONFIG).read_text("utf-8"))
+
+    @cached_property
+    def dtype(self) -> HalfPrecision | None:
+        """Half precision of the given model, which results are rounded to; None: they are float32."""
+        started = self.state.started
+        if started is not None:
+            return started.dtype
+        return None if self.donor is None else half_precision(open_checkpoint(self.donor))
+
+    @property
+    def form(self) -> Mapping[str, Any]:
+        """Settings of config.json that say in which dtype results are, if that is not float32."""
+        return {} if self.dtype is None else {"dtype": self.dtype}
 
     def fitted(self, started: Any, start: Model, rows: int, parts: int) -> tuple[Any, str, float]:
         """Return `started` with as few parts of a step as fit in memory, and canary and seconds.

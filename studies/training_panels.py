@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from runs.panels.head import Fact
@@ -89,15 +90,24 @@ def _curve(
     return Lines(name=field, title=title, says=says, x=STEPS, y=y, series=series)
 
 
-def models(state: Any, recipes: Mapping[str, Making], says: str = MADE) -> Units:
-    """Return all models with their steps and weights; `says` tells what they are."""
+def models(
+    state: Any,
+    recipes: Mapping[str, Making],
+    says: str = MADE,
+    trainings: Mapping[str, Train] = MappingProxyType({}),
+) -> Units:
+    """Return all models with their steps and weights; `says` tells what they are.
+
+    `trainings` are those of models that are made of a training's.
+    """
     rows = []
     for name, recipe in recipes.items():
         steps = of = seconds = None  # of what no training makes
-        if isinstance(recipe, Train):
-            events = state.advanced.get(recipe.stem, {}).values()
-            steps, of = state.steps(recipe), recipe.upto
-            seconds = sum(event.seconds for event in events if event.step <= recipe.upto)
+        training = trainings.get(name, recipe)
+        if isinstance(training, Train):
+            events = state.advanced.get(training.stem, {}).values()
+            steps, of = state.steps(training), training.upto
+            seconds = sum(event.seconds for event in events if event.step <= training.upto)
         made = state.made.get(recipe.id)
         rows.append((name, steps, of, seconds, made.digest[:12] if made else None))
     return Units(

@@ -58,6 +58,11 @@ def readings(submitted: Any, started: Any, unread: Collection[str] = ()) -> list
     return notes
 
 
+def tokens(training: Train) -> int:
+    """Return the tokens that a training reads."""
+    return training.steps * training.batch * training.context
+
+
 def as_float32(started: Any) -> Transform:
     """Return the recipe of the given model in float32."""
     return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})

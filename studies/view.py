@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from events import Event
 from runs.kinds.tasks import Start
 from runs.panels.head import listed
+from studies import given_dtype
 from studies.comparison import TEST
 from studies.events import MODEL, GivenCompleted
 from studies.making.making import MakingState
@@ -24,7 +25,7 @@ class GivenView(TrainingView[S]):
 
     def trainings(self, state: S) -> Mapping[str, Train]:
         """Return name → recipe of every model that the run trains."""
-        return {name: one for name, one in self.recipes(state).items() if isinstance(one, Train)}
+        return given_dtype.trainings(self.recipes(state))
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""

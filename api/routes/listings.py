@@ -81,7 +81,8 @@ def model_lineage(request: Request, id: str) -> Response:
 def model_measurements(request: Request, id: str) -> Response:
     """Return what the runs that made a model, or were given it, have measured of it."""
     desk = desk_of(request)
-    digest = model_origin.entry(desk.store, id)["digest"]
+    entry = model_origin.entry(desk.store, id)
+    digest, maker = entry["digest"], entry["run"]
 
     def read(run: str) -> measured.InRun:
         with desk.state(run) as state:
@@ -92,6 +93,8 @@ def model_measurements(request: Request, id: str) -> Response:
     runs = [
         {
             **one._asdict(),
+            # A run that casts a given model to its own dtype gets equal weights.
+            "made": one.made and maker in (None, one.run),
             "run_name": queries.name(desk.store, one.run),
             "measurements": [m.model_dump(mode="json") for m in one.measurements],
         }
@@ -133,11 +136,11 @@ def in_words(store: EventStore, found: list[family.Generation]) -> dict[str, Any
 async def registered(
     request: Request, model: schemas.NewModel, user: User = Depends(SUBMITTER)
 ) -> Response:
-    """Register a model folder; its weights are read and hashed, in a process beside the server."""
+    """Register a model folder or GGUF file, read and hashed in a process beside the server."""
     store, options = desk_of(request).store, request.app.state.options
-    place = Path(await asyncio.to_thread(options.place, model.path))
+    place = Path(await asyncio.to_thread(options.model, model.path))
     if not place.is_absolute():
-        detail = f"{model.path!r} is no folder that this server may read."
+        detail = f"{model.path!r} is no folder or file that this server may read."
         raise Problem(422, UNPROCESSABLE, detail)
     parents = await asyncio.to_thread(
         commands_model_registry.check, store, place, model.name, model.lineage, model.metrics

@@ -18,7 +18,7 @@ from runs.lists import queries
 from runs.panels import markdown, report_html, tables, thinning
 from runs.panels.head import Panels
 from runs.panels.panels import Panel
-from runs.panels.side_by_side import SideBySide, side_by_side
+from runs.panels.side_by_side import Seen, SideBySide, side_by_side
 
 router = APIRouter(dependencies=[Depends(VIEWER)], tags=["runs"])
 
@@ -108,14 +108,19 @@ def compare(
 
 def compared(desk: Desk, runs: list[str]) -> SideBySide:
     """Return runs side by side, their panels thinned. Raises NotFoundError, ConfigError."""
-    seen = []
+    seen: list[Seen] = []
+    undecided: list[str] = []
     for name in dict.fromkeys(map(desk.name, runs)):
         whole, _ = children.overview(desk, name, None, None)
         thin = Panels(head=whole.head, panels=tuple(map(thinning.thin, whole.panels)))
         with desk.state(name) as state:
-            seen.append(kinds.of(state.kind).seen_beside(state, thin))
+            kind = kinds.of(state.kind)
+            seen.append(kind.seen_beside(state, thin))
+            if kind.decision(state) is not None:
+                undecided.append(name)
     names = queries.names(desk.store, [run.head.run for run in seen])
-    return side_by_side(seen).model_copy(update={"names": names})
+    update = {"names": names, "undecided": tuple(undecided)}
+    return side_by_side(seen).model_copy(update=update)
 
 
 @router.get("/runs/{run}/panels/{name}.json", response_model=Panel)

@@ -30,12 +30,11 @@ import torch
 
 from benchmarks.common import machine
 from evaluation.measures.perplexity import score_windows
-from phases.bitnet import findings, plan
-from phases.bitnet.events import BitnetState, Submitted
-from phases.bitnet.kind import Bitnet
-from phases.bitnet.tasks.execute import Context
+from phases.bitnet import FLOAT, INT8, Bitnet, Submitted
 from runs.kinds.asked import Asked, Lookup
+from studies.comparison import CHOOSING, TEST
 from studies.training_plan import as_float32
+from studies.work import Context
 from weights import operations
 from weights.model import Model
 from weights.recipes import Algorithm, Train, Transform
@@ -55,7 +54,7 @@ def opened(model: Path, folder: Path, tokens: int, context: int, device: str) ->
     config = {"tokens": tokens, "context": context, "device": device}
     planned = kind.plan(Asked("bitnet", config, {"model": [str(model)]}), Lookup())
     set_threads(1)
-    state = BitnetState()
+    state = kind.state()
     state.take(
         Submitted(run="benchmark", owner="benchmark", config=planned.config, **planned.fields)
     )
@@ -66,8 +65,7 @@ def opened(model: Path, folder: Path, tokens: int, context: int, device: str) ->
 
 def bits(context: Context, weights: Weights, int8: bool, on: Any) -> dict[str, float]:
     """Return domain → bits per byte on a slice."""
-    model = context.resident(int8)
-    model.load(weights)
+    model = context.loaded(Model(context.settings, weights), INT8 if int8 else FLOAT)
     told = {}
     for domain, data in sorted(context.held_out(on).items()):
         nll, _, _ = score_windows(model, data.windows)
@@ -95,11 +93,11 @@ class Trainings:
 
     def done(self, arm: str, rate: float, seed: int, steps: int) -> tuple[Weights, float]:
         """Return the weights after a training, ternary ones packed, and its processor seconds."""
-        start = as_float32(self._started).id
-        made = (
-            plan.full(self._submitted, self._started)
+        kind, start = Bitnet(), as_float32(self._started).id
+        made: Any = (
+            kind.models_of(self._submitted, self._started)["full"]
             if arm == "full"
-            else plan.master(self._submitted, self._started, start, None)
+            else kind.master(self._submitted, self._started, start, None)
         )
         schedule = Algorithm(name=made.schedule.name, params={**made.schedule.params, "peak": rate})
         changes = {"seed": seed, "steps": steps, "upto": steps, "schedule": schedule}
@@ -110,7 +108,7 @@ class Trainings:
         seconds = time.process_time() - began
         if arm == "full":
             return after.weights, seconds
-        return self.rounded(plan.packed(self._submitted, recipe.id), after.weights), seconds
+        return self.rounded(kind.rounded(self._submitted, recipe.id), after.weights), seconds
 
 
 def scan(trainings: Trainings, steps: int, done: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -120,7 +118,7 @@ def scan(trainings: Trainings, steps: int, done: list[dict[str, Any]]) -> Iterat
             key = {"what": "scan", "arm": arm, "rate": rate, "seed": SCAN_SEED, "steps": steps}
             if not any(key.items() <= row.items() for row in done):
                 weights, seconds = trainings.done(arm, rate, SCAN_SEED, steps)
-                found = bits(trainings.context, weights, arm != "full", findings.CHOOSING)
+                found = bits(trainings.context, weights, arm != "full", CHOOSING)
                 yield {**key, "bits": found, "seconds": seconds}
 
 
@@ -145,13 +143,13 @@ def compared(
     """Yield a row for each arm that is not done, by the test slice."""
     submitted, started = trainings.context.state.submitted, trainings.context.state.started
     told = {row["arm"] for row in done if row["what"] == "once"}
-    ways = {"start": None, **plan.untrained(submitted, started)}
+    ways = {"start": None, **Bitnet().untrained(submitted, started)}
     for way, recipe in ways.items():
         if way not in told:
             weights = trainings.start()
             if recipe is not None:
                 weights = trainings.rounded(recipe, weights)
-            found = bits(trainings.context, weights, recipe is not None, findings.TEST)
+            found = bits(trainings.context, weights, recipe is not None, TEST)
             yield {"what": "once", "arm": way, "bits": found}
     for seed in seeds:
         for arm in RATES:
@@ -159,7 +157,7 @@ def compared(
             if not any(key.items() <= row.items() for row in done):
                 rate = rates.get(arm) or best_rate(done, arm)
                 weights, seconds = trainings.done(arm, rate, seed, steps)
-                found = bits(trainings.context, weights, arm != "full", findings.TEST)
+                found = bits(trainings.context, weights, arm != "full", TEST)
                 yield {**key, "rate": rate, "bits": found, "seconds": seconds}
 
 

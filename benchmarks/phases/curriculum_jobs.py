@@ -16,7 +16,7 @@ from runs.home import Home
 from runs.kinds.asked import Asked
 from studies.paired_bits import mean
 from testing.models import symbol_models
-from weights.storage.output_folder import CURRICULUM
+from weights.storage.output_folder import mark_of
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit, validate
 from worker.tasks import runner
@@ -106,7 +106,7 @@ def do(job: Job, place: Path) -> Row:
     model = job.model or str(new)
     if job.first is not None:
         learned = place / "homes" / job.name / "first"
-        if not (learned / CURRICULUM).exists():
+        if not (learned / mark_of("curriculum")).exists():
             Curriculum().write_result(home, carried_out(home, "first", model, job.first), learned)
         model = str(learned / "model")
     state = carried_out(home, "main", model, job.settings)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from cli.kind_views import View
+from cli.options import say
 
 
 class TrainingView(View):
@@ -24,6 +25,21 @@ class TrainingView(View):
             f"{name.partition(' ')[0]:14s} step {data['step']}  loss {last['loss']:.3f}  gradient "
             f"{last['norm']:.2f}  rate {last['rate']:.1e}  {speed:,.0f} tokens/s"
         )
+
+    def announce(self, state: Any, data: dict[str, Any], name: str) -> None:
+        """Print the arms, the folders, the names as models, and what may come next."""
+        kind: Any = self.kind  # a study
+        for line in kind.lines(state):
+            say(line)
+        if folder := data.get("folder"):
+            roles = ", ".join(f"{folder}/{role}" for role in kind.result_roles)
+            further = [value for key, value in data.items() if key.endswith("_folder") and value]
+            say(f"models: {', '.join([roles, *further])}; items: {folder}/items")
+        roles = kind.result_roles
+        names = [f"{name}:{role}" for role in roles] if len(roles) > 1 else [name]
+        say(f"as {'models' if len(roles) > 1 else 'a model'}: {', '.join(names)}")
+        for command in kind.next_steps(state, name):
+            say(f"next: {command}")
 
     def measured(self, name: str, data: dict[str, Any]) -> str:
         """Return a line for a measurement of the model that is called `name`."""

@@ -55,8 +55,12 @@ class ResidentModel:
 
     @classmethod
     def from_module(cls, module: Any) -> ResidentModel:
-        """Wrap an existing module, on its own device."""
+        """Wrap an existing module, on its own device.
+
+        Weights that are loaded into it are computed in the dtype that the module has now.
+        """
         model = cls.__new__(cls)
+        model.dtype = next(module.parameters()).dtype
         model.module = model._whole = module.eval()
         model.config = module.config
         model.device = next(module.parameters()).device

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from evaluation.trajectories.sampled import Sampled
 from events import Registry
 from phases.bake.config import BakeConfig
-from runs.event_types import Figure, Profile, SourceRecord
+from runs.event_types import Figure, HalfPrecision, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
@@ -77,7 +77,7 @@ class Started(common.Started):
     #: Parameters of the adapters that are trained; None: all weights are.
     trainable: Large | None = None
     #: Half precision that the given model has and results are rounded to; None: results are float32.
-    dtype: Literal["bfloat16", "float16"] | None = None
+    dtype: HalfPrecision | None = None
     #: Tokens of a forward pass that writes replies; None: as many as have room for all their logits.
     pass_tokens: Count | None = None
 

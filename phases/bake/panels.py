@@ -8,8 +8,8 @@ from phases.bake.findings import LIMITS
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Lines, Matrix, Panel, Series
 from runs.panels.shapes import Axis, Limit, Metric
+from studies import arm_panels as panels_of
 from studies import comparison, training_panels
-from studies import panels as panels_of
 from studies.observing import Observed
 from studies.training_panels import Curves
 

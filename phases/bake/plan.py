@@ -37,7 +37,7 @@ class Candidate:
 
 def parent(started: Started) -> Transform:
     """Return the recipe of the given model in float32."""
-    return Transform(operation="float32@1", inputs={"of": started.model.recipe_id})
+    return training_plan.as_float32(started)
 
 
 def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -> Train:

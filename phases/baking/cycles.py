@@ -80,15 +80,16 @@ def _baked(state: BakingState, one: Round) -> Decision:
     config, segment = state.submitted.config, state.started.segment
     end = plan.full(state, one.start, one.written)
     model = plan.half(config, one.start, end)
-    for recipe in (end, model):
+    given = findings.given(state, model)
+    for recipe in (end, model, given):
         decision = making.next_of(state, [recipe], segment)
         if decision.facts or decision.tasks:
             return decision
-    wanted = (findings.scored(model), findings.apart(model))
+    wanted = (findings.scored(given), findings.apart(given))
     missing = [task for task in wanted if task.key not in state.answers]
     if missing:
         return Decision(tasks=missing)
-    before, after = _score(state, findings.scored(one.start)), _score(state, wanted[0])
+    before, after = _before(state, one), _score(state, wanted[0])
     personas = one.cycle == "personas"
     ended = IterationEnded(
         iteration=one.number,
@@ -102,6 +103,11 @@ def _baked(state: BakingState, one: Round) -> Decision:
     return _fact(state, ended, f"iteration/{one.number}")
 
 
+def _before(state: BakingState, one: Round) -> float:
+    """Return the score of the model that an iteration begins with."""
+    return _score(state, findings.scored(findings.given(state, one.start)))
+
+
 def _score(state: BakingState, task: Observe) -> float:
     found = state.answers[task.key]
     assert isinstance(found, Observed)
@@ -110,7 +116,7 @@ def _score(state: BakingState, task: Observe) -> float:
 
 def _nothing(state: BakingState, one: Round, why: str) -> Decision:
     """Return the end of an iteration that has nothing to bake."""
-    before = _score(state, findings.scored(one.start))
+    before = _before(state, one)
     ended = IterationEnded(
         iteration=one.number,
         cycle=one.cycle,

@@ -10,7 +10,7 @@ from pydantic import Field
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event, Registry
 from phases.baking.config import BakingConfig, Cycle
-from runs.event_types import Figure, Profile, SourceRecord
+from runs.event_types import Figure, HalfPrecision, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
@@ -20,6 +20,7 @@ from studies.events import (
     GivenCompleted,
     GivenSubmitted,
     all_weights,
+    not_rounded,
     without_adapters,
 )
 from studies.making import events as making
@@ -49,7 +50,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Model, text, tasks and profile were pinned."""
 
-    schema_version = 2
+    schema_version = 3
 
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -78,6 +79,8 @@ class Started(common.Started):
     trainable: Large | None = None
     #: True if each iteration draws random numbers of its own; in earlier runs all had the same.
     drawn_apart: bool = True
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
 
     @property
     def machine(self) -> str | None:
@@ -178,6 +181,7 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 1): all_weights,
         (Forked.type, 2): dict,
         (Started.type, 1): _drawn_alike,
+        (Started.type, 2): not_rounded,
         (Submitted.type, 3): on_cpu,
         (Forked.type, 3): on_cpu,
     },

@@ -16,7 +16,7 @@ from evaluation.measures.bootstrap import Counts
 from phases.baking import plan
 from phases.baking.events import BakingState, Propose, Proposed
 from runs.event_types import Figure
-from studies import comparison
+from studies import comparison, given_dtype
 from studies.comparison import CHOOSING, TEST
 from studies.events import MODEL, Result
 from studies.making.events import Making
@@ -52,6 +52,11 @@ FIGURES = {
 # ---- what is measured --------------------------------------------------------------------------
 
 
+def given(state: BakingState, recipe: Making) -> Making:
+    """Return the recipe of an iteration's model, or of the start, as it is measured and given."""
+    return given_dtype.rounded(state.started, recipe)
+
+
 def scored(recipe: Making, on: str = CHOOSING) -> Observe:
     """Return the measurement of the tasks that a model solves without a prompt."""
     return Observe(recipe.id, SUCCESS, on)
@@ -69,7 +74,7 @@ def apart(recipe: Making, on: str = CHOOSING) -> Observe:
 
 def opening(state: BakingState) -> dict[str, Observe]:
     """Return key → what is measured of the given model before the cycles."""
-    start = as_float32(state.started)
+    start = given(state, as_float32(state.started))
     return {task.key: task for task in (scored(start), apart(start))}
 
 
@@ -127,7 +132,7 @@ def auditions(state: BakingState, start: Making) -> dict[str, float]:
 
 def persona(state: BakingState, start: Making) -> str | None:
     """Return the persona that solves most, the first of equals; None if no one beats going without."""
-    found, bare = auditions(state, start), seen(state, scored(start))
+    found, bare = auditions(state, start), seen(state, scored(given(state, start)))
     best = max(found, key=lambda text: found[text], default=None)
     return best if best is not None and bare and found[best] > score(bare) else None
 

@@ -24,7 +24,7 @@ from phases.baking.events import (
 )
 from phases.baking.view import BakingView
 from runs.kinds.tasks import Decision, Task
-from studies import comparison, training_plan
+from studies import comparison, given_dtype, training_plan
 from studies.events import MODEL
 from studies.kind import LISTED as GIVEN_LISTED
 from studies.kind import answers, unanswered
@@ -61,7 +61,9 @@ class Baking(BakingView, OneResult[BakingState]):
 
     def course(self, state: BakingState) -> Iterator[Decision]:
         """Yield: the given model and its turns to measure on, the cycles, the comparison."""
-        yield making.next_of(state, [as_float32(state.started)], state.started.segment)
+        start = as_float32(state.started)
+        for recipe in (start, given_dtype.rounded(state.started, start)):
+            yield making.next_of(state, [recipe], state.started.segment)
         yield unanswered(state, [plan.held(state.started)])
         yield unanswered(state, findings.opening(state).values())
         yield cycles.next_of(state)

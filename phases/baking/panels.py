@@ -9,8 +9,8 @@ from phases.baking.events import BakingState
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arm, Arms, Column, Lines, Matrix, Panel, Series, Units
 from runs.panels.shapes import Axis, Metric
+from studies import arm_panels as panels_of
 from studies import comparison, training_panels
-from studies import panels as panels_of
 from studies.observing import Observed
 from studies.training_panels import Curves
 

@@ -9,7 +9,7 @@ from typing import Any
 from evaluation.trajectories.sampled import Sampled
 from phases.baking.config import BakingConfig, Cycle
 from phases.baking.events import BakingState, CycleSample, IterationEnded, Started, Submitted
-from studies import training_plan
+from studies import given_dtype, training_plan
 from studies.making.events import Making
 from studies.training_plan import as_float32
 from weights.recipes import Algorithm, Train, Transform
@@ -133,14 +133,15 @@ def draws(state: BakingState, cycle: str, writer: str) -> tuple[str | int, ...]:
 
 def recipes(state: BakingState) -> dict[str, Making]:
     """Return name → recipe of all that the run makes, each after those that it reads."""
-    found: dict[str, Making] = {START: as_float32(state.started)}
+    found = given_dtype.with_rounded(state.started, {START: as_float32(state.started)})
     for one in rounds(state):
         skipped = one.ended is not None and one.ended.outcome == "nothing"
         if one.written is None or skipped or not one.written.streams[BAKED].trajectories:
             continue
         end = full(state, one.start, one.written)
         found[name(one.number, True)] = end
-        found[name(one.number)] = half(state.submitted.config, one.start, end)
+        made = {name(one.number): half(state.submitted.config, one.start, end)}
+        found |= given_dtype.with_rounded(state.started, made)
     return found
 
 

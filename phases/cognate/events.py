@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 from events import Registry
 from phases.cognate.config import CognateConfig
-from runs.event_types import ModelReference, Part, Profile, SourceRecord
+from runs.event_types import HalfPrecision, ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from studies.events import all_weights, without_adapters
+from studies.events import all_weights, not_rounded, without_adapters
 from studies.making import events as making
 from studies.making.making import HANDLERS, MakingState
 from studies.observing import Observed
@@ -42,7 +42,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Text, tokenizer and profile were pinned."""
 
-    schema_version = 2
+    schema_version = 3
 
     parameters: Large
     #: Parameters of a specialist's adapters; None: all weights are trained.
@@ -66,6 +66,8 @@ class Started(common.Started):
     accumulation: Count = 1
     #: Steps of a segment; no part of the lineage.
     segment: Count
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
 
     @property
     def machine(self) -> str | None:
@@ -156,6 +158,7 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 6): all_weights,
         (Forked.type, 6): all_weights,
         (Started.type, 1): without_adapters,
+        (Started.type, 2): not_rounded,
         (Submitted.type, 7): _not_averaged,
         (Forked.type, 7): _not_averaged,
     },

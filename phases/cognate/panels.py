@@ -93,7 +93,7 @@ def panels(state: CognateState, curves: Curves) -> list[Panel]:
     if line := findings.line(state):
         found.append(_line(line))
     says = "The specialists start from the base."
-    models = training_panels.models(state, plan.models(state), says)
+    models = training_panels.models(state, plan.models(state), says, plan.trainings(state))
     return [*found, models, _lineage(state)]
 
 
@@ -178,7 +178,7 @@ def _lineage(state: CognateState) -> Graph:
         Node(id=plan.BASE, name=plan.BASE, group=group, column=1, ours=made[plan.BASE]),
     ]
     nodes += [Node(id=r, name=r, group="trained", column=2, ours=made[r]) for r in specialists]
-    says = "float32" if given else "train"
+    says = (state.started.dtype or "float32") if given else "train"
     edges = [Edge(source="untrained", target=plan.BASE, says=says)]
     readers = specialists if given else [plan.BASE]
     edges += [Edge(source="text", target=role, says="text") for role in readers]

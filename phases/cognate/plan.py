@@ -10,7 +10,7 @@ from phases.cognate.config import CognateConfig
 from phases.cognate.events import CognateState, Started, Submitted
 from phases.cognate.presets import Preset
 from runs.errors import ConfigError
-from studies import training_defaults, training_plan
+from studies import given_dtype, training_defaults, training_plan
 from studies.training_defaults import CLIP, FLOOR
 from weights import averages
 from weights.recipes import Algorithm, Train, Transform
@@ -99,6 +99,13 @@ def snapshots(config: CognateConfig, recipe: Train | Transform) -> list[Train | 
 
 def models(state: CognateState) -> dict[str, Train | Transform]:
     """Return role → recipe of every model that the run gives, the base first."""
+    started = state.started
+    every = _results(state).items()
+    return {role: given_dtype.rounded(started, one, started.base) for role, one in every}
+
+
+def _results(state: CognateState) -> dict[str, Train | Transform]:
+    """Return role → recipe of every model as it is trained, in float32; of the base, first."""
     config, made = state.submitted.config, _made(state)
     return {role: result(config, recipe) for role, recipe in made.items()}
 
@@ -121,7 +128,9 @@ def stages(state: CognateState) -> Iterator[list[Train | Transform]]:
     yield [initial(state.submitted, state.started)]
     for group in ([rows.pop(BASE)], list(rows.values())):
         yield from map(list, zip(*(snapshots(config, recipe) for recipe in group), strict=True))
-        yield [result(config, recipe) for recipe in group]
+        results = [result(config, recipe) for recipe in group]
+        yield results
+        yield [given_dtype.rounded(state.started, one, state.started.base) for one in results]
 
 
 def recipes(state: CognateState) -> dict[str, tuple[str, Train | Transform]]:
@@ -131,7 +140,7 @@ def recipes(state: CognateState) -> dict[str, tuple[str, Train | Transform]]:
     for role, training in trainings(state).items() if config.average > 1 else ():
         for recipe in averages.snapshots(training, config.average):
             named[f"{role} after {recipe.upto:,} steps"] = recipe
-    named |= models(state)
+    named |= given_dtype.with_rounded(state.started, _results(state), state.started.base)
     return {recipe.id: (name, recipe) for name, recipe in named.items()}
 
 

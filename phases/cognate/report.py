@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from phases.cognate import findings, plan
 from phases.cognate.events import CognateState, Lead, Submitted
 from runs.panels.panels import COMPARED, verdict
-from weights.recipes import Train, Transform
+from weights.recipes import Train
 
 
 class Report(BaseModel):
@@ -105,10 +105,11 @@ def _rise(barrier: float) -> str:
     return f"{told}: it is at most {barrier:.4f} above the straight line"
 
 
-def card(role: str, recipe: Train | Transform, report: Report, submitted: Submitted) -> str:
+def card(role: str, recipe: Train | None, report: Report, submitted: Submitted) -> str:
     """Return a model's card; a specialist's names its base.
 
-    It names a licence only if base and text are the program's own.
+    `recipe` is its training, None of a given base. The card names a licence only if base and text are
+    the program's own.
     """
     ours = submitted.base is None and not submitted.data
     front = ["---", "library_name: transformers", *["license: apache-2.0"] * ours]
@@ -116,8 +117,8 @@ def card(role: str, recipe: Train | Transform, report: Report, submitted: Submit
     if role != plan.BASE:
         front += ["base_model: ../base", "base_model_relation: finetune"]
     measured = ", ".join(f"{d} {v:.4f}" for d, v in report.bits_per_byte[role].items())
-    made = "given as the base, here in float32."
-    if isinstance(recipe, Train):
+    made = "given as the base."
+    if recipe is not None:
         shares = ", ".join(f"{d} {share:.0%}" for d, share in recipe.data.items())
         tokens = recipe.upto * recipe.batch * recipe.context
         origin = "from scratch" if role == plan.BASE else "from `base`"

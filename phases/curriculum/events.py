@@ -9,7 +9,7 @@ from pydantic import Field
 
 from events import Event, Registry
 from phases.curriculum.config import Addition, Arm, CurriculumConfig
-from runs.event_types import Figure, Part, Profile, SourceRecord
+from runs.event_types import Figure, HalfPrecision, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
@@ -19,6 +19,7 @@ from studies.events import (
     GivenSubmitted,
     ModelsCompleted,
     not_divided,
+    not_rounded,
     without_watch,
 )
 from studies.making import events as making
@@ -80,7 +81,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Model, items and profile were pinned."""
 
-    schema_version = 3
+    schema_version = 4
 
     model: SourceRecord
     #: Cell → BLAKE3 of the token ids of its training items.
@@ -105,6 +106,8 @@ class Started(common.Started):
     segment: Count
     #: Digest of the tool tasks to measure on; None without families that use tools.
     tool_items: Digest | None = None
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
 
     @property
     def machine(self) -> str | None:
@@ -174,6 +177,7 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 3): dict,
         (Started.type, 1): not_divided,
         (Started.type, 2): dict,
+        (Started.type, 3): not_rounded,
         (MixChosen.type, 1): dict,
         (MixChosen.type, 2): dict,
         (Submitted.type, 4): on_cpu,

@@ -20,7 +20,7 @@ from phases.curriculum.mixing.cells import Success
 from runs.event_types import Figure
 from runs.panels import panels
 from runs.panels.panels import Verdict
-from studies import comparison
+from studies import comparison, given_dtype
 from studies.comparison import CHOOSING, TEST
 from studies.events import MODEL, Result
 from studies.making.events import Making
@@ -64,7 +64,9 @@ def comparing(state: CurriculumState) -> dict[str, Observe]:
 
 def observations(state: CurriculumState) -> list[Observe]:
     """Return everything that is measured, as far as it is known yet."""
-    return [*map(assessed, plan.recipes(state).values()), *comparing(state).values()]
+    every = plan.recipes(state).items()
+    made = [recipe for name, recipe in every if not name.endswith(given_dtype.FLOAT32)]
+    return [*map(assessed, made), *comparing(state).values()]
 
 
 def found(state: CurriculumState) -> dict[str, Observed]:
@@ -106,8 +108,8 @@ def relapsed(state: CurriculumState, arm: str) -> bool:
 
 def burst(state: CurriculumState, arm: str, segment: int) -> tuple[float, float]:
     """Return accuracy on the selection slice before and after a segment that was measured."""
-    recipe = plan.segments(state, arm)[segment]
-    return mean(_chosen_by(state, recipe.start)), mean(_chosen_by(state, recipe.id))
+    before, after = plan.segments(state, arm)[segment].start, plan.points(state, arm)[segment + 1]
+    return mean(_chosen_by(state, before)), mean(_chosen_by(state, after.id))
 
 
 # ---- what follows ------------------------------------------------------------------------------

@@ -114,9 +114,10 @@ def _next(state: CurriculumState, arm: Arm) -> Decision:
     """Return what is next of an arm: its segment, the measurement, dreams, or the next mix."""
     config: CurriculumConfig = state.submitted.config
     last = plan.points(state, arm)[-1]
-    decision = making.next_of(state, [last], state.started.segment)
-    if decision.facts or decision.tasks:
-        return decision
+    for recipe in (*plan.segments(state, arm)[-1:], last):
+        decision = making.next_of(state, [recipe], state.started.segment)
+        if decision.facts or decision.tasks:
+            return decision
     task, number = findings.assessed(last), len(state.mixes.get(arm, ()))
     if task.key not in state.answers:
         return Decision(tasks=[task])

@@ -25,7 +25,7 @@ from runs.panels.panels import (
     Shares,
     Units,
 )
-from studies import comparison, training_panels
+from studies import comparison, given_dtype, training_panels
 from studies.observing import Observed
 from studies.paired_bits import mean
 from studies.training_panels import Curves
@@ -95,7 +95,8 @@ def panels(state: CurriculumState, curves: Curves) -> list[Panel]:
             found.append(_matrix(arm, seen.get(arm), some[-1]))
     others = [arm for arm in curves if arm != "adaptive"]
     found += training_panels.curves(curves, others, state, {})
-    return [*found, training_panels.models(state, plan.last(state))]
+    trained = given_dtype.trainings(plan.recipes(state))
+    return [*found, training_panels.models(state, plan.last(state), trainings=trained)]
 
 
 def _arms(state: CurriculumState, seen: Mapping[str, Observed], best: str) -> Arms:

@@ -14,6 +14,7 @@ from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.dreams import Dream
 from phases.curriculum.events import CurriculumState, Dreamed, MixChosen, Started, Submitted
 from runs.errors import ConfigError
+from studies import given_dtype
 from studies.making.events import Making
 from studies.training_plan import as_float32, reading
 from weights.recipes import Algorithm, Train
@@ -128,8 +129,14 @@ def dreamt(state: CurriculumState, before: str | None) -> Dreamed | None:
 
 
 def points(state: CurriculumState, arm: str) -> list[Making]:
-    """Return the models of an arm from the start on, as far as their mixes are chosen."""
-    return [as_float32(state.started), *segments(state, arm)]
+    """Return the models of an arm from the start on, as far as their mixes are chosen.
+
+    The last one is in the dtype of the given model: it may be the result.
+    """
+    found: list[Making] = [as_float32(state.started), *segments(state, arm)]
+    if len(found) > state.submitted.config.segments:
+        found[-1] = given_dtype.rounded(state.started, found[-1])
+    return found
 
 
 def recipes(state: CurriculumState) -> dict[str, Making]:
@@ -138,7 +145,9 @@ def recipes(state: CurriculumState) -> dict[str, Making]:
     found: dict[str, Making] = {START: as_float32(state.started)}
     for arm in config.arms:
         for number, recipe in enumerate(segments(state, arm)):
-            found[name(config, arm, number)] = recipe
+            made = {name(config, arm, number): recipe}
+            ends = number + 1 == config.segments
+            found |= given_dtype.with_rounded(state.started, made) if ends else made
     return found
 
 

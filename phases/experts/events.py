@@ -9,13 +9,13 @@ from pydantic import Field
 
 from events import Event, Registry
 from phases.experts.config import ExpertsConfig
-from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
+from runs.event_types import Figure, HalfPrecision, ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from studies.events import GivenCompleted, GivenSubmitted
+from studies.events import GivenCompleted, GivenSubmitted, not_rounded
 from studies.making import events as making
 from studies.making.making import HANDLERS, MakingState
 from studies.observing import Observed
@@ -56,7 +56,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Models, text and profile were pinned."""
 
-    schema_version = 2
+    schema_version = 3
 
     model: SourceRecord
     merges: tuple[SourceRecord, ...]
@@ -83,6 +83,8 @@ class Started(common.Started):
     accumulation: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
 
     @property
     def machine(self) -> str | None:
@@ -239,6 +241,7 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 2): _without_elite,
         (Forked.type, 3): _with_three,
         (Started.type, 1): _no_adapters,
+        (Started.type, 2): not_rounded,
         (Submitted.type, 4): on_cpu,
         (Forked.type, 4): on_cpu,
     },

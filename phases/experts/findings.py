@@ -26,7 +26,6 @@ from studies.events import MODEL, Result
 from studies.making.events import Making
 from studies.observing import Observe, Observed
 from studies.paired_bits import figure
-from studies.training_plan import as_float32
 
 #: Figure → what it is, in words.
 FIGURES = {
@@ -52,8 +51,8 @@ FIGURES = {
 
 
 def given_id(state: ExpertsState) -> str:
-    """Return the recipe id of the given model in float32."""
-    return as_float32(state.started).id
+    """Return the recipe id of the given model as it is measured."""
+    return plan.given(state.started).id
 
 
 def assessing(state: ExpertsState) -> dict[str, Observe]:

@@ -72,6 +72,7 @@ class Experts(ExpertsView, OneResult[ExpertsState]):
         submitted, started = state.submitted, state.started
         for recipe in (
             as_float32(started),
+            plan.given(started),
             plan.decomposition(submitted, started),
             plan.ones(submitted, started),
         ):

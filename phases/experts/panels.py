@@ -12,8 +12,8 @@ from phases.experts.search.objectives import mean, ratios, whole
 from runs.event_types import Figure
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arms, Axis, Front, Lines, Matrix, Metric, Panel, Point, Series
+from studies import arm_panels as panels_of
 from studies import comparison, paired_bits, training_panels
-from studies import panels as panels_of
 from studies.training_panels import BITS, Curves
 
 #: A relative gain.

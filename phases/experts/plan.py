@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from phases.experts.config import ExpertsConfig
 from phases.experts.events import ExpertsState, Factors, Started, Submitted
-from studies import training_plan
+from studies import given_dtype, training_plan
+from studies.making.events import Making
 from studies.training_plan import as_float32
 from weights.recipes import Algorithm, Train, Transform
 
@@ -22,6 +23,11 @@ MEAN = "mean-of-models"
 SHARE, LEAST = 4, 0.001
 #: Key of all random draws.
 PURPOSE = "experts"
+
+
+def given(started: Started) -> Making:
+    """Return the recipe of the given model as it is measured, and passed through if it is the best."""
+    return given_dtype.rounded(started, as_float32(started))
 
 
 def decomposition(submitted: Submitted, started: Started) -> Transform:
@@ -137,10 +143,11 @@ def _searched(config: ExpertsConfig, made: Train) -> Train:
 def mixture(state: ExpertsState, experts: Sequence[str], factors: Factors) -> Transform:
     """Return the recipe of a mixture of the further models and of the domains' experts.
 
-    Parts with the factor 0 are left out.
+    Parts with the factor 0 are left out. A mixture is in the dtype of the given model.
     """
     submitted, started = state.submitted, state.started
-    inputs = {"of": as_float32(started).id}
+    halved = started.dtype is not None
+    inputs = {"of": started.model.recipe_id if halved else as_float32(started).id}
     models: list[float] = []
     vectors: list[float] = []
     for source, factor in zip(started.merges, factors, strict=False):
@@ -154,7 +161,8 @@ def mixture(state: ExpertsState, experts: Sequence[str], factors: Factors) -> Tr
     if vectors:
         inputs["svd"] = decomposition(submitted, started).id
     params = {"models": models, "experts": vectors}
-    return Transform(operation="mixture@1", inputs=inputs, params=params)
+    operation = "mixture@2" if halved else "mixture@1"
+    return Transform(operation=operation, inputs=inputs, params=params)
 
 
 def only(state: ExpertsState, domain: str) -> Transform:

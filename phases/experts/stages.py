@@ -8,6 +8,7 @@ from phases.experts import plan
 from phases.experts.events import ExpertsState, Fit, Fitted
 from phases.experts.search.generations import ARMS, Search, spaces
 from phases.experts.solving import SOLVED
+from studies import given_dtype
 from studies.comparison import CHOOSING
 from studies.making.events import Making
 from studies.observing import Observe, Observed
@@ -27,7 +28,7 @@ def seen(state: ExpertsState, recipe_id: str, on: str) -> Observed | None:
 
 def given(state: ExpertsState, on: str) -> Observed | None:
     """Return the bits per byte of the given model on a slice; None before."""
-    return seen(state, as_float32(state.started).id, on)
+    return seen(state, plan.given(state.started).id, on)
 
 
 def parted(event: Observed, given: Observed) -> dict[str, float]:
@@ -53,7 +54,7 @@ def order(state: ExpertsState) -> tuple[str, ...]:
 def weak(state: ExpertsState) -> tuple[str, ...]:
     """Return the families that the given model is weak at, the least solved first; () before."""
     config = state.submitted.config
-    event: Any = state.answers.get(Observe(as_float32(state.started).id, SOLVED, CHOOSING).key)
+    event: Any = state.answers.get(Observe(plan.given(state.started).id, SOLVED, CHOOSING).key)
     if event is None:
         return ()
     own = [family for family in config.families if event.values[family] < config.weak]
@@ -191,7 +192,7 @@ def recipes(state: ExpertsState) -> dict[str, Making]:
     """Return name → recipe of all that the run makes, as far as it is known; each after its inputs."""
     submitted, started = state.submitted, state.started
     found: dict[str, Making] = {
-        plan.GIVEN: as_float32(started),
+        **given_dtype.with_rounded(started, {plan.GIVEN: as_float32(started)}),
         plan.SVD: plan.decomposition(submitted, started),
         plan.ONES: plan.ones(submitted, started),
     }

@@ -9,13 +9,13 @@ from pydantic import Field
 
 from events import Event, Registry
 from phases.quietstar.config import QuietstarConfig
-from runs.event_types import Figure, Part, Profile, SourceRecord
+from runs.event_types import Figure, HalfPrecision, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from studies.events import GivenSubmitted, ModelsCompleted
+from studies.events import GivenSubmitted, ModelsCompleted, not_rounded
 from studies.making import events as making
 from studies.making.making import HANDLERS, MakingState
 from studies.observing import Observed
@@ -40,6 +40,8 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Model, text and profile were pinned."""
 
+    schema_version = 2
+
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
     streams: dict[str, Digest]
@@ -59,6 +61,8 @@ class Started(common.Started):
     accumulation: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
 
     @property
     def machine(self) -> str | None:
@@ -119,6 +123,7 @@ REGISTRY: Registry = common.registry(
     {
         (Submitted.type, 1): on_cpu,
         (Forked.type, 1): on_cpu,
+        (Started.type, 1): not_rounded,
     },
 )
 

@@ -26,6 +26,7 @@ from studies.making import making
 from studies.making.events import Making
 from studies.observing import Observe, Observed
 from studies.one_result import OneResult
+from studies.training_plan import as_float32
 
 
 class Quietstar(QuietstarView, OneResult[QuietstarState]):
@@ -54,17 +55,19 @@ class Quietstar(QuietstarView, OneResult[QuietstarState]):
 
     def course(self, state: QuietstarState) -> Iterator[Decision]:
         """Yield what is to do before the end: the hard tokens come before any training."""
-        recipes = plan.recipes(state)
-        yield making.next_of(state, [recipes[plan.START]], state.started.segment)
+        for recipe in (as_float32(state.started), plan.recipes(state)[plan.START]):
+            yield making.next_of(state, [recipe], state.started.segment)
         yield unanswered(state, findings.freezing(state))
         yield from super().course(state)
 
     def stages(self, state: QuietstarState) -> Iterator[Sequence[Making]]:
         """Yield the recipes that are made at the same time, each after those that it reads."""
-        recipes = plan.recipes(state)
+        recipes, trainings = plan.recipes(state), plan.trainings(state)
+        arms = (plan.CONTINUED, plan.PAUSE, plan.THOUGHTS)
         yield [recipes[plan.BASE]]
         yield [recipes[name] for name in (plan.PAUSING, plan.THINKING)]
-        yield [recipes[name] for name in (plan.CONTINUED, plan.PAUSE, plan.THOUGHTS)]
+        yield [trainings[name] for name in arms]
+        yield [recipes[name] for name in arms]
         yield [recipes[plan.SILENT]]
 
     def questions(self, state: QuietstarState) -> Iterator[Mapping[str, Observe]]:

@@ -8,7 +8,7 @@ from phases.quietstar.report import ARMS
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Arm, Arms, Gate, Gates, Matrix, Panel
 from runs.panels.shapes import Metric
-from studies import panels as panels_of
+from studies import arm_panels as panels_of
 from studies import training_panels
 from studies.comparison import TEST
 from studies.training_panels import Curves

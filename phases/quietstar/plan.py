@@ -7,6 +7,7 @@ from typing import Any
 from phases.quietstar.config import QuietstarConfig
 from phases.quietstar.events import QuietstarState, Started, Submitted
 from runs.errors import ConfigError
+from studies import given_dtype
 from studies.making.events import Making
 from studies.training_plan import as_float32, training
 from weights.recipes import Train, Transform
@@ -110,19 +111,23 @@ def recipes(state: QuietstarState) -> dict[str, Making]:
     first, common = as_float32(started), base(submitted, started)
     pausing = initial(submitted, common.id, True)
     thoughtful = initial(submitted, common.id, False)
-    thoughts = thinking(submitted, started, thoughtful.id, common.id, False)
+    arms = {
+        CONTINUED: continued(submitted, started),
+        PAUSE: thinking(submitted, started, pausing.id, common.id, True),
+        THOUGHTS: thinking(submitted, started, thoughtful.id, common.id, False),
+    }
+    # What the given model lacks, the part for thoughts, stays float32.
+    made = given_dtype.with_rounded(started, arms, others="float32")
     return {
-        START: first,
+        **given_dtype.with_rounded(started, {START: first}),
         BASE: common,
         PAUSING: pausing,
         THINKING: thoughtful,
-        CONTINUED: continued(submitted, started),
-        PAUSE: thinking(submitted, started, pausing.id, common.id, True),
-        THOUGHTS: thoughts,
-        SILENT: Transform(operation="thoughts-removed@1", inputs={"of": thoughts.id}),
+        **made,
+        SILENT: Transform(operation="thoughts-removed@1", inputs={"of": made[THOUGHTS].id}),
     }
 
 
 def trainings(state: QuietstarState) -> dict[str, Train]:
     """Return name → recipe of every model that the run trains."""
-    return {name: one for name, one in recipes(state).items() if isinstance(one, Train)}
+    return given_dtype.trainings(recipes(state))

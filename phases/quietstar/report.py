@@ -9,7 +9,6 @@ from phases.quietstar.events import QuietstarState, ThoughtArm
 from runs.event_types import Figure
 from studies.comparison import TEST, lead_line
 from studies.observing import Observed
-from weights.recipes import Train
 
 #: Arm → what it is, in words.
 ARMS = {
@@ -80,8 +79,7 @@ def step_seconds(state: QuietstarState) -> dict[str, float]:
     """Return arm → measured seconds of a training step, of those that are trained."""
     found = {}
     for name in (plan.CONTINUED, plan.PAUSE, plan.THOUGHTS):
-        recipe = plan.recipes(state)[name]
-        assert isinstance(recipe, Train)
+        recipe = plan.trainings(state)[name]
         events = state.advanced.get(recipe.stem, {}).values()
         steps = sum(event.step - event.begin for event in events)
         if steps:

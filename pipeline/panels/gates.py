@@ -51,10 +51,14 @@ def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
 def metric(state: PipelineState, number: int, figure: str, gate: GateConfig | None) -> Metric:
     """Return a phase's figure in words, with its unit, and which end of it is better for its gate."""
     kind = kinds.of(state.submitted.config.phase(number).kind)
-    words = figure.replace("_", " "), kind.figure_units.get(figure, "")
-    name, unit = MEASURED.get(figure, words)
+    name, unit = measured(figure, kind.figure_units.get(figure, ""))
     better = None if gate is None else "up" if gate.at_least is not None else "down"
     return Metric(name=name, unit=unit, better=better)
+
+
+def measured(figure: str, unit: str = "") -> tuple[str, str]:
+    """Return words and unit of a figure; `unit` is that of a figure that is no measurement."""
+    return MEASURED.get(figure, (figure.replace("_", " "), unit))
 
 
 def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateConfig]]:

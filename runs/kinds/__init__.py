@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 KINDS = {
     "bake": "phases.bake.kind:Bake",
     "baking": "phases.baking.kind:Baking",
-    "bitnet": "phases.bitnet.kind:Bitnet",
+    "bitnet": "phases.bitnet:Bitnet",
     "cognate": "phases.cognate.kind:Cognate",
     "compression": "phases.compression.kind:Compression",
     "curriculum": "phases.curriculum.kind:Curriculum",
@@ -31,7 +31,7 @@ KINDS = {
     "measure": "phases.measure.kind:Measure",
     "pipeline": "pipeline.kind:Pipeline",
     "quietstar": "phases.quietstar.kind:Quietstar",
-    "student": "phases.student.kind:Student",
+    "student": "phases.student:Student",
 }
 
 #: Variable that names further kinds, as "NAME=MODULE:CLASS", separated by commas.

@@ -48,8 +48,12 @@ def in_words(metric: str, value: float | None, unit: str, better: str | None) ->
     """
     if value is None:
         return "-"
-    number = f"{100 * value:.4g} %" if unit == "share" else digits(value)
-    return f"{number} {metric}{' ↓' if better == 'down' else ''}"
+    return f"{quantity(value, unit)} {metric}{' ↓' if better == 'down' else ''}"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a value as people read it: a share in per cent, of other units the number alone."""
+    return f"{100 * value:.4g} %" if unit == "share" else digits(value)
 
 
 def digits(value: float) -> str:

@@ -53,6 +53,7 @@ th, td { padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); text-alig
   white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; }
 code { font-size: 0.9em; }
+pre { overflow-x: auto; }
 nav { margin: 1rem 0; padding: 0.5rem 1rem; border: 1px solid var(--line); border-radius: 6px; }
 nav ol { columns: 15rem; margin: 0; padding: 0; list-style: none; }
 nav a { color: inherit; }

@@ -75,6 +75,8 @@ class SideBySide(Shape):
     beside: tuple[PanelsBeside, ...]
     #: Run → what it is called, of those that the run list knows.
     names: dict[str, str] = {}
+    #: The runs that a gate has stopped until a user decides.
+    undecided: tuple[str, ...] = ()
 
 
 def side_by_side(runs: Sequence[Seen]) -> SideBySide:

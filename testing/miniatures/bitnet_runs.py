@@ -10,10 +10,10 @@ from typing import Any
 
 from evaluation.data.builtin import arithmetic, records
 from events import Envelope
-from phases.bitnet.events import BitnetState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate
@@ -47,25 +47,25 @@ def submit(home: Home, model: Path, run: str = "r", **settings: Any) -> str:
         return commands_submit.submit(store, plan, run)
 
 
-def finish(home: Home, run: str = "r") -> BitnetState:
+def finish(home: Home, run: str = "r") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
 
 
-def carry_until(home: Home, stop: Callable[[BitnetState], bool], run: str = "r") -> BitnetState:
+def carry_until(home: Home, stop: Callable[[MakingState], bool], run: str = "r") -> MakingState:
     """Carry a run on until `stop(state)` is True between two tasks; return its state."""
     with closing(home.open_store()) as store:
         seen = [repository.load(store, run)]
 
-        def watch(state: BitnetState, _rows: list[Envelope]) -> None:
+        def watch(state: MakingState, _rows: list[Envelope]) -> None:
             seen[0] = state
 
         worker = runner.Worker(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
         return worker.run(run)
 
 
-def state(home: Home, run: str = "r") -> BitnetState:
+def state(home: Home, run: str = "r") -> MakingState:
     """Return a run's state from the log."""
     with closing(home.open_store()) as store:
         return repository.load(store, run)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from events import Envelope
-from phases.student.events import StudentState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures.bitnet_runs import texts
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
@@ -30,13 +30,13 @@ def submit(home: Home, model: Path, run: str = "s", **settings: Any) -> str:
         return commands_submit.submit(store, plan, run)
 
 
-def finish(home: Home, run: str = "s") -> StudentState:
+def finish(home: Home, run: str = "s") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
 
 
-def state(home: Home, run: str = "s") -> StudentState:
+def state(home: Home, run: str = "s") -> MakingState:
     """Return a run's state from the log."""
     with closing(home.open_store()) as store:
         return repository.load(store, run)

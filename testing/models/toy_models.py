@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,19 @@ def save(model: Any, folder: Path) -> Path:
     return folder
 
 
+def in_dtype(model: Path, folder: Path, dtype: torch.dtype) -> Path:
+    """Write a model's folder into another one, with weights of a dtype; return that folder."""
+    from weights.folders.checkpoint import open_checkpoint, write_weights
+
+    weights = {name: t.clone().to(dtype) for name, t in open_checkpoint(model).tensors().items()}
+    shutil.copytree(model, folder, ignore=shutil.ignore_patterns("*.safetensors*"))
+    write_weights(folder, weights, 2**30)
+    settings = json.loads((folder / "config.json").read_text("utf-8"))
+    settings["dtype"] = str(dtype).removeprefix("torch.")
+    (folder / "config.json").write_text(json.dumps(settings), "utf-8")
+    return folder
+
+
 def gpt2() -> Any:
     """Return a GPT-2 with the toys' vocabulary: its matrices are [in, out]."""
     return GPT2LMHeadModel(
@@ -127,8 +142,6 @@ def at(folder: Path) -> Toys:
 
 def data(folder: Path) -> Path:
     """Write a data folder: two domains, text and questions in every slice."""
-    import json
-
     folder.mkdir(parents=True, exist_ok=True)
     made = {"math": arithmetic.documents(16_000, 2), "data": records.documents(16_000, 2)}
     for domain, documents in made.items():

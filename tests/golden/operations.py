@@ -194,6 +194,27 @@ def mixed() -> str:
     return digest(operations.apply(recipe, inputs).weights)
 
 
+def mixed_in_halves() -> str:
+    """Return the digest of the toy model in bfloat16 with a further model."""
+    base = toy_training.model().weights
+    halved = {name: tensor.bfloat16() for name, tensor in base.items()}
+    moved = {name: tensor * 1.25 for name, tensor in base.items()}
+    inputs = {"of": Model({}, halved), "model-0000": Model({}, moved)}
+    roles = dict.fromkeys(inputs, "1" * 64)
+    params = {"models": [0.5], "experts": []}
+    recipe = Transform(operation="mixture@2", inputs=roles, params=params)
+    return digest(operations.apply(recipe, inputs).weights)
+
+
+def halved() -> str:
+    """Return the digest of a model rounded to the dtypes of another, which lacks a tensor."""
+    like = {"a": tensors("like")["a"].half()}
+    roles = {"of": "1" * 64, "like": "2" * 64}
+    recipe = Transform(operation="rounded@1", inputs=roles, params={"others": "bfloat16"})
+    inputs = {"of": Model({}, tensors("of")), "like": Model({}, like)}
+    return digest(operations.apply(recipe, inputs).weights)
+
+
 def unchanged() -> str:
     """Return the digest of the vectors that change nothing."""
     recipe = Transform(operation="svf-ones@1", inputs={"svd": SVD.id})
@@ -225,8 +246,10 @@ OPERATIONS: dict[str, Callable[[], str]] = {
     "average@1": averaged,
     "interpolate@1": interpolated,
     "mixture@1": mixed,
+    "mixture@2": mixed_in_halves,
     "qwen2-init@1": initialised,
     "resized@1": shrunk,
+    "rounded@1": halved,
     "svf-decompose@1": lambda: digest(factored().weights),
     "svf-ones@1": unchanged,
     "ternary-feedback@1": fed_back,
@@ -298,6 +321,7 @@ def trained(**fields: Any) -> str:
 def profile(table: str, name: str) -> str:
     """Return what the digest of an entry depends on; "any" if every machine computes it alike."""
     exact = {"svf-ones@1", "float32@1", "interpolate@1", "encode@1", "decode@1", "average@1"}
+    exact |= {"rounded@1", "mixture@2"}
     return "any" if table == "operation" and name in exact else machine()
 
 

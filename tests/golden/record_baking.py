@@ -7,8 +7,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from runs.home import Home
 from testing.miniatures import baking_runs
+from testing.models import toy_models
 from tests.golden.test_golden_kinds import FOLDER, told
 
 #: Repairs that fit into the toy's 96 tokens.
@@ -26,21 +29,26 @@ RUNS: dict[str, dict[str, Any]] = {
     "baking-1": {},
     "baking-2": {"train": "lora", "lora_rank": 4},
     "baking-3": {"repairs": REPAIRS},
+    "baking-4": {},
 }
 
 
 def main() -> None:
-    """Write a run of both cycles, one of both by adapters, and one with repairs of the user's own."""
+    """Write a run of both cycles, one of both by adapters, and one with repairs of the user's own.
+
+    The fourth is of a model in bfloat16.
+    """
     for name, settings in RUNS.items():
         if not (FOLDER / f"{name}.jsonl").exists():
-            _write(FOLDER / f"{name}.jsonl", settings)
+            dtype = torch.bfloat16 if name == "baking-4" else torch.float32
+            _write(FOLDER / f"{name}.jsonl", settings, dtype)
 
 
-def _write(path: Path, settings: dict[str, Any]) -> None:
-    """Carry a run out, and write its rows and what they fold to."""
+def _write(path: Path, settings: dict[str, Any], dtype: torch.dtype) -> None:
+    """Carry a run of a model of a dtype out, and write its rows and what they fold to."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model = baking_runs.able(folder / "model")
+        model = toy_models.in_dtype(baking_runs.able(folder / "able"), folder / "model", dtype)
         home = Home(folder / "home")
         baking_runs.submit(home, model, **settings)
         baking_runs.finish(home)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from evaluation.data.builtin import arithmetic, records
 from events import Envelope
 from runs.home import Home
@@ -37,13 +39,14 @@ def carried(folder: Path, name: str, base: Path | None, **settings: Any) -> Sequ
 
 def main() -> None:
     """Write runs: from scratch with Muon, over a given base, sharded, checkpointed, of titans-mag, of a
-    smaller vocabulary, of adapters, of averages of snapshots.
+    smaller vocabulary, of adapters, of averages of snapshots, over a given base in bfloat16.
 
     The first two were recorded with schema 1 of `submitted`; those that are there stay.
     """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         base, _ = toy_models.family(folder, 0)
+        halved, _ = toy_models.family(folder / "halved", 0, torch.bfloat16)
         runs = (
             ("scratch", None, {"base_tokens": 20_000, "optimiser": "mugrokfast"}),
             ("own", base, {}),
@@ -70,6 +73,7 @@ def main() -> None:
                     "average_as": "1-sqrt",
                 },
             ),
+            ("halved", halved, {}),
         )
         for number, (name, given, settings) in enumerate(runs, start=1):
             path = FOLDER / f"cognate-{number}.jsonl"

@@ -6,6 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import torch
+
 from runs.home import Home
 from testing.miniatures import curriculum_runs
 from testing.models import symbol_models, toy_models
@@ -13,15 +15,19 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a run with all arms of its time for each schema; logs that are there stay."""
+    """Write a run with all arms of its time for each schema, the fifth of a model in bfloat16.
+
+    Logs that are there stay.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model, _ = toy_models.family(folder, 0)
-        for number in (1, 2, 3, 4):
+        for number in (1, 2, 3, 4, 5):
             path = FOLDER / f"curriculum-{number}.jsonl"
             if path.exists():
                 continue
             home = Home(folder / path.stem)
+            dtype = torch.bfloat16 if number == 5 else torch.float32
+            model, _ = toy_models.family(folder / f"models-{number}", 0, dtype)
             given = symbol_models.write(folder / "symbols") if number == 3 else model
             settings = {3: curriculum_runs.BESIDE, 4: curriculum_runs.WITH_TEXT}.get(number, {})
             curriculum_runs.submit(home, given, **settings)

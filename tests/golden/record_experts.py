@@ -6,6 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import torch
+
 from runs.home import Home
 from testing.miniatures import experts_runs
 from testing.models import toy_models
@@ -15,14 +17,20 @@ from tests.golden.test_golden_kinds import FOLDER, told
 def main() -> None:
     """Write a run with two further models and a family of tasks; logs that are there stay.
 
-    In experts-1 are neither adapters nor families, in experts-2 no elite, in experts-3 three finalists.
+    In experts-1 are neither adapters nor families, in experts-2 no elite, in experts-3 three finalists;
+    the models of experts-5 are in bfloat16.
     """
+    for number, dtype in ((4, torch.float32), (5, torch.bfloat16)):
+        path = FOLDER / f"experts-{number}.jsonl"
+        if not path.exists():
+            _write(path, dtype)
+
+
+def _write(path: Path, dtype: torch.dtype) -> None:
+    """Carry a run of models of a dtype out, and write its rows and what they fold to."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model, merges = toy_models.family(folder, 2)
-        path = FOLDER / "experts-4.jsonl"
-        if path.exists():
-            return
+        model, merges = toy_models.family(folder, 2, dtype)
         home = Home(folder / path.stem)
         experts_runs.submit(home, model, merges, **experts_runs.TASKS)
         experts_runs.finish(home)

@@ -6,6 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import torch
+
 from runs.home import Home
 from testing.miniatures import quietstar_runs
 from testing.models import toy_models
@@ -13,13 +15,18 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a run for each schema; logs that are there stay."""
+    """Write a run for each schema, the second of a model in bfloat16; logs that are there stay."""
+    for number, dtype in ((1, torch.float32), (2, torch.bfloat16)):
+        path = FOLDER / f"quietstar-{number}.jsonl"
+        if not path.exists():
+            _write(path, dtype)
+
+
+def _write(path: Path, dtype: torch.dtype) -> None:
+    """Carry a run of a model of a dtype out, and write its rows and what they fold to."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model, _ = toy_models.family(folder, 0)
-        path = FOLDER / "quietstar-1.jsonl"
-        if path.exists():
-            return
+        model, _ = toy_models.family(folder, 0, dtype)
         home = Home(folder / path.stem)
         quietstar_runs.submit(home, model)
         quietstar_runs.finish(home)

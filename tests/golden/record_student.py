@@ -6,6 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import torch
+
 from runs.home import Home
 from testing.miniatures import student_runs
 from testing.models import toy_models
@@ -13,15 +15,19 @@ from tests.golden.test_golden_kinds import FOLDER, told
 
 
 def main() -> None:
-    """Write a run with both students for each schema; logs that are there stay."""
+    """Write a run with both students for each schema, the third of a model in bfloat16.
+
+    Logs that are there stay.
+    """
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        model, _ = toy_models.family(folder, 0)
-        for number in (1, 2):
+        for number in (1, 2, 3):
             path = FOLDER / f"student-{number}.jsonl"
             if path.exists():
                 continue
             home = Home(folder / path.stem)
+            dtype = torch.bfloat16 if number == 3 else torch.float32
+            model, _ = toy_models.family(folder / f"models-{number}", 0, dtype)
             student_runs.submit(home, model)
             student_runs.finish(home)
             rows = student_runs.rows(home)

@@ -35,7 +35,9 @@ def lineage_of(state: Any) -> str:
 def bare(schema: Any) -> Any:
     """A JSON schema without words for people, which may change freely."""
     if isinstance(schema, dict):
-        return {k: bare(v) for k, v in schema.items() if k not in ("title", "description")}
+        told = {k: bare(v) for k, v in schema.items() if k not in ("title", "description")}
+        # A row's data has its fields sorted: their order in the class is no part of it.
+        return told | ({"required": sorted(told["required"])} if "required" in told else {})
     return [bare(item) for item in schema] if isinstance(schema, list) else schema
 
 

@@ -221,4 +221,23 @@ def test_json_has_the_same_shape(finished_run: FinishedRun) -> None:
         result = call(home.folder, *words, "--json")
         assert result.exit_code == 0, result.output
         found[words[0]] = shape(json.loads(result.stdout))
-    assert found == noted("json", found)
+    assert lost(noted("json", found), found) == []
+
+
+def lost(before: Any, now: Any, at: str = "") -> list[str]:
+    """The keys of a shape that another one lacks, and those whose value has another type."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        gone = [f"{at}/{key}" for key in before if key not in now]
+        both = (key for key in before if key in now)
+        return [*gone, *(one for key in both for one in lost(before[key], now[key], f"{at}/{key}"))]
+    if isinstance(before, list) and isinstance(now, list) and before and now:
+        return lost(before[0], now[0], at)
+    return [] if before == now or [] in (before, now) else [at]
+
+
+def test_the_check_of_shapes_can_fail() -> None:
+    """A new key is none of its business."""
+    before = {"a": "int", "b": [{"c": "str"}]}
+    assert lost(before, {"a": "int", "b": [{"c": "str", "d": "int"}], "e": {}}) == []
+    assert lost(before, {"b": [{"c": "int"}]}) == ["/a", "/b/c"]
+    assert lost(before, {"a": "int", "b": {"c": "str"}}) == ["/b"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import blake3
 import torch
@@ -23,8 +23,15 @@ from safetensors.torch import save_file
 
 from events import failpoints
 from runs.errors import SourceError, UnavailableError
+from runs.event_types import HalfPrecision
 from runs.system import bounded_files, open_files
-from weights.folders import adapter_folders, gguf_note, model_config, safetensors_header
+from weights.folders import (
+    adapter_folders,
+    gguf_note,
+    made_folders,
+    model_config,
+    safetensors_header,
+)
 from weights.folders.adapted_tensors import AdaptedTensors
 from weights.folders.adapter import Adapter
 from weights.folders.confrontation import TORCH, confront
@@ -44,7 +51,7 @@ class Checkpoint:
     """An opened model folder: its tensors and the files that hold them."""
 
     folder: Path
-    #: The folder that the user named; `folder` may be a private copy of it.
+    #: What the user named, for messages; `folder` may be a private copy of it, or be made of it.
     given: Path
     #: Content of config.json; `tie_word_embeddings` is as the stored tensors have it.
     config: Mapping[str, Any]
@@ -162,12 +169,12 @@ def _adapted(opened: Checkpoint, folder: Path) -> Checkpoint:
     return replaced(opened, adapter=adapter)
 
 
-def half_precision(checkpoint: Checkpoint) -> Literal["bfloat16", "float16"] | None:
+def half_precision(checkpoint: Checkpoint) -> HalfPrecision | None:
     """Return the dtype of 16 bits that most of a model's numbers have; None if most have another."""
     numbers = dict.fromkeys(TORCH, 0)
     for dtype, shape in checkpoint.shapes.values():
         numbers[dtype] += elements(shape)
-    names: dict[str, Literal["bfloat16", "float16"]] = {"BF16": "bfloat16", "F16": "float16"}
+    names: dict[str, HalfPrecision] = {"BF16": "bfloat16", "F16": "float16"}
     return names.get(max(numbers, key=lambda dtype: numbers[dtype]))
 
 
@@ -201,7 +208,8 @@ def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
     model_config.check(config_file, config, {name: shape for name, (_, shape) in shapes.items()})
     stored = {name: name for name in files}
     notes = gguf_note.warnings(given or folder)
-    return Checkpoint(folder, given or folder, config, files, shapes, stored, warnings=notes)
+    named = made_folders.named(given or folder)
+    return Checkpoint(folder, named, config, files, shapes, stored, warnings=notes)
 
 
 @dataclass(frozen=True)

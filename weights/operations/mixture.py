@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from runs.errors import ConfigError
 from weights.model import Model
+from weights.operations.rounded import in_dtype
 from weights.svf import changes
 
 
@@ -48,6 +49,20 @@ class Mixture:
         parts += _of_experts(inputs, experts)
         found = changes.added(base.weights, parts, (*params.models, *params.experts))
         return Model(base.config, found)
+
+
+class RoundedMixture(Mixture):
+    """Mixture in float32, each tensor rounded once to the dtype that it has in `of`."""
+
+    def apply(self, inputs: Mapping[str, Model], params: Factors, seed: int) -> Model:
+        """Return the model.
+
+        Raises ConfigError for other roles, SourceError for what does not fit, NotFiniteError for a
+        number beyond the range of its dtype.
+        """
+        mixed, base = super().apply(inputs, params, seed), inputs["of"].weights
+        weights = {n: in_dtype(n, t, base[n].dtype) for n, t in mixed.weights.items()}
+        return Model(mixed.config, weights)
 
 
 def _of_experts(inputs: Mapping[str, Model], roles: Sequence[str]) -> list[changes.Changes]:

@@ -6,27 +6,22 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from runs import kinds
 from runs.errors import ConfigError, ConflictError, UnavailableError
 
-#: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model, as
-#: that of all models of a cognate run, as a compression's, a bitnet, student, curriculum, bake,
-#: baking, experts or quietstar run's and a pipeline's: these may be replaced.
-MARK, MERGED = "evomerge_recipe.json", "evomerge_merge.json"
-TRAINED, TRAINED_ALL = "training.json", "cognate.json"
-COMPRESSED, TERNARY, STUDENT = "compression.json", "bitnet.json", "student.json"
-CURRICULUM, BAKED, BAKING = "curriculum.json", "bake.json", "baking.json"
-EXPERTS, QUIETSTAR = "experts.json", "quietstar.json"
-PIPELINE = "pipeline.json"
-#: All of them.
-MARKS = (
-    *(MARK, MERGED, TRAINED, TRAINED_ALL, COMPRESSED, TERNARY, STUDENT),
-    *(CURRICULUM, BAKED, BAKING, EXPERTS, QUIETSTAR, PIPELINE),
-)
+#: Files that mark a folder as a champion's, as written by `forge merge`, as that of a trained model.
+MARK, MERGED, TRAINED = "evomerge_recipe.json", "evomerge_merge.json", "training.json"
+
+
+def mark_of(kind: str) -> str:
+    """Return the file that marks the folder of a result of this kind of run: its report."""
+    return f"{kind}.json"
 
 
 def _ours(place: Path) -> bool:
     """Return True if the folder holds what this program wrote: a result, which may be replaced."""
-    return any((place / mark).is_file() for mark in MARKS)
+    marks = (MARK, MERGED, TRAINED, *map(mark_of, kinds.table()))
+    return any((place / mark).is_file() for mark in marks)
 
 
 def check_target(folder: Path, ours: Callable[[Path], bool] = _ours) -> Path:

@@ -210,12 +210,15 @@ class Thinker(nn.Module):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> Thinker:
-        """Read a model's folder, with the two files of thoughts beside its weights."""
+        """Read a model's folder, with the two files of thoughts beside its weights.
+
+        It computes in float32, in which thoughts were measured, also where the weights have 16 bits.
+        """
         from safetensors.torch import load_file
         from transformers import AutoModelForCausalLM
 
         settings = json.loads((Path(folder) / SETTINGS).read_text("utf-8"))
-        model = AutoModelForCausalLM.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         found = load_file(Path(folder) / TENSORS)
         return cls(model, loaded(found), settings["length"], settings["temperature"]).eval()
 

@@ -22,6 +22,8 @@ interface Props {
 
 const BEYOND = 8;
 const TALL = 800;
+/** Height of the head, for boxes that are no taller than their rows. */
+const HEAD = 36;
 
 export function VirtualRows(props: Props) {
   const { count, height, extra, keyOf, render, onSight, reveal } = props;
@@ -48,6 +50,7 @@ export function VirtualRows(props: Props) {
   const table = props.role !== "list";
   return (
     <div className={`virtual ${props.className ?? ""}`} ref={box} tabIndex={-1}
+      style={{ "--whole": `${rows.getTotalSize() + (props.head ? HEAD : 0) + 2}px` } as React.CSSProperties}
       role={table ? "table" : "list"} aria-label={props.label} aria-rowcount={table ? count + 1 : undefined}>
       {props.head}
       <div className="virtual-all" role="presentation" style={{ height: rows.getTotalSize() }}>

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
-import torch
-
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import training_texts
 from evaluation.measures.perplexity import score_windows
@@ -29,7 +27,7 @@ from studies.context import GivenContext
 from studies.making.events import Making
 from studies.observing import Observe, Observed, answered
 from weights import operations
-from weights.folders.checkpoint import half_precision, open_checkpoint
+from weights.folders.checkpoint import open_checkpoint
 from weights.model import Model
 from weights.recipes import Train
 from weights.training.canary import canary
@@ -59,13 +57,6 @@ class Context(GivenContext[BakeState]):
             return self.text.streams
         known: Any = self.trajectories()
         return ChainMap(dict(self.text.streams), known)
-
-    @cached_property
-    def sizes(self) -> Mapping[str, Any]:
-        """The dtype in config.json, if results are rounded to one."""
-        started = self.state.started
-        dtype = half_precision(open_checkpoint(self.donor)) if started is None else started.dtype
-        return {} if dtype is None else {"dtype": dtype}
 
     @cached_property
     def added(self) -> Sequence[str]:
@@ -173,10 +164,8 @@ class Context(GivenContext[BakeState]):
 
     @cached_property
     def _baked(self) -> ResidentModel:
-        """A model whose weights are swapped; it computes in float32 as the given one does."""
-        model = self._resident(plan.parent(self.state.started))
-        model.dtype = torch.float32
-        return model
+        """A model whose weights are swapped."""
+        return self._resident(plan.parent(self.state.started))
 
     def _loaded(self, recipe_id: str) -> ResidentModel:
         """Return the model of a recipe, ready."""
@@ -260,7 +249,7 @@ class Context(GivenContext[BakeState]):
             contexts=counts,
             beyond=beyond,
             trainable=trainable,
-            dtype=half_precision(open_checkpoint(self.donor)),
+            dtype=self.dtype,
             pass_tokens=PASS_TOKENS,
         )
 

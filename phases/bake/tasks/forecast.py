@@ -16,7 +16,7 @@ from phases.bake.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import least, timed
-from studies import training_plan
+from studies import given_dtype, training_plan
 from studies.comparison import CHOOSING
 from studies.events import MODEL
 from studies.folders import write_companions
@@ -27,8 +27,6 @@ from weights.threads import set_threads
 from weights.training.canary import STEPS
 from weights.training.trajectories import Trajectory
 
-#: Bytes of a number of the models, which are stored in float32.
-STORED = 4
 #: Windows that the price of a window is measured on.
 WINDOWS = 2
 
@@ -55,7 +53,13 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     write_weights(stand_in, first.weights, SHARD_BYTES)
     write_companions(context, stand_in)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
-    models = 1 + bakes * (len({1.0, *config.strengths}) + len(config.stops))
+    candidates = len(config.strengths) + len(config.stops)
+    halved = state.started.dtype is not None
+    whole = 1 + len(config.stops) if halved else len({1.0, *config.strengths}) + len(config.stops)
+    starts = bakes if halved else 1
+    kept, words = given_dtype.stored(
+        state.started, starts + bakes * whole, bakes * candidates, parameters
+    )
     return Forecast(
         Amount(
             opening + sampling + every * stepping / steps + measuring,
@@ -64,8 +68,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"measurements {duration(measuring)}",
         ),
         Amount(
-            models * parameters * STORED + text,
-            f"counted: {models} models of {parameters:,} numbers in float32, and the text",
+            kept + text,
+            f"counted: {words}, and the text",
         ),
         Amount(
             training_plan.memory(parameters, state.started.trainable),

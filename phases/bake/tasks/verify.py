@@ -5,8 +5,8 @@ from __future__ import annotations
 from phases.bake import findings, stages
 from phases.bake.tasks.execute import Context
 from studies.verify import Verification
-from weights.storage.output_folder import BAKED
+from weights.storage.output_folder import mark_of
 
-_runs = Verification(Context, stages.recipes, findings.named, BAKED)
+_runs = Verification(Context, stages.recipes, findings.named, mark_of("bake"))
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

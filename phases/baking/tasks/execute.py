@@ -229,6 +229,7 @@ class Context(GivenContext[BakingState]):
             form=self.speech.form.name,
             prompt=submission.prompt_of(self.config, self.speech),
             trainable=given_submission.trainable(self.config, self.settings),
+            dtype=self.dtype,
         )
 
     def check_unchanged(self) -> None:

@@ -19,7 +19,7 @@ from phases.baking.tasks.execute import Context
 from runs.home import Home
 from studies import folders as shared
 from weights.folders.checkpoint import publish
-from weights.storage.output_folder import BAKING
+from weights.storage.output_folder import mark_of
 from weights.storage.weight_cache import Artifacts
 
 
@@ -30,7 +30,7 @@ def write(home: Home, state: BakingState, out: Path) -> dict[str, Any]:
     """
     context, told = Context.opened(state, Artifacts.of(home)), report.report(state)
     card, name = report.card(told), state.completed.chosen
-    written = shared.write_result(context, out, name, told, card, BAKING)
+    written = shared.write_result(context, out, name, told, card, mark_of("baking"))
     if told.personas:
         publish(out.resolve() / "personas", lambda folder: _personas(folder, told.personas))
     return written

@@ -11,15 +11,12 @@ from phases.baking.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
-from studies import training_plan
+from studies import given_dtype, training_plan
 from studies.events import MODEL
 from weights.folders import stand_ins
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
-
-#: Bytes of a number of the models, which are stored in float32.
-STORED = 4
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -36,7 +33,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     playing = timed(lambda: context.carry_out(plan.held(state.started)))
     _, stepping = context.canary(state.started, first)
     steps = config.iterations * config.steps
-    parameters, models = state.started.model.parameters, 2 * config.iterations + 1
+    parameters, made = state.started.model.parameters, config.iterations
+    kept, words = given_dtype.stored(state.started, 2 * made + 1, made + 1, parameters)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     return Forecast(
         Amount(
@@ -46,8 +44,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"{steps:,} at most. The turns of each iteration and measurements come on top",
         ),
         Amount(
-            models * parameters * STORED + text,
-            f"counted: at most {models} models of {parameters:,} numbers in float32, and the text",
+            kept + text,
+            f"counted: at most {words}, and the text",
         ),
         Amount(
             training_plan.memory(parameters, state.started.trainable),

@@ -41,8 +41,8 @@ class Context(TrainingContext[CognateState]):
         """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
         if started is None:
-            return text.make(supply, submitted, self.donor)
-        return text.pinned(supply, started, submitted, lambda: self.donor)
+            return text.make(supply, submitted, self.donor, self.form)
+        return text.pinned(supply, started, submitted, lambda: self.donor, self.form)
 
     @cached_property
     def donor(self) -> Path | None:
@@ -146,6 +146,7 @@ class Context(TrainingContext[CognateState]):
             profile=self.profile(),
             canary="0" * 64,
             context=plan.window(submitted.config, positions),
+            dtype=self.dtype,
             segment=1,
         )
         training_defaults.check_lengths(started)

@@ -24,7 +24,7 @@ from weights import architectures
 from weights.folders import model_card, model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.recipes import Train, Transform
-from weights.storage.output_folder import TRAINED, TRAINED_ALL, check_target
+from weights.storage.output_folder import TRAINED, check_target, mark_of
 from weights.storage.weight_cache import Artifacts
 
 #: Folder of the items.
@@ -43,7 +43,7 @@ def write(home: Home, state: CognateState, out: Path) -> dict[str, Any]:
         _publish(context, out / role, role, recipe, told, state.head)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
     whole = {**told.model_dump(), **_chain(state, state.head), "models": _digests(state)}
-    (out / TRAINED_ALL).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    (out / mark_of("cognate")).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
     return {**told.model_dump(), "run": state.run, "folder": str(out)}
 
 
@@ -72,7 +72,7 @@ def _publish(
         for name, content in documents(context.text, context.state, role, head).items():
             (folder / name).write_bytes(content)
         if told is not None:
-            card = report.card(role, recipe, told, context.state.submitted)
+            card = report.card(role, context.trainings.get(role), told, context.state.submitted)
             settings = model_config.read(folder)
             card += model_card.section(settings) + architectures.note(settings)
             (folder / "README.md").write_text(card, "utf-8")

@@ -13,6 +13,7 @@ from phases.cognate.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import PATIENCE, least, timed
+from studies import given_dtype
 from studies.observing import Observe
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
@@ -21,9 +22,6 @@ from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
 from weights.training.models import modules
-
-#: Bytes of a number of the models, which are stored in float32.
-STORED = 4
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -41,6 +39,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     seconds = opening + steps * stepping / STEPS + passes * scoring
     models = _stand_ins(context, initial, folder)
     numbers, text = state.started.parameters, _bytes(context.text.folder)
+    kept, words = given_dtype.stored(state.started, len(models), len(models), numbers)
     config = state.submitted.config
     copies = 1 if config.sharded else config.processes
     shared = f" in each of {copies} processes" if copies > 1 else ""
@@ -52,9 +51,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"{duration(opening)}",
         ),
         Amount(
-            len(models) * numbers * STORED + text,
-            f"counted: {len(models)} models of {numbers:,} numbers in float32, and the text; snapshots "
-            "on the way are removed",
+            kept + text,
+            f"counted: {words}, and the text; snapshots on the way are removed",
         ),
         Amount(
             plan.memory(state.started) * copies,

@@ -44,7 +44,8 @@ def line(
     began, items, sizes = time.monotonic(), {}, {}
     for place in findings.PLACES:
         if place not in ends:
-            model.load({n: torch.lerp(base[n], specialist[n], place) for n in base})
+            blend = {n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base}
+            model.load(blend)
         for domain in sorted(data):
             windows = data[domain].windows
             known = ends.get(place)

@@ -26,10 +26,13 @@ from weights.architectures import code
 TOKENIZER_DOCUMENTS, OWN_TOKENIZER_DOCUMENTS = 300, 3000
 
 
-def fill(folder: Path, submitted: Submitted, donor: Path | None) -> Sequence[str]:
+def fill(
+    folder: Path, submitted: Submitted, donor: Path | None, changes: Mapping[str, Any]
+) -> Sequence[str]:
     """Write streams, items, tokenizer and configuration; return notes on how files were read.
 
-    `donor` is the folder of the given base. Raises PresetError, DataError, SourceError.
+    `donor` is the folder of the given base, `changes` are settings of config.json in which the models
+    differ from that base in float32. Raises PresetError, DataError, SourceError.
     """
     config, notes = submitted.config, ()
     if submitted.data:
@@ -49,7 +52,7 @@ def fill(folder: Path, submitted: Submitted, donor: Path | None) -> Sequence[str
         _write_own(folder, config, tokenizer)
     else:
         tokenizer = parts.given_tokenizer(donor)
-        parts.write_given(folder, donor)
+        parts.write_given(folder, donor, changes)
     _check_read(folder, tokenizer, [split["test"][0].text for split in documents.values()])
     parts.write(folder, tokenizer, training, rows)
     return notes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from evaluation.training_text import kept_text
 from evaluation.training_text.kept_text import Text
@@ -13,7 +15,11 @@ from weights.storage.inputs import Supply
 
 
 def pinned(
-    supply: Supply, started: Started, submitted: Submitted, donor: Callable[[], Path | None]
+    supply: Supply,
+    started: Started,
+    submitted: Submitted,
+    donor: Callable[[], Path | None],
+    changes: Mapping[str, Any],
 ) -> Text:
     """Return the text that a run has pinned: this machine's, the store's, or made again.
 
@@ -23,13 +29,18 @@ def pinned(
         supply,
         started,
         bool(submitted.data),
-        lambda folder: prepare.fill(folder, submitted, donor()),
+        lambda folder: prepare.fill(folder, submitted, donor(), changes),
     )
 
 
-def make(supply: Supply, submitted: Submitted, donor: Path | None = None) -> Text:
+def make(
+    supply: Supply,
+    submitted: Submitted,
+    donor: Path | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> Text:
     """Make the text by the settings, keep it under its address, share it; return it.
 
-    `donor` is the folder of the base that was given.
+    `donor` is the folder of the base that was given, `changes` as of `prepare.fill`.
     """
-    return kept_text.make(supply, lambda folder: prepare.fill(folder, submitted, donor))
+    return kept_text.make(supply, lambda folder: prepare.fill(folder, submitted, donor, changes))

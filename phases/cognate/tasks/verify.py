@@ -13,7 +13,7 @@ from runs.history.audit import Finding
 from studies import training_verify
 from studies.making import model_files
 from studies.training_verify import Say
-from weights.storage.output_folder import TRAINED, TRAINED_ALL
+from weights.storage.output_folder import TRAINED, mark_of
 from weights.storage.weight_cache import Artifacts
 
 
@@ -35,7 +35,7 @@ def document(folder: Path) -> dict[str, Any] | None:
 
     Raises DataError.
     """
-    return model_files.document(folder, (TRAINED, TRAINED_ALL))
+    return model_files.document(folder, (TRAINED, mark_of("cognate")))
 
 
 def folder(place: Path, document: dict[str, Any], state: CognateState | None) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from weights.folders import companions
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.folders.holding import holds
 from weights.recipes import Transform
-from weights.storage.output_folder import COMPRESSED, check_target
+from weights.storage.output_folder import check_target, mark_of
 from weights.storage.weight_cache import Artifacts
 
 #: Name of the file of coded weights.
@@ -48,7 +48,7 @@ def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
             )
         (folder / "README.md").write_text(report.card(state), "utf-8")
         whole = {**told, "run": state.run, "chain_head": state.head, "digest": chosen.digest}
-        (folder / COMPRESSED).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+        (folder / mark_of("compression")).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
 
     publish(out, fill)
     return {**told, "run": state.run, "folder": str(out)}

@@ -14,7 +14,7 @@ from runs.history.audit import Finding
 from studies.making import model_files
 from studies.making.making import Make
 from weights.formats.coded_file import CodedFile
-from weights.storage.output_folder import COMPRESSED
+from weights.storage.output_folder import mark_of
 from weights.storage.weight_cache import Artifacts
 
 Say = Callable[[str], None]
@@ -56,7 +56,7 @@ def cached(state: CompressionState, cache: Artifacts) -> Iterator[Finding]:
 
 def document(folder: Path) -> dict[str, Any] | None:
     """Return the report of a compression's folder; None if it has none. Raises DataError."""
-    return model_files.document(folder, (COMPRESSED,))
+    return model_files.document(folder, (mark_of("compression"),))
 
 
 def folder(

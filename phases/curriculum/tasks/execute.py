@@ -92,7 +92,7 @@ class Context(GivenContext[CurriculumState]):
     def text(self) -> Text:
         """The run's items: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
-        fill = lambda folder: items.fill(folder, submitted.config, self.donor)  # noqa: E731
+        fill = lambda folder: items.fill(folder, submitted.config, self.donor, self.form)  # noqa: E731
         if started is None:
             return kept_text.make(supply, fill)
         return kept_text.pinned(supply, started, False, fill)
@@ -181,7 +181,8 @@ class Context(GivenContext[CurriculumState]):
         plan.check_length(config, common["context"])
         streams = self.text.streams
         pool = {name: len(ends(streams[name])) for name, _, _ in items.of_cells(config)}
-        return Started(**common, pool=pool, tool_items=tools.digest(config))
+        tasks = tools.digest(config)
+        return Started(**common, pool=pool, tool_items=tasks, dtype=self.dtype)
 
     def check_text(self, started: Started) -> None:
         """Raise SourceError or ConfigError for items that the model cannot be trained on."""

@@ -11,14 +11,15 @@ from phases.curriculum.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
+from studies import given_dtype
 from studies.events import MODEL
 from weights.folders import stand_ins
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
 
-#: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
-STORED, TRAINED = 4, 16
+#: Bytes of a number of a training: weight, gradient and moments.
+TRAINED = 16
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -35,6 +36,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     config = submitted.config
     steps = len(config.arms) * plan.bounds(config, state.started.context)[-1]
     given, models = state.started.model.parameters, len(config.arms) * config.segments + 1
+    kept, words = given_dtype.stored(state.started, models, len(config.arms), given)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     return Forecast(
         Amount(
@@ -43,8 +45,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"start {duration(opening)}. {models} measurements between segments come on top",
         ),
         Amount(
-            models * given * STORED + text,
-            f"counted: {models} models of {given:,} numbers in float32, and the items",
+            kept + text,
+            f"counted: {words}, and the items",
         ),
         Amount(
             given * TRAINED,

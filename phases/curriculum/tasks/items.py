@@ -7,7 +7,7 @@ FOLDER/items.jsonl           the items of the slices selection and test, as prob
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +60,18 @@ def check_items(config: CurriculumConfig, tokenizer: Any, context: int) -> None:
             )
 
 
-def fill(folder: Path, config: CurriculumConfig, donor: Path) -> list[str]:
+def fill(
+    folder: Path, config: CurriculumConfig, donor: Path, changes: Mapping[str, Any]
+) -> list[str]:
     """Write streams, items, tokenizer and configuration; return notes on cells with few items.
+
+    `changes` are settings of config.json in which the models differ from the given one in float32.
 
     Raises SourceError, DataError.
     """
     from safetensors.numpy import save_file
 
-    parts.write_given(folder, donor)
+    parts.write_given(folder, donor, changes)
     tokenizer, streams, rows = parts.given_tokenizer(donor), {}, list[str]()
     spoken = tools.speech_of(config, tokenizer) if tools.families(config) else None
     for name, family, level in of_cells(config):

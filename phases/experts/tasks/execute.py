@@ -69,7 +69,7 @@ class Context(GivenContext[ExpertsState]):
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
 
         def fill(folder: Path) -> Sequence[str]:
-            notes = given_text.fill(folder, submitted, self.donor, self.sizes, self.added)
+            notes = given_text.fill(folder, submitted, self.donor, self.changes, self.added)
             if submitted.config.families:
                 families.add(folder, submitted.config, self.donor)
             return notes
@@ -324,7 +324,8 @@ class Context(GivenContext[ExpertsState]):
         merges = tuple(self._recorded(place) for place in range(len(submitted.merges)))
         found = self._adapters(own, names, numbers) if config.lora else None
         longest = {family: self._longest(family, common["context"]) for family in config.families}
-        return Started(**common, merges=merges, numbers=numbers, adapters=found, longest=longest)
+        own = {"merges": merges, "numbers": numbers, "adapters": found, "longest": longest}
+        return Started(**common, **own, dtype=self.dtype)
 
     def _longest(self, family: str, context: int) -> int:
         """Return the tokens that a task of a family and its reply may have. Raises ConfigError."""

@@ -17,13 +17,15 @@ from phases.experts.tasks.execute import Context
 from runs.home import Home
 from studies.folders import ResultFolders
 from weights.folders.checkpoint import publish
-from weights.storage.output_folder import EXPERTS
+from weights.storage.output_folder import mark_of
 from weights.storage.weight_cache import Artifacts
 
 #: Folder of the vectors in a result, and its files.
 BUNDLE, VECTORS, CLASSIFIER = "experts", "experts.safetensors", "classifier.safetensors"
 
-_runs = ResultFolders(Context, stages.recipes, findings.chosen, report.report, report.card, EXPERTS)
+_runs = ResultFolders(
+    Context, stages.recipes, findings.chosen, report.report, report.card, mark_of("experts")
+)
 settle, files = _runs.settle, _runs.files
 
 

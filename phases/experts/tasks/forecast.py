@@ -18,6 +18,7 @@ from phases.experts.tasks.held_out import joined, sums
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
+from studies import given_dtype
 from studies.events import MODEL
 from studies.folders import write_companions
 from weights.folders import stand_ins
@@ -26,7 +27,7 @@ from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
 
-#: Bytes of a number of the models, which are stored in float32, and of their factors in float64.
+#: Bytes of a number of a part in float32, and of a model's factors in float64.
 STORED, FACTORED = 4, 16
 
 
@@ -58,7 +59,10 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     write_companions(context, stand_in)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     parameters, parts = started.model.parameters, experts + len(started.merges)
-    models = 2 + experts + trained + config.finalists * arms
+    mixtures = 1 + experts + config.finalists * arms
+    halved = started.dtype is not None
+    whole = 1 + trained + (0 if halved else mixtures)
+    kept, words = given_dtype.stored(started, whole, mixtures + 1, parameters)
     return Forecast(
         Amount(
             opening
@@ -70,8 +74,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             "the comparison come on top",
         ),
         Amount(
-            parameters * (STORED * models + FACTORED) + text,
-            f"counted: {models} models of {parameters:,} numbers in float32 at most, and the text",
+            kept + parameters * FACTORED + text,
+            f"counted: {words} at most, the decomposition, and the text",
         ),
         Amount(
             parameters * (2 * FACTORED + STORED * parts),

@@ -117,7 +117,7 @@ class Context(GivenContext[QuietstarState]):
 
         Raises ConfigError for an architecture that cannot compute thoughts at once, SourceError.
         """
-        started = Started(**common)
+        started = Started(**common, dtype=self.dtype)
         thinking.check_heeds(thinking.build(self._thoughtful(started, self.initial(started))))
         return started
 

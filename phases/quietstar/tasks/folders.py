@@ -17,7 +17,7 @@ from phases.quietstar.events import QuietstarState
 from phases.quietstar.tasks.execute import Context
 from runs.home import Home
 from studies.folders import ResultFolders, publish_model
-from weights.storage.output_folder import QUIETSTAR
+from weights.storage.output_folder import mark_of
 from weights.storage.weight_cache import Artifacts
 from weights.thoughts import modeling_thoughts, parts
 
@@ -31,7 +31,9 @@ def _result(state: QuietstarState) -> str | None:
     return plan.SILENT if best == plan.THOUGHTS else best
 
 
-_runs = ResultFolders(Context, plan.recipes, _result, report.report, report.card, QUIETSTAR)
+_runs = ResultFolders(
+    Context, plan.recipes, _result, report.report, report.card, mark_of("quietstar")
+)
 settle, files = _runs.settle, _runs.files
 
 

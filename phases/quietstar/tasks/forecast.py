@@ -11,6 +11,7 @@ from phases.quietstar.tasks.execute import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
+from studies import given_dtype
 from studies.events import MODEL
 from studies.folders import write_companions
 from weights.folders import stand_ins
@@ -19,8 +20,10 @@ from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
 
-#: Bytes of a number of the models, which are stored in float32; of weight, gradient and moments.
+#: Bytes of a number of a teacher in float32; of weight, gradient and moments.
 STORED, TRAINED = 4, 16
+#: Models that are rounded if the given one has 16 bits: start, three arms, the one without thoughts.
+ROUNDED = 5
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -36,7 +39,10 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     first = context.initial(state.started)
     _, stepping = context.canary(state.started, first)
     steps = plan.trainings(state)[plan.THOUGHTS].upto
-    numbers, models = state.started.model.parameters, len(plan.recipes(state))
+    numbers = state.started.model.parameters
+    halved = ROUNDED if state.started.dtype else 0
+    whole = len(plan.recipes(state)) - halved
+    kept, words = given_dtype.stored(state.started, whole, halved, numbers)
     donor = folder / plan.START
     donor.mkdir(parents=True)
     write_weights(donor, first.weights, SHARD_BYTES)
@@ -51,8 +57,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"start {duration(opening)}. {len(passes) + 2} measurements come on top",
         ),
         Amount(
-            models * numbers * STORED + text,
-            f"counted: {models} models of {numbers:,} numbers in float32, and the text",
+            kept + text,
+            f"counted: {words}, and the text",
         ),
         Amount(
             numbers * (TRAINED + STORED),

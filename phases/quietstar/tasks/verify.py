@@ -5,8 +5,8 @@ from __future__ import annotations
 from phases.quietstar import findings, plan
 from phases.quietstar.tasks.execute import Context
 from studies.verify import Verification
-from weights.storage.output_folder import QUIETSTAR
+from weights.storage.output_folder import mark_of
 
-_runs = Verification(Context, plan.recipes, findings.named, QUIETSTAR)
+_runs = Verification(Context, plan.recipes, findings.named, mark_of("quietstar"))
 rebuild, cached = _runs.rebuild, _runs.cached
 document, folder = _runs.document, _runs.folder

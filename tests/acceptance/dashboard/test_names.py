@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runs.record.user_events import Described
-from testing.worlds.dashboard_world import DONE, FAILED, Site
+from testing.worlds.dashboard_world import DONE, FAILED, REAL, Site
 from worker.commands.control import control
 
 pytestmark = pytest.mark.slow
@@ -43,6 +43,32 @@ def test_only_the_owner_changes_a_runs_name(visit: Callable[..., Any]) -> None:
     page = visit(f"/runs/{DONE}", who="linus")
     page.get_by_role("heading", level=1).wait_for()
     assert page.get_by_role("button", name="Change name, note and tags").count() == 0
+
+
+def test_models_are_called_after_their_runs_name_and_found_by_their_tag(
+    visit: Callable[..., Any], site: Site
+) -> None:
+    """Links to the run have its name, with the id as a tooltip; note and tags are the model's own.
+
+    The run is one that no other run continues: what a fork measures again stands with the fork.
+    """
+    control(site.store, REAL, Described(name="second-try"))
+    page = visit("/models")
+    page.get_by_role("link", name="champion of second-try").click()
+    page.get_by_role("heading", name="champion of second-try").wait_for()
+    source = page.locator("dl.facts").get_by_role("link", name="second-try")
+    assert source.get_attribute("title") == REAL
+    page.get_by_text("Made and measured in run second-try").wait_for()
+    page.get_by_text("In run second-try", exact=True).wait_for()
+    page.get_by_role("button", name="Change note and tags").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Note").fill("for the paper")
+    dialog.get_by_label("Tags").fill("keep")
+    dialog.get_by_role("button", name="Save").click()
+    page.get_by_text("for the paper", exact=True).wait_for()
+    page.get_by_role("link", name="keep").click()
+    page.get_by_text("1 model", exact=True).wait_for()
+    page.get_by_role("link", name="champion of second-try").wait_for()
 
 
 def test_what_waits_for_the_user_is_told_by_name(visit: Callable[..., Any], site: Site) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from phases.bitnet.events import BitnetState
 from runs.history import audit
 from runs.home import Home
+from studies.making.making import MakingState
 from testing.miniatures import bitnet_runs
 from testing.models.toys import Toys
 from testing.worlds.runs import was_killed
@@ -22,7 +22,7 @@ def soak(*values: object) -> Any:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> BitnetState:
+def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> MakingState:
     """The run that nobody disturbs."""
     home = Home(tmp_path_factory.mktemp("quiet"))
     bitnet_runs.submit(home, toys.base)
@@ -46,7 +46,7 @@ def undisturbed(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> BitnetS
     ],
 )
 def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
-    undisturbed: BitnetState,
+    undisturbed: MakingState,
     toys: Toys,
     tmp_path: Path,
     warm: Template,

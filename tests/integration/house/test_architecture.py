@@ -220,12 +220,12 @@ def test_help_loads_neither_torch_nor_sqlmodel() -> None:
 
 
 def test_modules_and_functions_stay_small() -> None:
-    """Mostly under 400 lines and 40: what grows two subjects is to be split."""
+    """A file is cut when it has two subjects or two readers; beyond 600 lines it has."""
     long_modules, long_functions = [], []
     for package in ALLOWED:
         for file in (ROOT / package).rglob("*.py"):
             text = file.read_text("utf-8")
-            if text.count("\n") > 420:
+            if text.count("\n") > 600:
                 long_modules.append(file.name)
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

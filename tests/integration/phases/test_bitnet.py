@@ -20,10 +20,7 @@ from api.options import Options
 from cli import kind_views
 from evaluation.data.builtin import corpus
 from evaluation.loading import load_tokenizer
-from phases.bitnet import findings, plan, report
-from phases.bitnet.events import BitnetState, Submitted
-from phases.bitnet.kind import Bitnet
-from phases.bitnet.tasks.execute import Context
+from phases.bitnet import WAYS, Bitnet, Submitted
 from runs import kinds
 from runs.errors import ConfigError, DataError, ForgeError, NotFoundError
 from runs.history import audit
@@ -32,8 +29,9 @@ from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
 from runs.panels.panels import Arms
 from studies import paired_bits
-from studies.making.making import Make
+from studies.making.making import Make, MakingState
 from studies.settings import KNOWN
+from studies.work import Context
 from testing.miniatures import bitnet_runs, pipeline_runs
 from testing.models.toys import Toys
 from testing.verification import rebuilt, verified_again
@@ -58,7 +56,7 @@ ARMS = ("start", "full", "model", "scratch", "untrained")
 
 
 @pytest.fixture(scope="module")
-def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BitnetState, Path]:
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run with every arm and a teacher: (home, state, folder of the models)."""
     folder = tmp_path_factory.mktemp("bitnet")
     home = Home(folder / "home")
@@ -68,11 +66,11 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Bi
     return home, state, folder / "out"
 
 
-def changed(state: BitnetState, **fields: Any) -> BitnetState:
+def changed(state: MakingState, **fields: Any) -> MakingState:
     """A copy of a state with other fields, not completed."""
     found = type(state)()
     found.__dict__.update(state.__dict__)
-    found.__dict__.update({"completed": None, **fields})
+    found.__dict__.update({"completed": None, "memory": {}, **fields})
     return found
 
 
@@ -120,8 +118,8 @@ def test_the_model_is_ternary_and_its_master_rounds_to_it(made) -> None:
 def test_every_arm_is_measured_on_the_same_windows(made) -> None:
     """Means over domains; retention is full precision's figure over the ternary model's."""
     _, state, _ = made
-    seen = findings.found(state)
-    assert tuple(report.ARMS[name] for name in ARMS) == tuple(report.ARMS.values())
+    seen = Bitnet().found(state)
+    assert tuple(Bitnet.arms) == ARMS
     assert set(seen) == set(ARMS) == set(state.completed.arms)
     assert len({json.dumps(event.sizes, sort_keys=True) for event in seen.values()}) == 1
     measures = {arm: event.measure.partition("@")[0] for arm, event in seen.items()}
@@ -180,8 +178,8 @@ def test_a_run_is_asked_for_again_over_the_api_with_its_model(made) -> None:
 def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:
     """By the selection slice; the test slice only tells."""
     _, state, _ = made
-    tasks = findings.choosing(state)
-    assert set(tasks) == set(plan.UNTRAINED)
+    tasks = Bitnet().run(state).candidates
+    assert set(tasks) == set(WAYS)
     assert {task.on for task in tasks.values()} == {"selection"}
     means = {way: paired_bits.mean(state.answers[task.key]) for way, task in tasks.items()}
     assert state.completed.untrained == min(means, key=lambda way: means[way])
@@ -189,20 +187,20 @@ def test_the_best_way_of_rounding_is_chosen_on_another_slice(made) -> None:
     best = state.answers[tasks[worst].key]
     other = best.model_copy(update={"values": dict.fromkeys(best.values, 0.0)})
     answers = {**state.answers, tasks[worst].key: other}
-    assert findings.chosen(changed(state, answers=answers)) == worst
+    assert Bitnet().run(changed(state, answers=answers)).known["untrained"] == worst
 
 
 def test_arms_read_the_same_windows_and_a_recipe_says_everything(made) -> None:
     """Equal tokens, seed and purpose; every default is written out."""
     _, state, _ = made
-    trainings = plan.trainings(state)
+    trainings = Bitnet().run(state).trainings
     assert list(trainings) == ["full", "master", "scratch-master"]
     keys = {(t.seed, t.purpose, t.steps, t.batch, t.context) for t in trainings.values()}
     assert len(keys) == 1
-    for recipe in plan.recipes(state).values():
+    for recipe in Bitnet().recipes(state).values():
         whole = complete(recipe) if isinstance(recipe, Train) else operations.complete(recipe)
         assert whole == recipe
-    assert trainings["master"].inputs == {"teacher": plan.recipes(state)["start"].id}
+    assert trainings["master"].inputs == {"teacher": Bitnet().recipes(state)["start"].id}
     assert trainings["scratch-master"].inputs == {}
 
 
@@ -248,7 +246,7 @@ def test_its_panels_show_arms_and_curves(made) -> None:
     assert (arms.ours, arms.baseline) == ("model", "full")
     leads = {arm.name: arm.lead for arm in arms.arms}
     assert leads["model"] is None
-    means = {arm: paired_bits.mean(event) for arm, event in findings.found(state).items()}
+    means = {arm: paired_bits.mean(event) for arm, event in Bitnet().found(state).items()}
     for name, lead in leads.items():
         if lead is not None:
             assert lead.value == pytest.approx(means[name] - means["model"])
@@ -257,7 +255,7 @@ def test_its_panels_show_arms_and_curves(made) -> None:
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
     assert Bitnet().overview(early).panels == ()
-    text = "\n".join(report.lines(report.report(state)) + Bitnet().summary(state, ()))
+    text = "\n".join(Bitnet().lines(state) + Bitnet().summary(state, ()))
     assert "the best rounding without training" in text.lower()
 
 
@@ -281,7 +279,7 @@ def test_everything_is_made_again_by_verify_and_forgeries_are_found(made) -> Non
     assert found == []
     kind = Bitnet()
     assert len([line for line in said if "as recorded" in line]) == 11
-    recipe = plan.recipes(state)["model"]
+    recipe = Bitnet().recipes(state)["model"]
     wrong = state.made[recipe.id].model_copy(update={"digest": "0" * 64})
     forged = changed(state, made={**state.made, recipe.id: wrong})
     (found,) = rebuilt(home, forged, [recipe.id])
@@ -297,15 +295,15 @@ def test_altered_answers_and_conclusions_are_found(made) -> None:
     """Without any model: figures follow from items, and the end from the events."""
     _, state, _ = made
     kind = Bitnet()
-    task = findings.comparing(state)["model"]
+    task = Bitnet().run(state).arms["model"]
     event = state.answers[task.key]
     assert kind.unasked(state, task, event) is None
     values = {**event.values, "sums": event.values["sums"] - 0.1}
     assert "do not follow" in (
         kind.unasked(state, task, event.model_copy(update={"values": values})) or ""
     )
-    recipe = plan.recipes(state)["model"]
-    other = state.made[plan.recipes(state)["absmean"].id]
+    recipe = Bitnet().recipes(state)["model"]
+    other = state.made[Bitnet().recipes(state)["absmean"].id]
     assert "another recipe" in (kind.unasked(state, Make(recipe), other) or "")
     assert list(kind.wrong_result(state)) == []
     forged = changed(state)
@@ -331,7 +329,7 @@ def test_built_in_text_is_trained_on_by_the_mix_and_measured_by_domain(
     home = Home(tmp_path)
     settings = {"characters": 100_000, "domains": ["math"], "mix": {"math": 1, "multilingual": 3}}
     planned = Bitnet().plan(Asked("bitnet", settings, {"model": [str(toys.base)]}), Lookup())
-    state = BitnetState()
+    state = Bitnet.state()
     told = {"run": "r", "owner": "o", "config": planned.config, **planned.fields}
     state.take(Submitted.model_validate(told))
     context = Context(state, Artifacts.of(home))
@@ -448,7 +446,7 @@ def test_a_phase_of_a_pipeline_passes_or_goes_on_with_its_input(toys: Toys, tmp_
     assert [gate.verdict for gate in state.gates[1]] == ["pass", "pass unchanged"]
     child = bitnet_runs.state(home, "p.1-ternary")
     assert child.status == "completed"
-    assert set(findings.found(child)) == {"start", "full", "model", "untrained"}
+    assert set(Bitnet().found(child)) == {"start", "full", "model", "untrained"}
 
 
 def test_the_example_is_a_pipeline_that_can_start() -> None:

@@ -14,9 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli import kind_views
-from phases.student import findings, plan, report
-from phases.student.events import StudentState
-from phases.student.kind import Student
+from phases.student import Student
 from runs import kinds
 from runs.errors import ConfigError, DataError, NotFoundError
 from runs.history import audit
@@ -24,6 +22,7 @@ from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
 from studies import paired_bits
+from studies.making.making import MakingState
 from testing.miniatures import student_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
@@ -42,7 +41,7 @@ ARMS = ("teacher", "distilled", "alone")
 
 
 @pytest.fixture(scope="module")
-def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, StudentState, Path]:
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run with both students: (home, state, folder of the result)."""
     folder = tmp_path_factory.mktemp("student")
     home = Home(folder / "home")
@@ -83,14 +82,14 @@ def test_it_can_be_asked_for_again_with_its_model(made, toys: Toys) -> None:
 def test_both_students_begin_alike_and_read_the_same_windows(made) -> None:
     """They differ in the objective alone; every default is written out."""
     _, state, _ = made
-    students = plan.students(state)
+    students = Student().run(state).trainings
     own = {"objective", "params", "inputs"}
     assert len({json.dumps(s.model_dump(mode="json", exclude=own)) for s in students.values()}) == 1
     assert students["distilled"].objective == "distil@1"
     assert students["distilled"].inputs == {"teacher": state.started.model.recipe_id}
     assert students["distilled"].params == {"weight": 0.5, "temperature": 2.0}
     assert students["alone"].inputs == {}
-    for recipe in plan.recipes(state).values():
+    for recipe in Student().recipes(state).values():
         whole = complete(recipe) if isinstance(recipe, Train) else operations.complete(recipe)
         assert whole == recipe
 
@@ -98,7 +97,7 @@ def test_both_students_begin_alike_and_read_the_same_windows(made) -> None:
 def test_figures_follow_from_what_was_measured(made) -> None:
     """Means over domains; retention is the given model's figure over the student's."""
     _, state, _ = made
-    seen = findings.found(state)
+    seen = Student().found(state)
     assert set(seen) == set(ARMS) == set(state.completed.arms)
     bits = {
         arm: sum(math.fsum(event.items[d]) / math.log(2) / sum(event.sizes[d]) for d in event.items)
@@ -115,7 +114,7 @@ def test_figures_follow_from_what_was_measured(made) -> None:
 
 def test_the_better_student_is_chosen_on_another_slice(made) -> None:
     _, state, _ = made
-    tasks = findings.choosing(state)
+    tasks = Student().run(state).candidates
     assert {task.on for task in tasks.values()} == {"selection"}
     means = {arm: paired_bits.mean(state.answers[task.key]) for arm, task in tasks.items()}
     assert state.completed.chosen == min(means, key=lambda arm: means[arm])
@@ -125,7 +124,8 @@ def test_the_better_student_is_chosen_on_another_slice(made) -> None:
     other = type(state)()
     other.__dict__.update(state.__dict__)
     other.answers = {**state.answers, tasks[worst].key: better}
-    assert findings.chosen(other) == worst
+    other.memory = {}
+    assert Student().run(other).result == worst
 
 
 def test_a_student_is_found_by_name_and_tells_where_it_came_from(made) -> None:
@@ -137,7 +137,7 @@ def test_a_student_is_found_by_name_and_tells_where_it_came_from(made) -> None:
         for name, wanted in (("s", best), (f"s:{best}", best), (f"s:{worse}", worse)):
             origin = model_origin.find(store, name)
             assert origin is not None
-            assert origin.recipe_id == plan.recipes(state)[wanted].id
+            assert origin.recipe_id == Student().recipes(state)[wanted].id
         rows, total = model_registry.listed(store)
     assert total == 1
     assert rows[0]["parameters"] == state.started.parameters
@@ -170,7 +170,7 @@ def test_its_panels_and_its_terminal_show_both_students(made) -> None:
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "3.1 times fewer than 12,240" in streams[0].getvalue().decode()
-    assert "times fewer" in "\n".join(report.sentences(report.report(state)))
+    assert "times fewer" in "\n".join(Student().summary(state, ()))
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
     assert Student().overview(early).panels == ()

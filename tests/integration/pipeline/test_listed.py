@@ -230,6 +230,8 @@ def test_a_stopped_pipeline_needs_a_decision_and_may_be_given_up(client: TestCli
     undecided = {row["run"] for row in pipelines(client) if row["undecided"]}
     listed = client.get("/runs", params={"status": "failed", "limit": 500}).json()["runs"]
     assert undecided == {row["run"] for row in listed if row["undecided"]} == {"stopped"}
+    beside = client.get("/compare", params={"runs": "stopped,broken"}).json()
+    assert beside["undecided"] == ["stopped"]
     assert client.post("/runs/broken/cancel", json={"reason": "no use"}).status_code == 409
     assert client.post("/runs/stopped/cancel", json={"reason": "no use"}).status_code == 200
     after = client.get("/runs/stopped").json()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import Qwen2ForCausalLM
 
-from runs.errors import ConfigError, SourceError, UnknownAlgorithmError
+from runs.errors import ConfigError, NotFiniteError, SourceError, UnknownAlgorithmError
 from testing.models.toy_training import INIT, model
 from weights import operations
 from weights.folders.checkpoint import digest
@@ -99,3 +99,49 @@ def test_a_transform_must_write_out_its_parameters() -> None:
         )
     with pytest.raises(UnknownAlgorithmError, match="'ternary@1' is not known"):
         operations.complete(Transform(operation="ternary@1"))
+
+
+def rounded(of: Model, like: Model, others: str = "float32") -> Model:
+    """The model `of` in the dtypes of another."""
+    roles = {"like": "1" * 64, "of": "2" * 64}
+    recipe = Transform(operation="rounded@1", inputs=roles, params={"others": others})
+    return operations.apply(recipe, {"like": like, "of": of})
+
+
+def test_rounding_gives_each_tensor_the_dtype_that_it_has_in_the_other_model() -> None:
+    """To the nearest number, ties to even: 1 + 2^-8 is between two of bfloat16, 1 and 1 + 2^-7."""
+    values = torch.tensor([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20])
+    like = {"a": torch.zeros(1).bfloat16(), "b": torch.zeros(1), "c": torch.zeros(1).half()}
+    of = Model({}, {**dict.fromkeys("abcd", values), "n": torch.tensor([3])})
+    made = rounded(of, Model({}, like), "float16").weights
+    assert made["a"].tolist() == [1.0, 1 + 2**-6, 1 + 2**-7]
+    dtypes = [torch.bfloat16, torch.float32, torch.float16, torch.float16, torch.int64]
+    assert [made[name].dtype for name in "abcdn"] == dtypes
+    assert torch.equal(made["b"], values)
+
+
+def test_rounding_beyond_the_range_of_a_dtype_names_the_tensor() -> None:
+    """Float16 ends at 65,504; what bfloat16 trained may lie beyond."""
+    like = Model({}, {"w": torch.zeros(1).half()})
+    with pytest.raises(
+        NotFiniteError, match=r"tensor w has numbers up to 7e\+04, beyond .* float16"
+    ):
+        rounded(Model({}, {"w": torch.tensor([1.0, -7e4])}), like)
+    with pytest.raises(ConfigError, match="rounded reads the inputs like and of"):
+        operations.of("rounded@1")().apply({}, None, 0)
+
+
+def test_a_mixture_of_the_second_version_has_the_dtypes_of_its_base() -> None:
+    """It is the first version's of the same base in float32, rounded once."""
+    base = {name: t.bfloat16() for name, t in model().weights.items()}
+    wide = {name: t.float() for name, t in base.items()}
+    moved = Model({}, {name: t * 1.25 for name, t in wide.items()})
+    roles = {"of": "1" * 64, "model-0000": "2" * 64}
+    made = {}
+    for version, of in ((1, wide), (2, base)):
+        params = {"models": [0.5], "experts": []}
+        recipe = Transform(operation=f"mixture@{version}", inputs=roles, params=params)
+        inputs = {"of": Model({}, of), "model-0000": moved}
+        made[version] = operations.apply(recipe, inputs).weights
+    for name, tensor in made[2].items():
+        assert torch.equal(tensor, made[1][name].bfloat16())

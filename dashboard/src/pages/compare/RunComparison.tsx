@@ -1,16 +1,21 @@
 /** If the results of runs compare, the results, the settings that differ, and panels of one name. */
 import type { SideBySide } from "../../api/types";
-import { NONE, number, setting } from "../../lib/format";
+import { NONE, number, plural, setting } from "../../lib/format";
 import { href } from "../../lib/router";
 import { PanelPlaceProvider } from "../../panels/context";
 import { drawn, Framed } from "../../panels/PanelGrid";
 import { between, look, measured, resultInWords } from "../../panels/words";
 import { Panel } from "../../ui/Panel";
-import { StatusMark } from "../../ui/StatusMark";
+import { Coded } from "../../ui/Coded";
+import { StatusMark, UNDECIDED } from "../../ui/StatusMark";
+
+/** Kinds of panels that need the whole width: tables, and what has many columns. */
+const WIDE = new Set(["units", "gates", "strip", "timeline", "matrix", "arms", "graph"]);
 
 export function RunComparison({ data }: { data: SideBySide }) {
-  const { heads, judgements, settings, lines, beside, names } = data;
+  const { heads, judgements, settings, lines, beside, names, undecided } = data;
   const named = (run: string) => names[run] ?? run;
+  const inNames = (text: string) => heads.reduce((words, { run }) => words.replaceAll(run, named(run)), text);
   const half = Math.max(4, Math.floor(12 / heads.length));
   return (
     <div className="panels">
@@ -20,7 +25,7 @@ export function RunComparison({ data }: { data: SideBySide }) {
             <li key={other} className={`note ${why_not === null ? "good" : "warn"}`}>
               <span>
                 <span className="mono">{named(run)}</span> and <span className="mono">{named(other)}</span>: <strong>{why_not === null ? "yes" : "no"}</strong>
-                {why_not !== null && `, ${why_not}`}
+                {why_not !== null && `, ${inNames(why_not)}`}
                 {same_lineage && "; their lineages are the same, bit for bit"}
               </span>
             </li>
@@ -28,20 +33,20 @@ export function RunComparison({ data }: { data: SideBySide }) {
         </ul>
       </Panel>
       <Panel title="Results" span={12}>
-        <Results heads={heads} named={named} />
+        <Results heads={heads} named={named} undecided={undecided} />
       </Panel>
       {lines.map((panel, index) => (
         <Panel key={panel.name} title={panel.title} note={panel.says} span={index === lines.length - 1 && index % 2 === 0 ? 12 : 6}>
-          {drawn(panel)}
+          {drawn({ ...panel, series: panel.series.map((line) => ({ ...line, name: named(line.name) })) })}
         </Panel>
       ))}
       <Panel title="Settings that differ" span={12}>
-        <Differences settings={settings} runs={heads.map((head) => named(head.run))} />
+        <Differences settings={settings} heads={heads} named={named} />
       </Panel>
       {beside.flatMap(({ name, panels }) =>
         panels.map(({ run, panel }) => (
           <PanelPlaceProvider key={`${name} ${run}`} value={{ run, at: null, upto: null, pick: null, mayAct: false }}>
-            <Framed panel={{ ...panel, title: `${panel.title}, ${named(run)}` }} span={half} />
+            <Framed panel={{ ...panel, title: `${panel.title}, ${named(run)}` }} span={WIDE.has(panel.kind) ? 12 : half} />
           </PanelPlaceProvider>
         )),
       )}
@@ -49,11 +54,17 @@ export function RunComparison({ data }: { data: SideBySide }) {
   );
 }
 
-function Results({ heads, named }: { heads: SideBySide["heads"]; named: (run: string) => string }) {
+interface ResultsProps {
+  heads: SideBySide["heads"];
+  named: (run: string) => string;
+  undecided: SideBySide["undecided"];
+}
+
+function Results({ heads, named, undecided }: ResultsProps) {
   const facts = [...new Set(heads.flatMap((head) => head.facts.map((fact) => fact.name)))];
   const rows: [string, (head: SideBySide["heads"][number]) => React.ReactNode][] = [
     ["kind", (head) => head.kind],
-    ["status", (head) => <StatusMark status={head.status} />],
+    ["status", (head) => <StatusMark status={undecided.includes(head.run) ? UNDECIDED : head.status} />],
     ["result", ({ result }) => (result ? <b>{resultInWords({ ...result.metric, metric: result.metric.name, value: result.value })}</b> : NONE)],
     ["95 % interval", ({ result }) => (result && result.low !== null && result.high !== null ? between(result.low, result.high, result.metric.unit) : NONE)],
     ["measured on", ({ result }) => (result?.on ? `${result.on}${result.n === null ? "" : `, ${number(result.n)} ${result.items}`}` : NONE)],
@@ -62,7 +73,7 @@ function Results({ heads, named }: { heads: SideBySide["heads"]; named: (run: st
       name,
       (head) => {
         const fact = head.facts.find((one) => one.name === name);
-        return fact ? measured(fact.value, fact.unit) : NONE;
+        return fact ? <Coded text={measured(fact.value, fact.unit)} /> : NONE;
       },
     ]),
   ];
@@ -97,8 +108,33 @@ function Results({ heads, named }: { heads: SideBySide["heads"]; named: (run: st
   );
 }
 
-function Differences({ settings, runs }: { settings: SideBySide["settings"]; runs: string[] }) {
-  if (settings.length === 0) return <p className="soft small">None: they have the same settings.</p>;
+interface DifferencesProps {
+  settings: SideBySide["settings"];
+  heads: SideBySide["heads"];
+  named: (run: string) => string;
+}
+
+/** Settings that only one kind of run has stand behind the others, folded. */
+function Differences({ settings, heads, named }: DifferencesProps) {
+  const runs = heads.map((head) => named(head.run));
+  const kinds = new Set(heads.map((head) => head.kind));
+  const shared = settings.filter(({ values }) => kinds.size === 1 || values.every((value) => value !== null));
+  const others = settings.filter((row) => !shared.includes(row));
+  return (
+    <>
+      {shared.length === 0 && <p className="soft small">None: the settings that they share are the same.</p>}
+      {shared.length > 0 && <SettingsTable settings={shared} runs={runs} />}
+      {others.length > 0 && (
+        <details>
+          <summary className="small">{`${plural(others.length, "setting")} that not all of them have`}</summary>
+          <SettingsTable settings={others} runs={runs} />
+        </details>
+      )}
+    </>
+  );
+}
+
+function SettingsTable({ settings, runs }: { settings: SideBySide["settings"]; runs: string[] }) {
   return (
     <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of settings">
       <table className="table">

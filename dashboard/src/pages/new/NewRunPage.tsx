@@ -82,6 +82,7 @@ export default function NewRunPage({ route }: { route: Route }) {
           </span>
         )}
       </header>
+      {kinds.error !== null && kinds.data === undefined && <Failure error={kinds.error} onRetry={() => void kinds.reload()} />}
       {before.error !== null && <Failure error={before.error} onRetry={() => void before.reload()} />}
       <form
         className="new-run"

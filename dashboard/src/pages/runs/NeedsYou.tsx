@@ -36,7 +36,7 @@ export function NeedsYou() {
   };
   const shown = all ? rows : rows.slice(0, Math.max(1, FEW - gone.length));
   return (
-    <section className="needs" aria-labelledby="needs-you" data-empty={count === 0}>
+    <section className="needs" aria-labelledby="needs-you" data-empty={count === 0} data-tone={rows.some((run) => run.stopped === null) ? "bad" : "warn"}>
       <h2 id="needs-you">
         Needs you <span className="quiet">{count}</span>
       </h2>

@@ -37,6 +37,9 @@ function inARow(stages: number): number {
   return Math.max(1, Math.ceil(stages / Math.max(1, Math.ceil(stages / MOST))));
 }
 
+/** A line does not end between a number and its sign. */
+const whole = (text: string) => text.replaceAll(" %", "\u00a0%");
+
 function Cell({ stage }: { stage: Stage }) {
   const { upto } = usePlace();
   const [first, ...others] = stage.runs;
@@ -64,9 +67,9 @@ function Cell({ stage }: { stage: Stage }) {
       {stage.gate && <span className="small soft">{stage.gate.replaceAll("_", " ")}</span>}
       {stage.figure && (
         <span className="small strip-figure">
-          {stage.figure.metric.name} <b>{measured(stage.figure.value, stage.figure.metric.unit)}</b>
+          {stage.figure.metric.name} <b>{whole(measured(stage.figure.value, stage.figure.metric.unit))}</b>
           {stage.figure.low !== null && stage.figure.high !== null && (
-            <small className="quiet">{` ${between(stage.figure.low, stage.figure.high, stage.figure.metric.unit)}`}</small>
+            <small className="quiet">{` ${whole(between(stage.figure.low, stage.figure.high, stage.figure.metric.unit))}`}</small>
           )}
         </span>
       )}

@@ -54,7 +54,7 @@ export function UnitsPanel({ panel }: { panel: Units }) {
 }
 
 function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: typeof number }) {
-  const { pick, run } = usePlace();
+  const { pick } = usePlace();
   if (cell === null) return <span className="quiet">{NONE}</span>;
   if (typeof cell === "boolean") return cell ? "yes" : <span className="quiet">no</span>;
   if (typeof cell === "number") return form(cell);
@@ -70,7 +70,7 @@ function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: t
     case "run":
       return (
         <a className="mono nowrap" href={href(["runs", cell])} title={cell}>
-          {cell.startsWith(`${run}.`) ? cell.slice(run.length + 1) : cell}
+          {cell.slice(cell.indexOf(".") + 1)}
         </a>
       );
     default:

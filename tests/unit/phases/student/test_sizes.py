@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from phases.student.config import StudentConfig
-from phases.student.sizes import changes
+from phases.student import StudentConfig, changes
 from runs.errors import ConfigError
 
 #: The base of `forge cognate --preset tiny`: heads of 32.

@@ -1,0 +1,479 @@
+"""Phase 4: a model becomes ternary by training, beside its honest alternatives.
+
+The ternary model is trained from the given one, and measured beside continued training in full
+precision, the model itself, the best rounding without training, and, if asked for, ternary training
+from new weights: all at equal tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from runs.errors import ConfigError
+from runs.event_types import Figure
+from runs.kinds.setting_words import TRAINING, Labels
+from runs.panels.panels import Column, Panel, Units
+from runs.record import events as common
+from runs.record.device_setting import on_cpu
+from runs.system.integers import Large
+from studies import comparison, paired_bits
+from studies.comparison import CHOOSING, TEST
+from studies.events import (
+    MODEL,
+    GivenCompleted,
+    GivenStarted,
+    GivenSubmitted,
+    history,
+    not_divided,
+    without_watch,
+)
+from studies.making.events import Making
+from studies.making.making import MakingState
+from studies.run import Run, best
+from studies.script import Script
+from studies.settings import Positive, TrainingConfig
+from studies.study import Study
+from studies.tables import Arm, bits, count, lead, ratio
+from studies.training_plan import as_float32, mix, tokens, training
+from studies.training_settings import Watched
+from weights.recipes import Train, Transform
+
+if TYPE_CHECKING:
+    from studies.work import Context
+    from weights.folders.checkpoint import Checkpoint
+
+#: Role of the full-precision weights behind the ternary ones.
+MASTER = "master"
+#: Names of further models: the one that was given (in float32), continued training in full precision,
+#: a ternary training from new weights and these.
+START, FULL, SCRATCH, FRESH = "start", "full", "scratch", "fresh"
+SCRATCH_MASTER = "scratch-master"
+#: The arm that is the best way of rounding without training, and the ways.
+UNTRAINED, WAYS = "untrained", ("absmean", "least-squares", "sigma", "feedback")
+#: Measures of models in full precision, and of ternary ones that read int8 activations.
+FLOAT, INT8 = "bits-per-byte@1", "int8-bits-per-byte@1"
+#: Standard deviations that a scale without training is; docs/benchmarks.md has what it comes to.
+SIGMAS = 1.8
+#: Tokens of calibration text, about.
+CALIBRATION = 32_768
+#: Folder of the packed model in a result.
+PACKED = "packed"
+
+# ---- settings and events -------------------------------------------------------------------------
+
+
+class BitnetConfig(TrainingConfig, Watched):
+    """Settings: how long is trained, how weights are rounded, what is compared."""
+
+    labels: ClassVar[Labels] = {
+        "Ternary weights": {
+            "group": "Columns that share a scale",
+            "int8_activations": "Int8 activations",
+            "quantisation_warmup": "Warm-up of quantisation",
+            "distillation": "Weight of distillation",
+            "scratch": "Also train from new weights",
+        },
+        TRAINING: {
+            "rate": "Learning rate, ternary",
+            "full_rate": "Learning rate, full precision",
+        },
+    }
+
+    rate: Positive = Field(
+        4e-3,
+        description="Peak learning rate of ternary training; it takes higher ones than full precision.",
+    )
+    full_rate: Positive = Field(
+        2e-3, description="Peak learning rate of the continued training in full precision."
+    )
+    group: int = Field(
+        0,
+        ge=0,
+        description="Columns of a row that share a scale; 0: one for each matrix, as the formats for "
+        "other programs need.",
+    )
+    int8_activations: bool = Field(
+        True, description="Linear layers read their inputs as int8, with a scale for each token."
+    )
+    quantisation_warmup: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of the steps in which quantisation rises from none to all.",
+    )
+    distillation: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the divergence from the model that the run starts from; 0: none.",
+    )
+    scratch: bool = Field(
+        False, description="Also train a ternary model from new weights, with as many tokens."
+    )
+
+
+class Submitted(GivenSubmitted):
+    """A bitnet run was asked for."""
+
+    schema_version = 3
+
+    config: BitnetConfig
+
+
+class Forked(common.Forked):
+    """A bitnet run was branched from another."""
+
+    schema_version = 3
+
+    config: BitnetConfig
+
+
+class Started(GivenStarted):
+    """Model, text and profile were pinned."""
+
+    schema_version = 2
+
+    #: Weights in matrices that become ternary, of all parameters of the model.
+    ternary: Large
+    #: Bytes of the tensors: in float32, and packed in two bits a ternary weight with their scales.
+    bytes: Large
+    packed: Large
+
+
+class Completed(GivenCompleted):
+    """All models are made and compared."""
+
+    #: The way of rounding without training that was the best on the selection slice.
+    untrained: str
+    figures: dict[str, Figure]
+
+
+# ---- the study -----------------------------------------------------------------------------------
+
+
+class Bitnet(Study[MakingState]):
+    """A model with ternary weights (phase 4)."""
+
+    name = "bitnet"
+    phase = 4
+    title = "a bitnet run"
+    line = "train a model to have ternary weights, and compare it with the alternatives"
+    config = BitnetConfig
+    submitted = Submitted
+    forked = Forked
+    completed = Completed
+    state = history(
+        name,
+        *(Submitted, Forked, Started, Completed),
+        upcasters={
+            (Submitted.type, 1): without_watch,
+            (Forked.type, 1): without_watch,
+            (Started.type, 1): not_divided,
+            (Submitted.type, 2): on_cpu,
+            (Forked.type, 2): on_cpu,
+        },
+    )
+    offered = ("tokens",)
+    command_words = (
+        "Train a model to have weights of -s, 0 and s in its linear layers (BitNet b1.58).\n\n"
+        "MODEL is a folder, Hub id, RUN or RUN:ROLE. The ternary model is measured beside continued "
+        "training in full precision, the model itself and the best rounding without training, at equal "
+        "tokens. The folder of --out gets the models and the report."
+    )
+    examples = (
+        "forge bitnet models/base --out ternary",
+        "forge bitnet 20261121-3fa9c1:base --out ternary --tokens 5000000 --data law=texts/law",
+        "forge export RUN --format gguf --type TQ2_0 --out model.gguf",
+    )
+    as_given = (MASTER,)
+    result_roles = (MODEL, MASTER)
+    result_title = "ternary model"
+    comparison_title = "Ternary beside its alternatives"
+    arms: ClassVar[Mapping[str, Arm]] = {
+        START: Arm("the model that was given", "float"),
+        FULL: Arm("continued training in full precision", "float"),
+        MODEL: Arm("ternary training", "ternary"),
+        SCRATCH: Arm("ternary training from new weights", "ternary"),
+        UNTRAINED: Arm("ternary without training", "ternary"),
+    }
+    baseline = FULL
+    references = (FULL,)
+    figure_rules = {
+        "bits_per_byte": bits("bits per byte of the ternary model, the mean over domains"),
+        "retention": ratio(
+            FULL,
+            "bits per byte after continued training in full precision with as many tokens, over the "
+            "ternary model's own",
+        ),
+        "retention_of_start": ratio(
+            START,
+            "bits per byte of the model that the run started from, over the ternary model's own",
+        ),
+        "lead_over_untrained": lead(
+            UNTRAINED, "bits per byte that the best rounding without training needs more"
+        ),
+        "size": count(
+            lambda p: p.packed / p.bytes,
+            "bytes of the packed tensors, over those of the tensors in float32",
+        ),
+    }
+    slowest = MASTER
+    slowest_words = "ternary training"
+
+    # ---- recipes and script ----------------------------------------------------------------------
+
+    def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
+        """Return the given model, continued training, the ternary training, and the roundings."""
+        config, first = submitted.config, as_float32(started)
+        full = training(
+            *(submitted, started, self.purpose, first.id, "lm@1", {}, config.full_rate),
+            divergence=config.divergence,
+        )
+        master = self.master(submitted, started, first.id, first.id)
+        models: dict[str, Making] = {
+            START: first,
+            FULL: full,
+            MASTER: master,
+            **self.untrained(submitted, started),
+            MODEL: self.rounded(submitted, master.id),
+        }
+        if config.scratch:
+            given = {"of": started.model.recipe_id}
+            fresh = Transform(operation="fresh@1", inputs=given, seed=config.seed)
+            scratch = self.master(submitted, started, fresh.id, None)
+            rounded = self.rounded(submitted, scratch.id)
+            models |= {FRESH: fresh, SCRATCH_MASTER: scratch, SCRATCH: rounded}
+        return models
+
+    def master(
+        self, submitted: Submitted, started: Started, first: str, teacher: str | None
+    ) -> Train:
+        """Return the recipe of a ternary training from the recipe `first`."""
+        config = submitted.config
+        params = {
+            "group": config.group,
+            "int8_activations": config.int8_activations,
+            "warmup": config.quantisation_warmup,
+            "distillation": config.distillation if teacher else 0.0,
+        }
+        inputs = {"teacher": teacher} if teacher and config.distillation else {}
+        rate, watch = config.rate, config.divergence
+        purpose = self.purpose
+        return training(
+            submitted, started, purpose, first, "ternary@1", params, rate, inputs, watch
+        )
+
+    def rounded(self, submitted: Submitted, of: str, method: str = WAYS[0]) -> Transform:
+        """Return the recipe of the ternary weights of a model."""
+        group = submitted.config.group
+        params: dict[str, Any] = {"method": method, "group": group, "sigmas": SIGMAS}
+        return Transform(operation="ternary-pack@1", inputs={"of": of}, params=params)
+
+    def untrained(self, submitted: Submitted, started: Started) -> dict[str, Transform]:
+        """Return way → recipe of the given model, rounded without training.
+
+        The last way is error feedback on the training text.
+        """
+        of = as_float32(started).id
+        digests = {domain: started.streams[domain] for domain in mix(submitted, started)}
+        params: dict[str, Any] = {
+            "data": digests,
+            "context": started.context,
+            "windows": max(1, CALIBRATION // started.context),
+            "sigmas": SIGMAS,
+            "damping": 0.01,
+        }
+        fed_back = Transform(
+            operation="ternary-feedback@1",
+            inputs={"of": of},
+            params=params,
+            seed=submitted.config.seed,
+        )
+        ways = {way: self.rounded(submitted, of, way) for way in WAYS[:-1]}
+        return {**ways, WAYS[-1]: fed_back}
+
+    def script(self, run: Run) -> Script:
+        """Train, round, choose the best rounding without training, compare."""
+        run.foresee(self.models_of(run.submitted, run.started))
+        run.result = MODEL
+        first, last = (START, FRESH), (MODEL, SCRATCH)
+        there = run.recipes.keys()
+        ternary = INT8 if run.settings.int8_activations else FLOAT
+        ways = {way: run.on(way, ternary) for way in WAYS}
+        floats = {name: run.on(name, FLOAT, TEST) for name in (START, FULL)}
+        ternaries = {name: run.on(name, ternary, TEST) for name in last if name in there}
+        run.foresee(tasks=ways)
+        run.foresee(tasks={**floats, **ternaries})
+        run.arms |= {**floats, **ternaries}
+
+        yield run.make(*(name for name in first if name in there))
+        yield run.make(*(name for name in there if name not in (*first, *last)))
+        yield run.make(*(name for name in last if name in there))
+        way = run.known[UNTRAINED] = best((yield run.choose(ways)))
+        yield run.compare({**floats, **ternaries, UNTRAINED: run.on(way, ternary, TEST)})
+        return lambda: {
+            "models": run.models(),
+            "arms": comparison.arms(run.seen),
+            "untrained": way,
+            "figures": run.figures(),
+        }
+
+    # ---- what is shown ---------------------------------------------------------------------------
+
+    def started_line(self, data: Mapping[str, Any]) -> str:
+        """Return the number of parameters, and the share that becomes ternary."""
+        share = data["ternary"] / data["model"]["parameters"]
+        return f"{data['model']['parameters']:,} parameters, {share:.0%} become ternary"
+
+    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+        """Return the size of the model, and the tokens that each training reads."""
+        return {
+            "parameters": (run.started.model.parameters, ""),
+            "of them ternary": (run.started.ternary, ""),
+            "packed": (run.started.packed, "bytes"),
+            "tokens of a training": (tokens(run.trainings[MASTER]), ""),
+        }
+
+    def own_panels(self, run: Run) -> Sequence[Panel]:
+        """Return the ways of rounding without training, and which one was chosen."""
+        way = run.known.get(UNTRAINED)
+        if way is None:
+            return ()
+        rows = [
+            (name, paired_bits.mean(run.state.answers[task.key]), name == way)
+            for name, task in run.candidates.items()
+        ]
+        return [
+            Units(
+                name="rounding",
+                title="Rounding without training",
+                says=f"On the slice {CHOOSING}: the best one is the arm {UNTRAINED}.",
+                unit="way",
+                columns=(
+                    Column(name="way", type="text"),
+                    Column(name="bits per byte", type="number", unit="bit/B", better="down"),
+                    Column(name="chosen", type="flag"),
+                ),
+                rows=tuple(rows),
+            )
+        ]
+
+    def report_fields(self, run: Run) -> dict[str, Any]:
+        """Return the sizes, and the way of rounding that was chosen."""
+        started = run.started
+        return {
+            "parameters": started.model.parameters,
+            "ternary": started.ternary,
+            "untrained": run.known[UNTRAINED],
+            #: Bytes of the tensors in float32, and packed.
+            "bytes": started.bytes,
+            "packed": started.packed,
+        }
+
+    def last_lines(self, run: Run) -> list[str]:
+        """Return the sizes of the ternary model, and the way of rounding without training."""
+        pins = run.started
+        return [
+            f"packed: {pins.packed:,} bytes, {pins.packed / pins.bytes:.1%} of {pins.bytes:,} in "
+            f"float32; {pins.ternary:,} of {pins.model.parameters:,} weights are ternary; best "
+            f"rounding without training: {run.known[UNTRAINED]}"
+        ]
+
+    def sentences(self, run: Run) -> list[str]:
+        """Return the quality beside the alternatives, and the size."""
+        figures, pins = run.state.completed.figures, run.started
+        more, way = run.leads[UNTRAINED], run.known[UNTRAINED]
+        beside = {name: 1 / figures[name].value - 1 for name in ("retention", "retention_of_start")}
+        out = [
+            f"- The ternary model has {figures['bits_per_byte'].value:.4f} bits per byte: "
+            f"{beside['retention']:+.1%} against continued training in full precision with as many "
+            f"tokens, {beside['retention_of_start']:+.1%} against the model that was given.",
+            f"- The best rounding without training ({way}) needs {more.value:.4f} bits per byte more "
+            f"({more.low:.4f} to {more.high:.4f}).",
+            f"- Packed it has {pins.packed:,} bytes, {figures['size'].value:.1%} of those in float32.",
+        ]
+        return [line.replace("%", " %") for line in out]
+
+    def card_words(self, run: Run, role: str) -> list[str]:
+        """Return what a model is, and what it was trained on."""
+        words = {
+            MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
+            MASTER: "the full-precision weights that the ternary ones are rounded from.",
+            PACKED: "ternary weights in two bits each, which transformers loads (format `bitnet`).",
+        }
+        given, read = run.started.model, tokens(run.trainings[MASTER])
+        return [
+            f"{role}: {given.parameters:,} parameters, {words[role]}",
+            f"Trained on {read:,} tokens from {given.name}.",
+        ]
+
+    # ---- what is its own -------------------------------------------------------------------------
+
+    def memory_of(self, submitted: Submitted, started: Started) -> int:
+        """Return the bytes of weights, gradients and optimiser of one training, and of a teacher."""
+        return (16 + (4 if submitted.config.distillation else 0)) * started.model.parameters
+
+    def check_model(self, config: BitnetConfig, opened: Checkpoint) -> None:
+        """Raise ConfigError for a model without matrices that can be ternary."""
+        from weights.ternary import linears, quantiser
+
+        for name in (matrices := linears.of_config(opened.config)):
+            if name not in opened.shapes:
+                raise ConfigError(
+                    f"{opened.given}: it lacks the matrix {name}, which its config describes."
+                )
+            quantiser.check_group(name, opened.shapes[name][1][-1], config.group)
+        if not matrices:
+            raise ConfigError(f"{opened.given} has no linear layers: nothing in it can be ternary.")
+
+    def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the sizes of the ternary model."""
+        from weights import operations
+        from weights.ternary import linears, packing
+
+        whole = Transform(operation="float32@1", inputs={"of": common["model"].recipe_id})
+        first = operations.apply(whole, {"of": context.given()})
+        matrices = set(linears.of_config(first.config))
+        group = context.state.submitted.config.group
+        return {
+            "ternary": sum(first.weights[name].numel() for name in matrices),
+            "bytes": packing.bytes_of(first.weights),
+            "packed": packing.packed_bytes(first.weights, matrices, group),
+        }
+
+    def fitted_module(self, context: Context, module: Any, measure: str) -> Any:
+        """Return a module whose linear layers read int8 activations, for the measure of those."""
+        from weights.ternary import linears
+
+        if measure == INT8:
+            linears.compute_packed(module, context.state.submitted.config.group, int8=True)
+        return module
+
+    def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
+        """Write the model in the format `bitnet`, if its sizes and scales allow that."""
+        import shutil
+
+        from studies.study_report import card
+        from weights.folders.checkpoint import open_checkpoint, publish
+        from weights.formats import bitnet_folder
+
+        checkpoint, place = open_checkpoint(out / MODEL), out / PACKED
+        shutil.rmtree(place, ignore_errors=True)
+        if run.settings.group or not run.settings.int8_activations:
+            return {"packed_folder": None}
+        try:
+            bitnet_folder.check(checkpoint)
+        except ConfigError:
+            return {"packed_folder": None}
+
+        def fill(folder: Path) -> None:
+            bitnet_folder.write(checkpoint, folder)
+            (folder / "README.md").write_text(
+                card(self, run, self.card_words(run, PACKED)), "utf-8"
+            )
+
+        publish(place, fill)
+        return {"packed_folder": str(place)}

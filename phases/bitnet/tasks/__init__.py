@@ -1,1 +1,0 @@
-"""The work of a bitnet run: prepare text, train, round, measure, write folders."""

@@ -1,0 +1,453 @@
+"""Phase 8: a smaller model of the same family, distilled from a given one.
+
+The student has new weights. It is trained on the text and on what the given model predicts, beside the
+same student on the text alone; the better one on the selection slice is the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from runs.errors import ConfigError
+from runs.event_types import Figure, HalfPrecision
+from runs.kinds.architecture import Architecture
+from runs.kinds.setting_words import TRAINING, Labels
+from runs.record import events as common
+from runs.record.device_setting import on_cpu
+from runs.system.integers import Large
+from studies import comparison, given_dtype
+from studies.events import (
+    MODEL,
+    GivenCompleted,
+    GivenStarted,
+    GivenSubmitted,
+    history,
+    not_divided,
+    not_rounded,
+    without_watch,
+)
+from studies.making.events import Making
+from studies.making.making import MakingState
+from studies.observing import Observe
+from studies.run import Run, best
+from studies.script import Make, Script
+from studies.settings import Positive, TrainingConfig
+from studies.study import Study
+from studies.tables import Arm, bits, count, ratio
+from studies.training_plan import tokens, training
+from studies.training_settings import Watched
+from weights.recipes import Train, Transform
+
+if TYPE_CHECKING:
+    from studies.work import Context
+    from weights.folders.checkpoint import Checkpoint
+
+MEASURE = "bits-per-byte@1"
+#: Arms: the given model, the student that learns from it, and the same without it.
+TEACHER, DISTILLED, ALONE = "teacher", "distilled", "alone"
+#: The new weights that both students begin with.
+FRESH = "fresh"
+
+# ---- settings ------------------------------------------------------------------------------------
+
+#: Share of the given model's size.
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class StudentConfig(TrainingConfig, Watched):
+    """Settings: how large the student is, how long and how it is trained."""
+
+    labels: ClassVar[Labels] = {
+        "Size of the student": {
+            "width": "Share of the width",
+            "depth": "Share of the layers",
+            "hidden": "Hidden size",
+            "layers": "Layers",
+            "intermediate": "Feed-forward size",
+            "heads": "Attention heads",
+            "kv_heads": "Key-value heads",
+        },
+        "Distillation": {
+            "distillation": "Weight of distillation",
+            "temperature": "Temperature",
+            "alone": "Also train without the given model",
+        },
+        TRAINING: {
+            "rate": "Learning rate",
+        },
+    }
+
+    width: Share = Field(
+        0.5,
+        description="Share of the given model's hidden size, feed-forward size and heads that the "
+        "student has.",
+    )
+    depth: Share = Field(0.5, description="Share of the given model's layers that the student has.")
+    hidden: int | None = Field(None, ge=1, description="Hidden size; none: by `width`.")
+    layers: int | None = Field(None, ge=1, description="Layers; none: by `depth`.")
+    intermediate: int | None = Field(
+        None, ge=1, description="Size of the feed-forward layers; none: by `width`."
+    )
+    heads: int | None = Field(
+        None,
+        ge=1,
+        description="Attention heads; none: by `width`, or with `hidden` as many as keep their size.",
+    )
+    kv_heads: int | None = Field(
+        None, ge=1, description="Heads of keys and values; none: shared as in the given model."
+    )
+    rate: Positive = Field(4e-3, description="Peak learning rate.")
+    distillation: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="Share of the loss that is the divergence from the given model; the text has the "
+        "rest.",
+    )
+    temperature: Positive = Field(
+        1.0,
+        description="What logits are divided by before the given model and the student are compared.",
+    )
+    alone: bool = Field(
+        True,
+        description="Also train the same student without the given model, on the same text; the better "
+        "one on the selection slice is the result.",
+    )
+
+
+# ---- events --------------------------------------------------------------------------------------
+
+
+class Submitted(GivenSubmitted):
+    """A student run was asked for."""
+
+    schema_version = 3
+
+    config: StudentConfig
+
+
+class Forked(common.Forked):
+    """A student run was branched from another."""
+
+    schema_version = 3
+
+    config: StudentConfig
+
+
+class Started(GivenStarted):
+    """Model, text, sizes and profile were pinned."""
+
+    schema_version = 3
+
+    #: Half precision that the given model has and results are rounded to; None: results are float32.
+    dtype: HalfPrecision | None = None
+    #: Settings of config.json in which the student differs from the given model.
+    sizes: dict[str, int | tuple[str, ...]]
+    #: Parameters of the student.
+    parameters: Large
+
+
+class Completed(GivenCompleted):
+    """The students are trained and compared with the given model."""
+
+    #: The arm that is the result: the better student on the selection slice.
+    chosen: str
+    figures: dict[str, Figure]
+
+
+# ---- sizes of a student --------------------------------------------------------------------------
+
+#: Size → the names that families give it.
+HIDDEN = ("hidden_size", "n_embd", "d_model")
+LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
+HEADS = ("num_attention_heads", "n_head", "num_heads")
+KV_HEADS = ("num_key_value_heads",)
+INTERMEDIATE = ("intermediate_size", "n_inner", "d_ff")
+
+#: Setting of config.json → its value.
+Changes = dict[str, int | tuple[str, ...]]
+
+
+def changes(config: Mapping[str, Any], asked: StudentConfig) -> Changes:
+    """Return the student's sizes under the names of the given model's config.json.
+
+    Raises ConfigError for a config without a size, and for sizes that do not divide.
+    """
+    hidden, layers = _named(config, HIDDEN), _named(config, LAYERS)
+    heads, width = _named(config, HEADS), asked.width
+    dimension = config.get("head_dim") or config[hidden] // config[heads]
+    found: Changes = {layers: asked.layers or max(1, round(config[layers] * asked.depth))}
+    found[heads] = count = asked.heads or (
+        max(1, asked.hidden // dimension) if asked.hidden else max(1, round(config[heads] * width))
+    )
+    pairs = max(1, round(config[hidden] * width / (2 * count)))  # rotations turn numbers in pairs
+    found[hidden] = whole = asked.hidden or 2 * count * pairs
+    if not config.get("head_dim") and (whole % count or whole // count % 2):
+        raise ConfigError(
+            f"a hidden size of {whole} gives {count} heads no even size: set hidden to a multiple of "
+            f"{2 * count}, or heads to another number."
+        )
+    if shared := _key(config, KV_HEADS):
+        found[shared] = _kv_heads(count, config[heads], config[shared], asked.kv_heads)
+    if inner := _key(config, INTERMEDIATE):
+        found[inner] = asked.intermediate or max(1, round(config[inner] * width))
+    elif asked.intermediate:
+        raise ConfigError(
+            "the given model's config.json has no size of feed-forward layers to set."
+        )
+    if types := config.get("layer_types"):
+        found["layer_types"] = tuple(types[i % len(types)] for i in range(_int(found[layers])))
+    return found
+
+
+def of_student(config: Mapping[str, Any], asked: StudentConfig) -> dict[str, Any] | None:
+    """Return the student's config.json as far as the given model's is known; None without its sizes.
+
+    Raises ConfigError for sizes that do not divide.
+    """
+    if any(_key(config, names) is None for names in (HIDDEN, LAYERS, HEADS)):
+        return None
+    return {**config, **changes(config, asked)}
+
+
+def _kv_heads(count: int, heads: int, shared: int, asked: int | None) -> int:
+    """Return the number of heads of keys and values of `count` heads.
+
+    The given model has `shared` of them for its `heads`. Raises ConfigError for a number that does not
+    divide `count`.
+    """
+    if asked is None:
+        most = max(1, count * shared // heads)
+        return max(n for n in range(1, most + 1) if count % n == 0)
+    if count % asked:
+        raise ConfigError(f"{count} heads cannot share {asked} heads of keys and values evenly.")
+    return asked
+
+
+def _key(config: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the name that a config has for a size; None if it has none, or no number."""
+    return next((name for name in names if isinstance(config.get(name), int)), None)
+
+
+def _named(config: Mapping[str, Any], names: Sequence[str]) -> str:
+    found = _key(config, names)
+    if found is None:
+        raise ConfigError(
+            f"the given model's config.json has no {names[0]}: a smaller one cannot be described."
+        )
+    return found
+
+
+def _int(value: int | tuple[str, ...]) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+# ---- the study -----------------------------------------------------------------------------------
+
+
+class Student(Study[MakingState]):
+    """A smaller model, distilled from a given one (phase 8)."""
+
+    name = "student"
+    phase = 8
+    title = "a student run"
+    line = "train a smaller model of a given one's family to predict as that one does"
+    config = StudentConfig
+    submitted = Submitted
+    forked = Forked
+    completed = Completed
+    state = history(
+        name,
+        *(Submitted, Forked, Started, Completed),
+        upcasters={
+            (Submitted.type, 1): without_watch,
+            (Forked.type, 1): without_watch,
+            (Started.type, 1): not_divided,
+            (Started.type, 2): not_rounded,
+            (Submitted.type, 2): on_cpu,
+            (Forked.type, 2): on_cpu,
+        },
+    )
+    offered = ("tokens", "width", "depth")
+    examples = (
+        "forge student models/base --out small --width 0.5 --depth 0.5",
+        "forge compress models/base --student RUN --out packed",
+    )
+    result_title = "student"
+    comparison_title = "Student beside the given model"
+    arms: ClassVar[Mapping[str, Arm]] = {
+        TEACHER: Arm("the model that was given", "given"),
+        DISTILLED: Arm(
+            "the student, trained on the text and on what the given model predicts", "student"
+        ),
+        ALONE: Arm("the same student, trained on the text alone", "student"),
+    }
+    baseline = TEACHER
+    references = (ALONE,)
+    figure_rules = {
+        "retention": ratio(TEACHER, "bits per byte of the given model over the student's own"),
+        "bits_per_byte": bits("bits per byte of the student, the mean over domains"),
+        "parameters": count(lambda p: p.parameters, "parameters of the student", "count"),
+        "ratio": count(
+            lambda p: p.model.parameters / p.parameters,
+            "parameters of the given model over the student's",
+        ),
+    }
+    slowest = DISTILLED
+    slowest_words = "distillation"
+
+    def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
+        """Return the new weights and the students that begin with them, as trained and rounded."""
+        config = submitted.config
+        sizes = {name: list(v) if isinstance(v, tuple) else v for name, v in started.sizes.items()}
+        fresh = Transform(
+            operation="resized@1",
+            inputs={"of": started.model.recipe_id},
+            params={"changes": sizes},
+            seed=config.seed,
+        )
+
+        def student(objective: str, params: dict[str, Any], inputs: dict[str, str]) -> Train:
+            rate, watch = config.rate, config.divergence
+            first, purpose = fresh.id, self.purpose
+            return training(
+                submitted, started, purpose, first, objective, params, rate, inputs, watch
+            )
+
+        params = {"weight": config.distillation, "temperature": config.temperature}
+        distilled = student("distil@1", params, {"teacher": started.model.recipe_id})
+        alone = {ALONE: student("lm@1", {}, {})} if config.alone else {}
+        return {FRESH: fresh, **given_dtype.with_rounded(started, {DISTILLED: distilled, **alone})}
+
+    def script(self, run: Run) -> Script:
+        """Train the students, choose the better one, compare all with the given model."""
+        run.foresee(self.models_of(run.submitted, run.started))
+        students = [*run.trainings]
+        chosen = {name: run.on(name, MEASURE) for name in students}
+        given = Observe(run.started.model.recipe_id, MEASURE, comparison.TEST)
+        compared = {name: run.on(name, MEASURE, comparison.TEST) for name in students}
+        run.foresee(tasks={**chosen, TEACHER: given})
+        run.foresee(tasks=compared)
+
+        yield run.make(FRESH)
+        yield Make([*run.trainings.values()])
+        yield run.make(*students)
+        run.result = best((yield run.choose(chosen)))
+        yield run.compare({TEACHER: given, **compared})
+        return lambda: {
+            "models": run.models(),
+            "arms": comparison.arms(run.seen),
+            "chosen": run.result,
+            "figures": run.figures(),
+        }
+
+    # ---- what is shown ---------------------------------------------------------------------------
+
+    def started_line(self, data: Mapping[str, Any]) -> str:
+        """Return the sizes of both models."""
+        return f"{data['parameters']:,} parameters of {data['model']['parameters']:,}"
+
+    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+        """Return the sizes of both models, and the tokens that each training reads."""
+        own, given = run.started.parameters, run.started.model.parameters
+        return {
+            "parameters": (own, ""),
+            "of the given model": (given, ""),
+            "times fewer": (given / own, ""),
+            "tokens of a training": (tokens(run.trainings[DISTILLED]), ""),
+        }
+
+    def report_fields(self, run: Run) -> dict[str, Any]:
+        """Return the sizes of both models, and the arm that is the result."""
+        started = run.started
+        return {
+            "given": started.model.parameters,
+            "parameters": started.parameters,
+            "sizes": started.sizes,
+            "chosen": run.result,
+        }
+
+    def last_lines(self, run: Run) -> list[str]:
+        """Return the sizes of the result."""
+        own, given = run.started.parameters, run.started.model.parameters
+        fewer = f"{own:,} parameters, {given / own:.1f} times fewer than {given:,}"
+        return [f"result: {run.result}, {fewer}"]
+
+    def sentences(self, run: Run) -> list[str]:
+        """Return the size and the quality of the student, and the lead over the other one."""
+        figures, own = run.state.completed.figures, run.started.parameters
+        kept = figures["retention"]
+        out = [
+            f"- The student has {own:,} parameters, {figures['ratio'].value:.1f} times fewer than the "
+            f"given model, and {figures['bits_per_byte'].value:.4f} bits per byte: {kept.value:.4f} of "
+            f"the quality ({kept.low:.4f} to {kept.high:.4f})."
+        ]
+        other = ALONE if run.result == DISTILLED else DISTILLED
+        if more := run.leads.get(other):
+            out.append(
+                f"- It is the arm {run.result}; the arm {other} needs {more.value:.4f} bits per byte "
+                f"more ({more.low:.4f} to {more.high:.4f}), with as many tokens."
+            )
+        return out
+
+    def card_words(self, run: Run, role: str) -> list[str]:
+        """Return what the student was trained on."""
+        read = tokens(run.trainings[DISTILLED])
+        return [
+            f"Trained on {read:,} tokens from new weights: {self.arm_words(run)[str(run.result)]}."
+        ]
+
+    def next_steps(self, state: MakingState, name: str) -> list[str]:
+        """Return the command that compresses the given model beside the student."""
+        return [f"forge compress {state.submitted.model.path} --student {name} --out DIR"]
+
+    # ---- what is the student's own ---------------------------------------------------------------
+
+    def parameters(self, state: MakingState) -> int:
+        """Return the number of the student's parameters."""
+        return state.started.parameters
+
+    def memory_of(self, submitted: Submitted, started: Started) -> int:
+        """Return the bytes of weights, gradients and optimiser of one training, and of the teacher."""
+        return 16 * started.parameters + 4 * started.model.parameters
+
+    def architectures(
+        self, config: StudentConfig, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return the student's, which follows from the given model's and the settings."""
+        model = next(iter(given.get(MODEL, ())), None)
+        own = of_student(model, config) if model else None
+        return dict.fromkeys(self.roles(config), own) if own else {}
+
+    def check_model(self, config: StudentConfig, opened: Checkpoint) -> None:
+        """Raise ConfigError unless the student is smaller than the given model."""
+        from weights.operations.resized import parameters, resized
+
+        own = parameters(resized(opened.config, changes(opened.config, config)))
+        check_smaller(own, opened.parameters)
+
+    def sizes(self, given: Mapping[str, Any], config: StudentConfig) -> dict[str, Any]:
+        """Return the settings of config.json in which the student differs from the given model."""
+        found = changes(given, config)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
+
+    def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the student's sizes. Raises ConfigError unless it is smaller than the given model."""
+        from weights.operations.resized import parameters
+
+        own = parameters(context.settings)
+        check_smaller(own, common["model"].parameters)
+        return {"sizes": dict(context.sizes), "parameters": own, "dtype": context.dtype}
+
+
+def check_smaller(own: int, given: int) -> None:
+    """Raise ConfigError unless a student's number of parameters is below the given model's."""
+    if own >= given:
+        raise ConfigError(
+            f"a student of {own:,} parameters is not smaller than the given model, which has "
+            f"{given:,}: set a smaller width, depth, hidden, layers or intermediate."
+        )

@@ -1,0 +1,143 @@
+"""Declaration of a study: what a phase writes. All else follows from it.
+
+Settings, recipes and script must be written, with the table of arms and figures; the other methods
+have defaults. No torch: methods that work on weights import what they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from runs.panels.panels import Panel
+from studies.events import MODEL
+from studies.making.events import Making
+from studies.making.making import MakingState
+from studies.run import Run
+from studies.script import Script
+from studies.tables import Arm, FigureRule
+from studies.training_plan import memory
+
+if TYPE_CHECKING:
+    from studies.context import GivenContext
+    from weights.folders.checkpoint import Checkpoint
+
+
+class Declaration:
+    """A study as a phase declares it."""
+
+    name: ClassVar[str]
+    state: ClassVar[type[MakingState]]
+    #: Figure → what it is, in words; it follows from `figure_rules`.
+    figures_of: ClassVar[Mapping[str, str]]
+
+    # ---- what a phase writes: the table ------------------------------------------------------
+
+    #: Arm → what it is. The order is that of pictures and tables.
+    arms: ClassVar[Mapping[str, Arm]]
+    figure_rules: ClassVar[Mapping[str, FigureRule]]
+    #: The arm that the result stands beside, and trainings that curves show as references.
+    baseline: ClassVar[str]
+    references: ClassVar[Sequence[str]] = ()
+    #: Title of the comparison, and what the result is called.
+    comparison_title: ClassVar[str]
+    result_title: ClassVar[str]
+    #: Roles of the models that it gives, the result first.
+    result_roles: ClassVar[Sequence[str]] = (MODEL,)
+    #: Name of the training that takes longest: its first steps recognise a machine and make a forecast.
+    slowest: ClassVar[str]
+    slowest_words: ClassVar[str] = "training"
+
+    # ---- what a phase writes: recipes and script ---------------------------------------------
+
+    def models_of(self, submitted: Any, started: Any) -> dict[str, Making]:
+        """Return name → recipe of all that follows from what was pinned, each after its inputs."""
+        raise NotImplementedError
+
+    def script(self, run: Run) -> Script:
+        """Run the study; at its end return the function that gives the fields of `completed`."""
+        raise NotImplementedError
+
+    # ---- what a phase may write --------------------------------------------------------------
+
+    def check_model(self, config: Any, opened: Checkpoint) -> None:
+        """Raise ConfigError for a given model that the run cannot be of, before any work."""
+
+    def sizes(self, given: Mapping[str, Any], config: Any) -> dict[str, Any]:
+        """Return the settings of config.json in which the models differ from the given one."""
+        return {}
+
+    def pinned_fields(
+        self, context: GivenContext[Any], common: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the fields of `started` beside those that every study has."""
+        return {}
+
+    def fitted_module(self, context: GivenContext[Any], module: Any, measure: str) -> Any:
+        """Return a model's module as it is measured."""
+        return module
+
+    def started_line(self, data: Mapping[str, Any]) -> str:
+        """Return what `started` says on one line."""
+        return f"{data['model']['parameters']:,} parameters, windows of {data['context']} tokens"
+
+    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+        """Return name → (value, unit) of what is shown beside the result."""
+        return {}
+
+    def own_panels(self, run: Run) -> Sequence[Panel]:
+        """Return the panels beside arms, domains, curves and models."""
+        return ()
+
+    def arm_words(self, run: Run) -> Mapping[str, str]:
+        """Return arm → what it is, in words."""
+        return {name: arm.words for name, arm in self.arms.items()}
+
+    def report_fields(self, run: Run) -> dict[str, Any]:
+        """Return the fields of the report beside those that every study has."""
+        return {}
+
+    def sentences(self, run: Run) -> list[str]:
+        """Return what a completed run has found, as a list in Markdown."""
+        out = []
+        for name, figure in run.state.completed.figures.items():
+            between = "" if figure.low is None else f" ({figure.low:.4g} to {figure.high:.4g})"
+            label = name.replace("_", " ").capitalize()
+            out.append(f"- {label} {figure.value:.4g}{between}: {self.figures_of[name]}.")
+        return out
+
+    def last_lines(self, run: Run) -> list[str]:
+        """Return the last lines of the report in a terminal."""
+        return []
+
+    def next_steps(self, state: Any, name: str) -> list[str]:
+        """Return commands that make sense after a run that is called `name`."""
+        return []
+
+    def card_words(self, run: Run, role: str) -> list[str]:
+        """Return the paragraphs of a model's card before what the run has found."""
+        return [f"The {self.arm_words(run).get(str(run.result), role)}."]
+
+    def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
+        """Write further folders into a result's; return name → folder, None for one left out."""
+        return {}
+
+    def memory_of(self, submitted: Any, started: Any) -> int:
+        """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
+        return memory(started.model.parameters, getattr(started, "trainable", None))
+
+    # ---- a run of it -------------------------------------------------------------------------
+
+    @property
+    def purpose(self) -> str:
+        """Key of the random draws of trainings and intervals: all arms have the same."""
+        return self.name
+
+    def run(self, state: Any) -> Run:
+        """Return a started run with all that its script has said."""
+        return state.remembered(("run",), lambda: Run(self, state))
+
+    def parameters(self, state: Any) -> int:
+        """Return the number of the result's parameters: as many as the given model has."""
+        return state.started.model.parameters

@@ -1,0 +1,72 @@
+"""Dtype of the models that a run gives: the one of the model that it was given. Pure.
+
+Trainings read the given model in float32 and keep weights in float32. If most numbers of the given
+model have 16 bits, `started.dtype` names their dtype: every model that the run may give is rounded to
+it once, and the rounded weights are measured, chosen and written. None: results are float32, as those
+of a float32 model and of all earlier runs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from runs.event_types import SourceRecord
+from studies.making.events import Making
+from weights.recipes import Train, Transform
+
+#: End of the name of a model in float32, beside the model that is rounded from it.
+FLOAT32 = "-float32"
+
+
+def rounded(
+    started: Any, recipe: Making, given: SourceRecord | None = None, others: str | None = None
+) -> Making:
+    """Return the recipe of a model in the dtype of the given one, which is `started.model` by default.
+
+    Each tensor gets the dtype that it has in the given model. `others` is the dtype of tensors that the
+    given model lacks; None: `started.dtype`. The recipe itself if results are float32.
+    """
+    if started.dtype is None:
+        return recipe
+    inputs = {"like": (given or started.model).recipe_id, "of": recipe.id}
+    params = {"others": others or started.dtype}
+    return Transform(operation="rounded@1", inputs=inputs, params=params)
+
+
+def with_rounded(
+    started: Any,
+    recipes: Mapping[str, Making],
+    given: SourceRecord | None = None,
+    others: str | None = None,
+) -> dict[str, Making]:
+    """Return name → recipe of the rounded models, each after NAME-float32, which it is rounded from.
+
+    The recipes as they are if results are float32. `given` and `others` are those of `rounded`.
+    """
+    if started.dtype is None:
+        return dict(recipes)
+    found: dict[str, Making] = {f"{name}{FLOAT32}": recipe for name, recipe in recipes.items()}
+    return found | {
+        name: rounded(started, recipe, given, others) for name, recipe in recipes.items()
+    }
+
+
+def trainings(recipes: Mapping[str, Making]) -> dict[str, Train]:
+    """Return name → recipe of every training; NAME-float32 has the name of the rounded model."""
+    return {
+        name.removesuffix(FLOAT32): recipe
+        for name, recipe in recipes.items()
+        if isinstance(recipe, Train)
+    }
+
+
+def stored(started: Any, models: int, rounded: int, numbers: int) -> tuple[int, str]:
+    """Return the bytes of a run's models of `numbers` numbers each, and the models in words.
+
+    `models` are in float32; if results are not, `rounded` models of 16 bits come on top.
+    """
+    words = f"{models} models of {numbers:,} numbers in float32"
+    if getattr(started, "dtype", None) is None:
+        return 4 * models * numbers, words
+    return (4 * models + 2 * rounded) * numbers, f"{words} and {rounded} in {started.dtype}"

@@ -1,0 +1,175 @@
+"""A run of a study as its log stands: what its script has said and what it waits for. Pure.
+
+Views read a `Run`: what is not known yet is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+from runs.event_types import Figure
+from runs.kinds.tasks import Decision, Task
+from studies import comparison, given_dtype
+from studies.comparison import CHOOSING, Drawn
+from studies.events import MODEL, Result
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.paired_bits import mean
+from studies.script import Ask, Make, Script, follow
+from weights.recipes import Train
+
+
+class Table(Protocol):
+    """The part of a study that its runs follow from."""
+
+    figure_rules: ClassVar[Mapping[str, Any]]
+    result_roles: ClassVar[Sequence[str]]
+
+    @property
+    def purpose(self) -> str:
+        """Key of the random draws of trainings and intervals."""
+        ...
+
+    def script(self, run: Run) -> Script:
+        """Run the study; at its end return the function that gives the fields of `completed`."""
+        ...
+
+
+class Run:
+    """A run that has started.
+
+    Its script calls `make`, `ask`, `choose` and `compare`, which return its steps and remember what
+    they name; `foresee` names what comes later.
+    """
+
+    def __init__(self, study: Table, state: Any) -> None:
+        """Run the study's script over the log of a state that has started."""
+        self.study, self.state = study, state
+        self.submitted, self.started = state.submitted, state.started
+        self.settings = state.submitted.config
+        #: Name → recipe of all that the run makes, as far as it is known; each after its inputs.
+        self.recipes: dict[str, Making] = {}
+        #: Key → everything that is measured, as far as it is known.
+        self.observations: dict[str, Observe] = {}
+        #: Arm → its measurement on the test slice.
+        self.arms: dict[str, Observe] = {}
+        #: Candidate → its measurement on the selection slice.
+        self.candidates: dict[str, Observe] = {}
+        #: Name of the result: an arm, and a recipe unless it is the given model; None before.
+        self.result: str | None = None
+        self._leads: dict[str, dict[str, Figure]] = {}
+        #: Further conclusions of the script, by name.
+        self.known: dict[str, Any] = {}
+        #: What the script waits for, and the function that it returns at its end.
+        self.decision: Decision
+        self.ending: Callable[[], dict[str, Any]] | None
+        self.decision, self.ending = follow(study.script(self), state)
+
+    # ---- steps of scripts --------------------------------------------------------------------
+
+    def foresee(
+        self,
+        recipes: Mapping[str, Making] | None = None,
+        tasks: Mapping[str, Observe] | None = None,
+    ) -> None:
+        """Name what the run will make and measure, as far as it is known now."""
+        self.recipes |= recipes or {}
+        self.observations |= {task.key: task for task in (tasks or {}).values()}
+
+    def make(self, *names: str, **recipes: Making) -> Make:
+        """Return the step that makes recipes side by side, by their names."""
+        self.recipes |= recipes
+        return Make([*(self.recipes[name] for name in names), *recipes.values()])
+
+    def ask(self, tasks: Mapping[str, Task]) -> Ask:
+        """Return the step that does tasks side by side."""
+        self.foresee(tasks={n: task for n, task in tasks.items() if isinstance(task, Observe)})
+        return Ask(tasks)
+
+    def choose(self, candidates: Mapping[str, Observe]) -> Ask:
+        """Return the step that measures candidates on the selection slice."""
+        self.candidates |= candidates
+        return self.ask(candidates)
+
+    def compare(self, arms: Mapping[str, Observe]) -> Ask:
+        """Return the step that measures the arms on the test slice."""
+        self.arms |= arms
+        return self.ask(arms)
+
+    def on(self, name: str, measure: str, slice_: str = CHOOSING) -> Observe:
+        """Return the measurement of a model by its name among the recipes."""
+        return Observe(self.recipes[name].id, measure, slice_)
+
+    # ---- what is known -----------------------------------------------------------------------
+
+    @property
+    def trainings(self) -> dict[str, Train]:
+        """Name → recipe of every model that the run trains."""
+        return given_dtype.trainings(self.recipes)
+
+    @cached_property
+    def seen(self) -> dict[str, Observed]:
+        """Arm → what was observed on the test slice, of those that are measured."""
+        return comparison.observed(self.state, self.arms)
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """Arm → bits per byte in each resample of the windows."""
+        return comparison.drawn(self.seen, self.study.purpose, self.settings.seed)
+
+    @property
+    def leads(self) -> dict[str, Figure]:
+        """Arm → the bits per byte that it needs more than the result; empty before there is one."""
+        return {} if self.result is None else self.leads_of(self.result)
+
+    def leads_of(self, arm: str) -> dict[str, Figure]:
+        """Return other arm → the bits per byte that it needs more than `arm`, with the interval."""
+        if arm not in self._leads:
+            purpose, seed = self.study.purpose, self.settings.seed
+            self._leads[arm] = comparison.leads(self.seen, arm, purpose, seed)
+        return self._leads[arm]
+
+    @property
+    def windows(self) -> int:
+        """The number of windows that the result was measured on."""
+        assert self.result is not None
+        return comparison.windows(self.seen[self.result])
+
+    @cached_property
+    def named(self) -> dict[str, Making]:
+        """Name → recipe of all that the run makes; the first is its result once it is known."""
+        own = self.recipes.get(self.result or "") if MODEL not in self.recipes else None
+        return self.recipes if own is None else {MODEL: own} | self.recipes
+
+    def name_of(self, role: str) -> str:
+        """Return the name among the recipes of a model that the run gives."""
+        return role if role in self.recipes else str(self.result)
+
+    @property
+    def result_digests(self) -> list[str]:
+        """BLAKE3 of the weights of the models that a completed run gives."""
+        return [one.digest for one in self.state.completed.models.values()]
+
+    def models(self) -> dict[str, Result]:
+        """Return role → model of a run whose models are made."""
+        ids = {role: self.named[role].id for role in self.study.result_roles}
+        made = self.state.made
+        return {role: Result(recipe_id=id_, digest=made[id_].digest) for role, id_ in ids.items()}
+
+    def figures(self) -> dict[str, Figure]:
+        """Return the figures of a run whose arms are all measured."""
+        values = {name: rule.value(self) for name, rule in self.study.figure_rules.items()}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @cached_property
+    def conclusions(self) -> dict[str, Any]:
+        """The fields of `completed` that follow from the log, once the script is at its end."""
+        assert self.ending is not None
+        return self.ending()
+
+
+def best(answers: Mapping[str, Any]) -> str:
+    """Return the candidate with the fewest bits per byte, mean over domains; of equals the first."""
+    return min(answers, key=lambda name: mean(answers[name]))
