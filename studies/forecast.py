@@ -12,7 +12,6 @@ from runs.system.stopwatch import timed
 from studies import given_dtype
 from studies.declaration import Declaration
 from studies.folders import write_companions
-from studies.work import Context
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.storage.weight_cache import Artifacts
@@ -31,14 +30,14 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
     set_threads()
     state = study.state()
     state.take(submitted)
-    context = Context(state, cache)
+    context = study._work()(state, cache)
     opening = timed(lambda: state.take(context.started()))
     first = context.initial(state.started)
     _, stepping = context.canary(state.started, first)
     run = study.run(state)
-    steps = sum(recipe.upto for recipe in run.trainings.values())
+    steps, counted = study.forecast_steps(run)
     numbers, passes = study.parameters(state), len(run.observations)
-    rounded = sum(name + given_dtype.FLOAT32 in run.recipes for name in run.recipes)
+    rounded = given_dtype.halves(run.recipes)
     whole = len(run.recipes) - rounded
     kept, words = given_dtype.stored(state.started, whole, rounded, numbers)
     stand_in = folder / FIRST
@@ -49,9 +48,8 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
     return Forecast(
         Amount(
             opening + steps * stepping / STEPS,
-            f"timed here: {STEPS} steps of {study.slowest_words} took {duration(stepping)}, and there "
-            f"are {steps:,} steps in all, none slower; the start {duration(opening)}. {passes} "
-            "measurements come on top",
+            f"timed here: {STEPS} steps of {study.slowest_words} took {duration(stepping)}, and "
+            f"{counted}; the start {duration(opening)}. {passes} measurements come on top",
         ),
         Amount(
             kept + text,

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from runs.event_types import Figure
 from runs.kinds.tasks import Decision, Task
 from studies import comparison, given_dtype
-from studies.comparison import CHOOSING, Drawn
+from studies.comparison import CHOOSING, Drawn, Scale
 from studies.events import MODEL, Result
 from studies.making.events import Making
 from studies.observing import Observe, Observed
@@ -26,6 +26,8 @@ class Table(Protocol):
 
     figure_rules: ClassVar[Mapping[str, Any]]
     result_roles: ClassVar[Sequence[str]]
+    scale: ClassVar[Scale]
+    ours: ClassVar[str | None]
 
     @property
     def purpose(self) -> str:
@@ -115,21 +117,32 @@ class Run:
 
     @cached_property
     def drawn(self) -> Drawn:
-        """Arm → bits per byte in each resample of the windows."""
-        return comparison.drawn(self.seen, self.study.purpose, self.settings.seed)
+        """Arm → its figure in each resample."""
+        return self.study.scale.drawn(self.seen, self.study.purpose, self.settings.seed)
+
+    @property
+    def ours(self) -> str | None:
+        """The arm that the others are compared with; None before it is known."""
+        return self.study.ours or self.result
+
+    def mean(self, arm: str | None) -> float:
+        """Return the figure of a measured arm."""
+        assert arm is not None
+        return self.study.scale.mean(self.seen[arm])
 
     @cached_property
     def leads(self) -> dict[str, Figure]:
-        """Arm → the bits per byte that it needs more than the result, with the interval."""
-        if self.result is None:
+        """Arm → what it needs more than ours, with the interval."""
+        study, ours = self.study, self.ours
+        if ours is None:
             return {}
-        return comparison.leads(self.seen, self.result, self.study.purpose, self.settings.seed)
+        return comparison.leads(self.seen, ours, study.purpose, self.settings.seed, study.scale)
 
     @property
     def windows(self) -> int:
-        """The number of windows that the result was measured on."""
-        assert self.result is not None
-        return comparison.windows(self.seen[self.result])
+        """The number of windows, or documents, that our arm was measured on."""
+        assert self.ours is not None
+        return self.study.scale.count(self.seen[self.ours])
 
     @cached_property
     def named(self) -> dict[str, Making]:
