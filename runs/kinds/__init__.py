@@ -30,7 +30,7 @@ KINDS = {
     "experts": "phases.experts.kind:Experts",
     "measure": "phases.measure.kind:Measure",
     "pipeline": "pipeline.kind:Pipeline",
-    "quietstar": "phases.quietstar.kind:Quietstar",
+    "quietstar": "phases.quietstar.script:Quietstar",
     "student": "phases.student:Student",
 }
 
