@@ -23,7 +23,6 @@ from studies.training_plan import memory
 
 if TYPE_CHECKING:
     from studies.context import GivenContext
-    from studies.work import Context
     from weights.folders.checkpoint import Checkpoint
 
 
@@ -152,12 +151,6 @@ class Declaration:
         """Return how many steps of the slowest training all take at most, and how that is counted."""
         steps = sum(recipe.upto for recipe in run.trainings.values())
         return steps, f"there are {steps:,} steps in all, none slower"
-
-    def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
-        from studies.work import Context
-
-        return Context
 
     # ---- a run of it -------------------------------------------------------------------------
 

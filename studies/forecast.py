@@ -12,6 +12,7 @@ from runs.system.stopwatch import timed
 from studies import given_dtype
 from studies.declaration import Declaration
 from studies.folders import write_companions
+from studies.work import Context
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.storage.weight_cache import Artifacts
@@ -22,7 +23,9 @@ from weights.training.canary import STEPS
 FIRST = "first"
 
 
-def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path) -> Forecast:
+def forecast(
+    study: Declaration, work: type[Context], submitted: Any, cache: Artifacts, folder: Path
+) -> Forecast:
     """Return what a run costs here. Raises the errors of a start.
 
     Steps are those of the training that takes the longest; measurements are not timed.
@@ -30,7 +33,7 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
     set_threads()
     state = study.state()
     state.take(submitted)
-    context = study._work()(state, cache)
+    context = work(state, cache)
     opening = timed(lambda: state.take(context.started()))
     first = context.initial(state.started)
     _, stepping = context.canary(state.started, first)
@@ -51,10 +54,7 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
             f"timed here: {STEPS} steps of {study.slowest_words} took {duration(stepping)}, and "
             f"{counted}; the start {duration(opening)}. {passes} measurements come on top",
         ),
-        Amount(
-            kept + text,
-            f"counted: {words}, and the text",
-        ),
+        Amount(kept + text, f"counted: {words}, and the text"),
         Amount(
             study.memory_of(submitted, state.started),
             "counted: weights, gradients and two moments of one training, and a teacher; activations "

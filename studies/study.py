@@ -33,6 +33,7 @@ from studies.tables import FigureRule
 
 if TYPE_CHECKING:
     from runs.home import Home
+    from studies.work import Context
 
 S = TypeVar("S", bound=MakingState)
 
@@ -185,7 +186,7 @@ class Study(Declaration, OneResult[S]):
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from studies.forecast import forecast
 
-        return forecast(self, submitted, cache, folder)
+        return forecast(self, self._work(), submitted, cache, folder)
 
     def context(self, state: S, cache: Any) -> Any:
         """Open a run's inputs in this process."""
@@ -197,6 +198,12 @@ class Study(Declaration, OneResult[S]):
     def reopened(self, state: S, cache: Any) -> tuple[Any, Sequence[str]]:
         """Return the context of a started run, with its number of threads."""
         return self._work().opened(state, cache), ()
+
+    def _work(self) -> type[Context]:
+        """Return the class of contexts, which loads torch."""
+        from studies.work import Context
+
+        return Context
 
     def items_file(self, state: S, cache: Any) -> Path:
         """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
@@ -257,7 +264,7 @@ class Study(Declaration, OneResult[S]):
         """Write the result's folder and return the report. Raises ForgeError."""
         from studies.result import write
 
-        return write(self, home, state, out)
+        return write(self, self._work(), home, state, out)
 
     # ---- verification ------------------------------------------------------------------------
 
