@@ -186,7 +186,7 @@ class Study(Declaration, OneResult[S]):
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from studies.forecast import forecast
 
-        return forecast(self, submitted, cache, folder)
+        return forecast(self, self._work(), submitted, cache, folder)
 
     def context(self, state: S, cache: Any) -> Any:
         """Open a run's inputs in this process."""
@@ -265,7 +265,7 @@ class Study(Declaration, OneResult[S]):
         """Write the result's folder and return the report. Raises ForgeError."""
         from studies.result import write
 
-        return write(self, home, state, out)
+        return write(self, self._work(), home, state, out)
 
     # ---- verification ------------------------------------------------------------------------
 

@@ -43,4 +43,4 @@ class TrainingView(View):
 
     def measured(self, name: str, data: dict[str, Any]) -> str:
         """Return a line for a measurement of the model that is called `name`."""
-        return f"measured {name} on the slice {data['on']}"
+        return f"measured {self.kind.gist('observed', data, {data['recipe_id']: name})}"

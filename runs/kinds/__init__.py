@@ -28,9 +28,9 @@ KINDS = {
     "curriculum": "phases.curriculum.kind:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
     "experts": "phases.experts.kind:Experts",
-    "measure": "phases.measure.kind:Measure",
+    "measure": "phases.measure.script:Measure",
     "pipeline": "pipeline.kind:Pipeline",
-    "quietstar": "phases.quietstar.kind:Quietstar",
+    "quietstar": "phases.quietstar.script:Quietstar",
     "student": "phases.student:Student",
 }
 
