@@ -11,7 +11,7 @@ import torch
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.measures.perplexity import score_windows
-from phases.cognate import findings
+from phases.cognate.figures import PLACES
 from studies.observing import Observe, Observed, answered
 
 Weights = Mapping[str, torch.Tensor]
@@ -38,7 +38,7 @@ def line(
 ) -> Observed:
     """Measure −log p of every window, and its predicted tokens, at each place of the line."""
     began, items, sizes = time.monotonic(), {}, {}
-    for place in findings.PLACES:
+    for place in PLACES:
         model.load({n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base})
         for domain in sorted(data):
             nll, tokens, _ = score_windows(model, data[domain].windows)
