@@ -18,6 +18,7 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
 from studies.making.making import MakingState
+from studies.training_plan import as_float32
 from testing.miniatures import cognate_runs
 from testing.models import toy_models
 from testing.verification import rebuilt, verified_again
@@ -60,24 +61,24 @@ def made(given, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingS
 
 @pytest.mark.slow
 def test_specialists_of_a_given_base_are_trained_on_given_text(given, made) -> None:
-    """The base is the given one, exactly, in float32; the domains are those of the data."""
+    """The base is the given one, exactly, and trained from in float32; domains are the data's."""
     _, state, out = made
     assert state.submitted.config.domains == ("law", "sums")
     stored = open_checkpoint(given[0]).tensors()
     assert state.started.base.digest == digest(stored)
     base = open_checkpoint(out / "base").tensors()
-    assert {t.dtype for t in base.values()} == {torch.float32}
-    assert all(torch.equal(base[name], tensor.float()) for name, tensor in stored.items())
+    assert {t.dtype for t in base.values()} == {torch.bfloat16}
+    assert all(torch.equal(base[name], tensor) for name, tensor in stored.items())
     trained = Cognate().trainings(state)
     assert list(trained) == ["law", "sums"]
-    assert {recipe.start for recipe in trained.values()} == {Cognate().named(state)["base"].id}
+    assert {recipe.start for recipe in trained.values()} == {as_float32(state.started).id}
     assert figures.no_specialist(Cognate().run(state)) == ""
     assert all(lead.low > 0 for lead in figures.leads(Cognate().run(state)).values())
 
 
 @pytest.mark.slow
 def test_config_and_tokenizer_are_the_given_base_s(given, made) -> None:
-    """But for the dtype, which is that of the weights."""
+    """With the dtype, which is that of the weights."""
     base, _ = given
     _, _, out = made
     for name in ("base", "law", "sums"):
@@ -85,7 +86,7 @@ def test_config_and_tokenizer_are_the_given_base_s(given, made) -> None:
             base / "tokenizer.json"
         ).read_bytes()
         config = json.loads((out / name / "config.json").read_text())
-        assert config == {**json.loads((base / "config.json").read_text()), "dtype": "float32"}
+        assert config == {**json.loads((base / "config.json").read_text()), "dtype": "bfloat16"}
         assert "license" not in (out / name / "README.md").read_text()
 
 
@@ -94,7 +95,9 @@ def test_its_history_is_honest_and_its_lineage_ends_at_the_given_model(made) -> 
     home, state, _ = made
     assert audit.audit(cognate_runs.rows(home)) == []
     told = call(home.folder, "lineage", "r", "law")
-    assert [line.split()[1] for line in told.stdout.splitlines()] == ["law", "base", "given"]
+    assert [line.split()[1] for line in told.stdout.splitlines()] == [
+        *("law", "law-float32", "base-float32", "given")
+    ]
     assert Cognate().ancestry(state, "law")[-1].given == state.started.base.digest
     assert Source(digest=state.started.base.digest).id == state.started.base.recipe_id
 
