@@ -14,14 +14,13 @@ from typing import Any
 from evaluation.training_text.kept_text import write_items
 from runs.home import Home
 from studies.folders import ITEMS_FOLDER, publish_model
-from studies.study import Study
 from weights.folders.checkpoint import publish
 from weights.storage.output_folder import check_target
 from weights.storage.weight_cache import Artifacts
 
 
-def write(study: Study[Any], home: Home, state: Any, out: Path) -> dict[str, Any]:
-    """Write every folder whole or not at all, the items, and last the report; return it.
+def write(study: Any, home: Home, state: Any, out: Path) -> dict[str, Any]:
+    """Write every folder of a `Study`, whole or not at all, the items, last the report; return it.
 
     Raises the errors of `check_target`.
     """

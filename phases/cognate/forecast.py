@@ -55,10 +55,7 @@ def forecast(study: Study[Any], submitted: Submitted, cache: Artifacts, folder: 
             f"pass over the held-out text {duration(scoring)}, and it has {passes}; the start "
             f"{duration(opening)}",
         ),
-        Amount(
-            kept + text,
-            f"counted: {words}, and the text; snapshots on the way are removed",
-        ),
+        Amount(kept + text, f"counted: {words}, and the text; snapshots on the way are removed"),
         Amount(
             recipes.memory(state.started) * copies,
             f"counted: weights, gradients and two moments of one training{shared}; activations "
