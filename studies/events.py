@@ -70,10 +70,9 @@ class GivenSubmitted(common.Submitted):
     data: tuple[str, ...] = ()
 
 
-class GivenStarted(common.Started):
-    """Model, text and profile were pinned."""
+class TextStarted(common.Started):
+    """Text and profile were pinned."""
 
-    model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
     streams: dict[str, Digest]
     #: Domain → number of those tokens.
@@ -87,9 +86,6 @@ class GivenStarted(common.Started):
     canary: Digest
     #: Tokens of a window.
     context: Count
-    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
-    #: the settings.
-    accumulation: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
 
@@ -97,6 +93,15 @@ class GivenStarted(common.Started):
     def machine(self) -> str | None:
         """The profile that a device must offer."""
         return self.profile.of_machine
+
+
+class GivenStarted(TextStarted):
+    """Model, text and profile were pinned."""
+
+    model: SourceRecord
+    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
+    #: the settings.
+    accumulation: Count | None = None
 
 
 class ModelsCompleted(common.Completed):

@@ -23,7 +23,7 @@ KINDS = {
     "bake": "phases.bake.kind:Bake",
     "baking": "phases.baking.kind:Baking",
     "bitnet": "phases.bitnet:Bitnet",
-    "cognate": "phases.cognate.kind:Cognate",
+    "cognate": "phases.cognate.script:Cognate",
     "compression": "phases.compression.kind:Compression",
     "curriculum": "phases.curriculum.kind:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
