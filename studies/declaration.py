@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from runs.panels.panels import Panel
+from studies import given_dtype
 from studies.events import MODEL
 from studies.making.events import Making
 from studies.making.making import MakingState
@@ -22,6 +23,17 @@ from studies.training_plan import memory
 if TYPE_CHECKING:
     from studies.context import GivenContext
     from weights.folders.checkpoint import Checkpoint
+
+
+class Extent(NamedTuple):
+    """Amount of work of a whole run."""
+
+    #: Steps of all trainings.
+    steps: int
+    #: Models in float32, and those rounded to the dtype of the given one.
+    models: int
+    rounded: int
+    measurements: int
 
 
 class Declaration:
@@ -126,6 +138,16 @@ class Declaration:
     def memory_of(self, submitted: Any, started: Any) -> int:
         """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
         return memory(started.model.parameters, getattr(started, "trainable", None))
+
+    def extent(self, run: Run) -> Extent:
+        """Return how much there is to do in all, by what a run that has just started foresees."""
+        rounded = sum(name + given_dtype.FLOAT32 in run.recipes for name in run.recipes)
+        return Extent(
+            steps=sum(recipe.upto for recipe in run.trainings.values()),
+            models=len(run.recipes) - rounded,
+            rounded=rounded,
+            measurements=len(run.observations),
+        )
 
     # ---- a run of it -------------------------------------------------------------------------
 

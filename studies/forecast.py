@@ -15,6 +15,7 @@ from studies.folders import write_companions
 from studies.work import Context
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
+from weights.model import Model
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
@@ -23,7 +24,13 @@ from weights.training.canary import STEPS
 FIRST = "first"
 
 
-def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path) -> Forecast:
+def forecast(
+    study: Declaration,
+    context_of: type[Context],
+    submitted: Any,
+    cache: Artifacts,
+    folder: Path,
+) -> Forecast:
     """Return what a run costs here. Raises the errors of a start.
 
     Steps are those of the training that takes the longest; measurements are not timed.
@@ -31,20 +38,13 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
     set_threads()
     state = study.state()
     state.take(submitted)
-    context = Context(state, cache)
+    context = context_of(state, cache)
     opening = timed(lambda: state.take(context.started()))
     first = context.initial(state.started)
     _, stepping = context.canary(state.started, first)
-    run = study.run(state)
-    steps = sum(recipe.upto for recipe in run.trainings.values())
-    numbers, passes = study.parameters(state), len(run.observations)
-    rounded = sum(name + given_dtype.FLOAT32 in run.recipes for name in run.recipes)
-    whole = len(run.recipes) - rounded
-    kept, words = given_dtype.stored(state.started, whole, rounded, numbers)
-    stand_in = folder / FIRST
-    stand_in.mkdir(parents=True)
-    write_weights(stand_in, first.weights, SHARD_BYTES)
-    write_companions(context, stand_in)
+    steps, models, rounded, passes = study.extent(study.run(state))
+    kept, words = given_dtype.stored(state.started, models, rounded, study.parameters(state))
+    stand_in = _written(context, first, folder / FIRST)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     return Forecast(
         Amount(
@@ -65,3 +65,11 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
         {role: stand_ins.write(stand_in, folder / role, role) for role in study.result_roles},
         context.text.folder / ITEMS,
     )
+
+
+def _written(context: Context, model: Model, folder: Path) -> Path:
+    """Write a model with the files that all of the run share; return the folder."""
+    folder.mkdir(parents=True)
+    write_weights(folder, model.weights, SHARD_BYTES)
+    write_companions(context, folder)
+    return folder

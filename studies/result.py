@@ -22,19 +22,25 @@ from weights.storage.output_folder import check_target
 from weights.storage.weight_cache import Artifacts
 
 
-def write(study: Declaration, home: Home, state: Any, out: Path) -> dict[str, Any]:
+def write(
+    study: Declaration,
+    context_of: type[Context],
+    home: Home,
+    state: Any,
+    out: Path,
+    report: dict[str, Any],
+) -> dict[str, Any]:
     """Write every folder whole or not at all, the items, and last the report; return it.
 
     Raises the errors of `check_target`.
     """
     out, run = check_target(out), study.run(state)
-    context = Context.opened(state, Artifacts.of(home))
+    context = context_of.opened(state, Artifacts.of(home))
     for role in study.result_roles:
         card = study_report.card(study, run, study.card_words(run, role))
         publish_model(context, out / role, run.name_of(role), state.head, card)
     folders = study.further_folders(run, out)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
-    report = study_report.report(study, run)
     digests = {role: one.digest for role, one in state.completed.models.items()}
     whole = {**report, "run": state.run, "chain_head": state.head, "models": digests}
     (out / f"{study.name}.json").write_text(json.dumps(whole, indent=2) + "\n", "utf-8")

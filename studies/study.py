@@ -147,8 +147,12 @@ class Study(Declaration, OneResult[S]):
         return {
             "run": state.run,
             "lineage_digest": state.completed.lineage_digest,
-            **study_report.report(self, run),
+            **self.whole_report(run),
         }
+
+    def whole_report(self, run: Run) -> dict[str, Any]:
+        """Return the report of a run that has completed, as plain data."""
+        return study_report.report(self, run)
 
     def summary(self, state: S, rows: Sequence[Envelope]) -> list[str]:
         """Return what a completed run has found."""
@@ -186,7 +190,7 @@ class Study(Declaration, OneResult[S]):
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from studies.forecast import forecast
 
-        return forecast(self, submitted, cache, folder)
+        return forecast(self, self._work(), submitted, cache, folder)
 
     def context(self, state: S, cache: Any) -> Any:
         """Open a run's inputs in this process."""
@@ -264,7 +268,8 @@ class Study(Declaration, OneResult[S]):
         """Write the result's folder and return the report. Raises ForgeError."""
         from studies.result import write
 
-        return write(self, home, state, out)
+        report = self.whole_report(self.run(state))
+        return write(self, self._work(), home, state, out, report)
 
     # ---- verification ------------------------------------------------------------------------
 
