@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from runs.panels.panels import Panel
-from studies import arm_panels
+from studies import arm_panels, given_dtype
 from studies.comparison import BITS_PER_BYTE, Scale
 from studies.events import MODEL
 from studies.making.events import Making
@@ -24,6 +24,19 @@ from studies.training_plan import memory
 if TYPE_CHECKING:
     from studies.context import GivenContext
     from weights.folders.checkpoint import Checkpoint
+
+
+class Extent(NamedTuple):
+    """Amount of work of a whole run."""
+
+    #: Steps of all trainings, as steps of the slowest.
+    steps: int
+    #: Models in float32, and those rounded to the dtype of the given one.
+    models: int
+    rounded: int
+    measurements: int
+    #: What there is of steps, in words; empty: `steps`, none slower.
+    counted: str = ""
 
 
 class Declaration:
@@ -147,10 +160,15 @@ class Declaration:
         """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
         return memory(started.model.parameters, getattr(started, "trainable", None))
 
-    def forecast_steps(self, run: Run) -> tuple[int, str]:
-        """Return how many steps of the slowest training all take at most, and how that is counted."""
-        steps = sum(recipe.upto for recipe in run.trainings.values())
-        return steps, f"there are {steps:,} steps in all, none slower"
+    def extent(self, run: Run) -> Extent:
+        """Return how much there is to do in all, by what a run that has just started foresees."""
+        rounded = given_dtype.halves(run.recipes)
+        return Extent(
+            steps=sum(recipe.upto for recipe in run.trainings.values()),
+            models=len(run.recipes) - rounded,
+            rounded=rounded,
+            measurements=len(run.observations),
+        )
 
     # ---- a run of it -------------------------------------------------------------------------
 

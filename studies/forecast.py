@@ -38,12 +38,10 @@ def forecast(
     opening = timed(lambda: state.take(context.started()))
     first = context.initial(state.started)
     _, stepping = context.canary(state.started, first)
-    run = study.run(state)
-    steps, counted = study.forecast_steps(run)
-    numbers, passes = study.parameters(state), len(run.observations)
-    rounded = given_dtype.halves(run.recipes)
-    whole = len(run.recipes) - rounded
-    kept, words = given_dtype.stored(state.started, whole, rounded, numbers)
+    extent, numbers = study.extent(study.run(state)), study.parameters(state)
+    steps, passes = extent.steps, extent.measurements
+    counted = extent.counted or f"there are {steps:,} steps in all, none slower"
+    kept, words = given_dtype.stored(state.started, extent.models, extent.rounded, numbers)
     stand_in = _stand_in(context, first, folder / FIRST)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     return Forecast(

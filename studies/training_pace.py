@@ -31,7 +31,7 @@ def newest(state: MakingState, recipes: Iterable[Making]) -> float | None:
     begun = [
         segments(state, recipe)[-1]
         for recipe in recipes
-        if isinstance(recipe, Train) and 0 < state.steps(recipe) < recipe.upto
+        if isinstance(recipe, Train) and recipe.first < state.steps(recipe) < recipe.upto
     ]
     known = [found for end in begun if (found := speed(end)) is not None]
     return fmean(known) if known else None

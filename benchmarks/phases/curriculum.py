@@ -35,7 +35,7 @@ import numpy as np
 
 from benchmarks.common import machine
 from benchmarks.phases.curriculum_jobs import SETTINGS, SIZES, Job, do
-from phases.curriculum import findings
+from phases.curriculum import figures
 from runs.event_types import Figure
 from studies.observing import Observed
 from studies.paired_bits import figure, mean
@@ -186,7 +186,7 @@ def _print(size: str, seeds: Rows, names: Sequence[str]) -> None:
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name in names:
         rows = [some[name] for some in seeds.values()]
-        tests = [findings.families(Observed.model_validate(row["test"])) for row in rows]
+        tests = [figures.families(Observed.model_validate(row["test"])) for row in rows]
         accuracy = [f"{100 * np.mean([test[family] for test in tests]):.1f}" for family in families]
         whole = np.mean([mean(Observed.model_validate(row["test"])) for row in rows])
         leads = [_told(_lead(seeds, name, other)) if name != other else "" for other in others]
@@ -210,7 +210,7 @@ def _lead(seeds: Rows, ours: str, theirs: str) -> Figure:
     points, drawn, count = [], [], 0
     for seed, rows in seeds.items():
         seen = {name: Observed.model_validate(rows[name]["test"]) for name in (ours, theirs)}
-        resampled = findings.drawn(seen, seed)
+        resampled = figures.drawn(seen, seed)
         points.append(mean(seen[ours]) - mean(seen[theirs]))
         drawn.append(resampled[ours] - resampled[theirs])
         count += sum(map(len, seen[ours].items.values()))
@@ -241,7 +241,7 @@ def _over_seeds(seeds: Rows, name: str) -> str:
 
 def _verdict(seeds: Rows, name: str) -> str:
     """Return what the difference from adaptive says, by the interval over items."""
-    return findings.verdict(_lead(seeds, name, MAIN))
+    return figures.verdict(_lead(seeds, name, MAIN))
 
 
 def _lost(along: Sequence[Mapping[str, float]]) -> str:

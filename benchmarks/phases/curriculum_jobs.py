@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from phases.curriculum import findings, report
-from phases.curriculum.events import CurriculumState
-from phases.curriculum.kind import Curriculum
+from phases.curriculum.script import Curriculum
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from studies.paired_bits import mean
 from testing.models import symbol_models
 from weights.storage.output_folder import mark_of
@@ -87,7 +86,7 @@ class Row:
     seconds: float = 0.0
 
 
-def carried_out(home: Home, name: str, model: str, settings: dict[str, Any]) -> CurriculumState:
+def carried_out(home: Home, name: str, model: str, settings: dict[str, Any]) -> MakingState:
     """Carry a run to its end, from where it is; return its state."""
     with closing(home.open_store()) as store:
         if not store.version(f"curriculum/{name}"):
@@ -110,27 +109,28 @@ def do(job: Job, place: Path) -> Row:
             Curriculum().write_result(home, carried_out(home, "first", model, job.first), learned)
         model = str(learned / "model")
     state = carried_out(home, "main", model, job.settings)
-    told = report.report(state)
-    (arm,) = state.submitted.config.arms
+    run = Curriculum().run(state)
+    told = Curriculum().whole_report(run)
+    (arm,) = run.courses
     row = Row(
         job=asdict(job),
         parameters=state.started.model.parameters,
-        tokens=told.tokens,
+        tokens=told["tokens"],
         arm=arm,
-        course=told.course[arm],
-        forgetting=told.forgetting[arm],
-        along=[dict(event.values) for event in findings.course(state, arm)[1:]],
-        test=findings.found(state)[arm].model_dump(mode="json"),
-        mixes=[event.mix for event in state.mixes[arm]],
-        frontiers=told.frontiers.get(arm, {}),
-        bursts=[one.model_dump() for one in told.bursts.get(arm, ())],
-        dreams=[one.model_dump() for one in told.dreams.get(arm, ())],
+        course=told["course"][arm],
+        forgetting=told["forgetting"][arm],
+        along=[dict(event.values) for event in run.courses[arm].measured[1:]],
+        test=run.seen[arm].model_dump(mode="json"),
+        mixes=[event.mix for event in run.courses[arm].mixes],
+        frontiers=told["frontiers"].get(arm, {}),
+        bursts=told["bursts"].get(arm, []),
+        dreams=told["dreams"].get(arm, []),
         seconds=time.monotonic() - began,
     )
     file = place / f"{job.name}.json"
     partial = file.with_suffix(".part")
     partial.write_text(json.dumps(asdict(row)), "utf-8")
     partial.rename(file)
-    accuracy = mean(findings.found(state)[arm])
+    accuracy = mean(run.seen[arm])
     print(f"{job.name}: {100 * accuracy:.1f} %, {row.seconds:.0f} s", flush=True)
     return row

@@ -1,30 +1,27 @@
-"""Events and state of a curriculum run."""
+"""Events of a curriculum run; mixes, observations and dreams are in `answers`, by their keys."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from events import Event, Registry
-from phases.curriculum.config import Addition, Arm, CurriculumConfig
-from runs.event_types import Figure, HalfPrecision, Part, Profile, SourceRecord
-from runs.kinds import state as common_state
+from events import Event
+from phases.curriculum.settings import Addition, Arm, CurriculumConfig
+from runs.event_types import Figure, HalfPrecision, Part
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
-from runs.system.integers import Count, Large
+from runs.system.integers import Count
 from studies.events import (
+    GivenStarted,
     GivenSubmitted,
     ModelsCompleted,
+    history,
     not_divided,
     not_rounded,
     without_watch,
 )
-from studies.making import events as making
-from studies.making.making import HANDLERS, MakingState
-from studies.observing import Observed
 
 Change = Literal["placed", "promoted", "demoted", "opened", "held"]
 #: Stages of the arm `stages` in which it is trained.
@@ -78,41 +75,17 @@ class Forked(common.Forked):
     config: CurriculumConfig
 
 
-class Started(common.Started):
-    """Model, items and profile were pinned."""
+class Started(GivenStarted):
+    """Model, items and profile were pinned: streams and tokens are those of cells."""
 
     schema_version = 4
 
-    model: SourceRecord
-    #: Cell → BLAKE3 of the token ids of its training items.
-    streams: dict[str, Digest]
-    #: Cell → number of those tokens.
-    tokens: dict[str, Large]
     #: Cell → number of training items.
     pool: dict[str, Count]
-    #: Name → BLAKE3 of the files of tokenizer and configuration, which all models share.
-    files: dict[str, Digest]
-    #: BLAKE3 of the items to measure on, but for those that use tools.
-    items: Digest
-    profile: Profile
-    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
-    canary: Digest
-    #: Tokens of a window.
-    context: Count
-    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
-    #: the settings.
-    accumulation: Count | None = None
-    #: Steps of a task; no part of the lineage.
-    segment: Count
     #: Digest of the tool tasks to measure on; None without families that use tools.
     tool_items: Digest | None = None
     #: Half precision that the given model has and results are rounded to; None: results are float32.
     dtype: HalfPrecision | None = None
-
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
 
 
 class MixChosen(Event):
@@ -166,9 +139,10 @@ def _by_frontier(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": config}
 
 
-REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, MixChosen, *making.EVENTS, Observed, Dreamed, Completed),
-    {
+STATE = history(
+    "curriculum",
+    *(Submitted, Forked, Started, Completed, MixChosen, Dreamed),
+    upcasters={
         (Submitted.type, 1): _by_frontier,
         (Submitted.type, 2): dict,
         (Submitted.type, 3): dict,
@@ -184,24 +158,3 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 4): on_cpu,
     },
 )
-
-
-def _on_mix(state: CurriculumState, event: MixChosen) -> None:
-    state.mixes[event.arm] = (*state.mixes.get(event.arm, ()), event)
-
-
-@dataclass
-class CurriculumState(MakingState):
-    """State of a curriculum run. Observations and dreams are in `answers`, by their tasks' keys."""
-
-    kind: ClassVar[str] = "curriculum"
-    registry = REGISTRY
-    handlers = (
-        common_state.handlers(Submitted, Forked, Started, Completed)
-        | HANDLERS
-        | {MixChosen: _on_mix}
-    )
-    outside = making.OUTSIDE
-
-    #: Arm → the mixes that are chosen, segment by segment.
-    mixes: dict[str, tuple[MixChosen, ...]] = field(default_factory=dict)

@@ -1,21 +1,21 @@
-"""Head and panels of a curriculum run: arms, levels by time, success by family and level. Pure."""
+"""Panels of a curriculum run: arms, levels success by cell, additions. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
-from phases.curriculum import additions_panels, findings, plan
-from phases.curriculum.events import CurriculumState
+from phases.curriculum import recipes
+from phases.curriculum.figures import ADAPTIVE, Course, CurriculumRun
 from phases.curriculum.mixing.mix import TEXT
-from phases.curriculum.report import ARMS, frontiers, reason
-from runs.event_types import Figure
-from runs.panels.head import Fact, Result
+from phases.curriculum.recipes import START
+from phases.curriculum.report import bursts, dreams, frontiers, reason, verdicts
+from runs.panels.head import Result
 from runs.panels.panels import (
     Arm,
     Arms,
     Axis,
     Column,
-    Lead,
     Lines,
     Matrix,
     Metric,
@@ -25,7 +25,9 @@ from runs.panels.panels import (
     Shares,
     Units,
 )
-from studies import comparison, given_dtype, training_panels
+from studies import comparison, training_panels
+from studies.arm_panels import items, lead
+from studies.declaration import Declaration
 from studies.observing import Observed
 from studies.paired_bits import mean
 from studies.training_panels import Curves
@@ -33,104 +35,85 @@ from studies.training_panels import Curves
 ACCURACY = Metric(name="accuracy", better="up")
 SEGMENT = Axis(name="segment", whole=True)
 TOKENS = Axis(name="tokens", whole=True)
+Type = Literal["text", "number", "integer"]
 
 
-def lead(one: Figure) -> Lead:
-    """Return the lead that a figure with an interval is."""
-    assert one.low is not None
-    assert one.high is not None
-    return training_panels.lead(one.value, one.low, one.high)
-
-
-def result(state: CurriculumState) -> Result | None:
+def headline(run: CurriculumRun, over: str) -> Result | None:
     """Return the result's accuracy beside the given model's; None until the run has completed."""
-    if state.completed is None:
+    if run.state.completed is None or run.result is None:
         return None
-    best, seen = state.completed.chosen, findings.found(state)
-    one = state.completed.figures["accuracy"]
+    figures, event = run.state.completed.figures, run.seen[run.result]
     return Result(
         name="model",
-        model=seen[best].recipe_id,
+        model=event.recipe_id,
         metric=ACCURACY,
-        value=one.value,
-        low=one.low,
-        high=one.high,
-        over=ARMS[plan.START],
-        lead=lead(state.completed.figures["gain"]),
+        value=figures["accuracy"].value,
+        low=figures["accuracy"].low,
+        high=figures["accuracy"].high,
+        over=over,
+        lead=lead(figures["gain"]),
         on=comparison.TEST,
-        n=comparison.windows(seen[best]),
+        n=items(event),
     )
 
 
-def facts(state: CurriculumState) -> tuple[Fact, ...]:
-    """Return the number of cells and items, and the tokens that each training reads."""
-    if state.started is None:
-        return ()
-    config, started = state.submitted.config, state.started
-    steps = plan.bounds(config, started.context)[-1]
-    return (
-        Fact(name="families", value=len(config.families)),
-        Fact(name="levels", value=config.levels),
-        Fact(name="items to train on", value=sum(started.pool.values())),
-        Fact(name="tokens of a training", value=steps * config.batch * started.context),
-    )
-
-
-def panels(state: CurriculumState, curves: Curves) -> list[Panel]:
+def panels(study: Declaration, run: CurriculumRun, curves: Curves) -> list[Panel]:
     """Return the panels of what is there."""
-    if state.started is None:
-        return []
-    found: list[Panel] = []
-    seen, best = findings.found(state), findings.known(state)
-    if best in seen and plan.START in seen:
-        found.append(_arms(state, seen, best))
-    if any(findings.course(state, arm) for arm in state.submitted.config.arms):
-        found.append(_course(state))
-    shown = next((arm for arm in state.submitted.config.arms if frontiers(state, arm)), None)
-    if shown is not None:
-        found += [_levels(state, shown), _mix(state, shown), _reasons(state, shown)]
-    found += additions_panels.panels(state)
-    for arm in state.submitted.config.arms:
-        if some := findings.course(state, arm):
-            found.append(_matrix(arm, seen.get(arm), some[-1]))
-    others = [arm for arm in curves if arm != "adaptive"]
-    found += training_panels.curves(curves, others, state, {})
-    trained = given_dtype.trainings(plan.recipes(state))
-    return [*found, training_panels.models(state, plan.last(state), trainings=trained)]
+    return [*_panels(study, run, curves)]
 
 
-def _arms(state: CurriculumState, seen: Mapping[str, Observed], best: str) -> Arms:
-    leads = findings.leads(state)
+def _panels(study: Declaration, run: CurriculumRun, curves: Curves) -> Iterator[Panel]:
+    courses = run.courses.values()
+    if run.result in run.seen and START in run.seen:
+        yield _arms(study, run)
+    if any(course.measured for course in courses):
+        yield _course(run)
+    following = next((course for course in courses if frontiers(course)), None)
+    if following is not None:
+        yield _levels(following)
+        yield _mix(run, following)
+        yield _reasons(following)
+    yield from additions(run)
+    for arm, course in run.courses.items():
+        if course.measured:
+            yield _matrix(arm, run.seen.get(arm, course.measured[-1]))
+    others = [arm for arm in curves if arm != ADAPTIVE]
+    yield from training_panels.curves(curves, others, run.state, {})
+    ends = {arm: run.recipes[arm] for arm in (START, *run.courses) if arm in run.recipes}
+    yield training_panels.models(run.state, ends, trainings=run.trainings)
+
+
+def _arms(study: Declaration, run: CurriculumRun) -> Arms:
+    words = study.arm_words(run)
     return Arms(
         name="arms",
-        title="Accuracy after as many tokens",
-        says="; ".join(f"{arm}: {ARMS[arm]}" for arm in seen)
+        title=study.comparison_title,
+        says="; ".join(f"{arm}: {words[arm]}" for arm in run.seen)
         + ". The share of test items that are solved, the mean over families and levels.",
         metric=ACCURACY,
-        ours=best,
-        baseline=plan.START,
+        ours=str(run.result),
+        baseline=START,
         arms=tuple(
             Arm(
                 name=arm,
-                group="given" if arm == plan.START else "trained",
+                group=study.arms[arm].group,
                 value=mean(event),
-                n=comparison.windows(event),
-                lead=lead(leads[arm]) if arm in leads else None,
+                n=items(event),
+                lead=lead(run.leads[arm]) if arm in run.leads else None,
             )
-            for arm, event in seen.items()
+            for arm, event in run.seen.items()
         ),
     )
 
 
-def _course(state: CurriculumState) -> Lines:
+def _course(run: CurriculumRun) -> Lines:
     """Return accuracy over tokens, on the selection slice."""
-    config, context = state.submitted.config, state.started.context
-    at = [step * config.batch * context for step in plan.bounds(config, context)]
+    at = recipes.tokens(run.settings, run.started.context)
     series = []
-    for arm in config.arms:
-        y = [mean(event) for event in findings.course(state, arm)]
-        role = "ours" if arm == findings.ADAPTIVE else "alternative"
-        series.append(Series(name=arm, role=role, x=tuple(at[: len(y)]), y=tuple(y)))
+    for arm, course in run.courses.items():
+        y = tuple(course.accuracy)
+        role = "ours" if arm == ADAPTIVE else "alternative"
+        series.append(Series(name=arm, role=role, x=tuple(at[: len(y)]), y=y))
     return Lines(
         name="course",
         title="Accuracy over tokens",
@@ -141,35 +124,34 @@ def _course(state: CurriculumState) -> Lines:
     )
 
 
-def _levels(state: CurriculumState, arm: str) -> Lines:
+def _levels(course: Course) -> Lines:
     """Return the frontier of each family by segment."""
     return Lines(
         name="levels",
         title="Levels by time",
-        says=f"The highest level that a family is to learn, in each segment of the arm {arm}.",
+        says=f"The highest level that a family is to learn, in each segment of the arm {course.arm}.",
         x=SEGMENT,
         y=Axis(name="level", whole=True, better="up"),
         series=tuple(
             Series(name=family, x=tuple(range(1, len(levels) + 1)), y=tuple(levels))
-            for family, levels in frontiers(state, arm).items()
+            for family, levels in frontiers(course).items()
         ),
     )
 
 
-def _mix(state: CurriculumState, arm: str) -> Shares:
+def _mix(run: CurriculumRun, course: Course) -> Shares:
     """Return the share of each family by segment."""
-    events = state.mixes[arm]
-    config = state.submitted.config
+    config = run.settings
     families = [*sorted(config.families), *([TEXT] if config.text else [])]
     return Shares(
         name="mix",
         title="Mix by time",
-        says=f"Share of a family's items in each segment of the arm {arm}.",
+        says=f"Share of a family's items in each segment of the arm {course.arm}.",
         metric=Metric(name="share"),
         x=SEGMENT,
-        at=tuple(event.segment + 1 for event in events),
+        at=tuple(event.segment + 1 for event in course.mixes),
         parts=tuple(
-            Part(name=family, values=tuple(_share(event.mix, family) for event in events))
+            Part(name=family, values=tuple(_share(event.mix, family) for event in course.mixes))
             for family in families
         ),
     )
@@ -179,33 +161,8 @@ def _share(mix: Mapping[str, float], family: str) -> float:
     return sum(share for cell, share in mix.items() if cell.partition("/")[0] == family)
 
 
-def _reasons(state: CurriculumState, arm: str) -> Units:
-    """Return why frontiers moved."""
-    rows = [
-        (event.segment + 1, family, one.level, one.change, reason(family, one))
-        for event in state.mixes[arm]
-        for family, one in event.frontiers.items()
-        if one.change != "held"
-    ]
-    return Units(
-        name="changes",
-        title="Levels gained, opened, lost",
-        says=f"Each move of a frontier in the arm {arm}, and the success that it follows from.",
-        unit="change",
-        columns=(
-            Column(name="segment", type="integer"),
-            Column(name="family", type="text"),
-            Column(name="level", type="integer"),
-            Column(name="change", type="text"),
-            Column(name="reason", type="text"),
-        ),
-        rows=tuple(rows),
-    )
-
-
-def _matrix(arm: str, test: Observed | None, newest: Observed) -> Matrix:
+def _matrix(arm: str, event: Observed) -> Matrix:
     """Return success by family and level: on the test slice, or the newest on the selection slice."""
-    event = test or newest
     names = [cell.partition("/") for cell in event.values]
     families = sorted({family for family, _, _ in names})
     levels = sorted({int(level) for _, _, level in names})
@@ -219,3 +176,114 @@ def _matrix(arm: str, test: Observed | None, newest: Observed) -> Matrix:
         values=tuple(tuple(event.values[f"{f}/{n}"] for n in levels) for f in families),
         band=(0.0, 1.0),
     )
+
+
+# ---- tables ------------------------------------------------------------------------------------
+
+
+def _reasons(course: Course) -> Units:
+    """Return why frontiers moved."""
+    rows = tuple(
+        (event.segment + 1, family, frontier.level, frontier.change, reason(family, frontier))
+        for event in course.mixes
+        for family, frontier in event.frontiers.items()
+        if frontier.change != "held"
+    )
+    return Units(
+        name="changes",
+        title="Levels gained, opened, lost",
+        says=f"Each move of a frontier in the arm {course.arm}, and the success that it follows from.",
+        unit="change",
+        columns=_columns(
+            segment="integer", family="text", level="integer", change="text", reason="text"
+        ),
+        rows=rows,
+    )
+
+
+def additions(run: CurriculumRun) -> Iterator[Units]:
+    """Yield what additions have brought, bursts, dreams and stages, of those that are there."""
+    leads = run.state.completed.figures if run.state.completed else {}
+    if words := verdicts(leads):
+        yield Units(
+            name="verdicts",
+            title="Additions",
+            says="Accuracy on the test slice minus that of the arm adaptive, with its interval: an "
+            "addition is better if the whole interval is above zero, and worse if it is below.",
+            unit="addition",
+            columns=_columns(
+                arm="text", lead="number", low="number", high="number", verdict="text"
+            ),
+            rows=tuple(
+                (arm, lead.value, lead.low, lead.high, word)
+                for arm, word in words.items()
+                for lead in [leads[f"lead_of_{arm}"]]
+            ),
+        )
+    yield from _bursts(run)
+    yield from _dreams(run)
+    if stages := run.courses.get("stages"):
+        yield from _stages(stages)
+
+
+def _bursts(run: CurriculumRun) -> Iterator[Units]:
+    """Yield the bursts of all arms, and accuracy before and after each."""
+    rows = tuple(
+        (arm, row["segment"], row["before"], row["after"], "yes" if row["returned"] else "no")
+        for arm, course in run.courses.items()
+        for row in bursts(course)
+    )
+    if rows:
+        yield Units(
+            name="bursts",
+            title="Bursts of chaos",
+            says="Accuracy on the selection slice before and after the segment of a burst. If it lost "
+            "more than the setting relapse, the next segment began with the model before it.",
+            unit="burst",
+            columns=_columns(
+                arm="text", segment="integer", before="number", after="number", left="text"
+            ),
+            rows=rows,
+        )
+
+
+def _dreams(run: CurriculumRun) -> Iterator[Units]:
+    """Yield the dreams of all arms, and how many of them are right."""
+    rows = tuple(
+        (arm, *row.values()) for arm, course in run.courses.items() for row in dreams(course)
+    )
+    if rows:
+        yield Units(
+            name="dreams",
+            title="Dreams",
+            says="What the model of an arm answered to tasks that it had passed, before each segment.",
+            unit="segment",
+            columns=_columns(
+                arm="text", segment="integer", cells="integer", items="integer", right="integer"
+            ),
+            rows=rows,
+        )
+
+
+def _stages(course: Course) -> Iterator[Units]:
+    """Yield the stages of the arm `stages`, with accuracy at the end of each segment."""
+    if not course.measured:
+        return
+    names = ["assessment", *((event.stage or "").replace("_", " ") for event in course.mixes)]
+    yield Units(
+        name="stages",
+        title="Stages",
+        says="The stage of each segment of the arm stages, and accuracy on the selection slice at its "
+        "end.",
+        unit="segment",
+        columns=_columns(segment="integer", stage="text", accuracy="number"),
+        rows=tuple(
+            (number, stage, accuracy)
+            for number, (stage, accuracy) in enumerate(zip(names, course.accuracy, strict=False))
+        ),
+    )
+
+
+def _columns(**types: Type) -> tuple[Column, ...]:
+    """Return columns by name and type."""
+    return tuple(Column(name=name, type=type_) for name, type_ in types.items())

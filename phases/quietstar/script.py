@@ -41,6 +41,7 @@ from runs.panels.head import Result, listed
 from runs.panels.panels import Panel
 from studies import arm_panels
 from studies.comparison import CHOOSING, TEST, lead_line
+from studies.declaration import Extent
 from studies.events import MODEL
 from studies.kind import answers
 from studies.making.events import Making
@@ -319,13 +320,14 @@ class Quietstar(Study[MakingState]):
         """Raise ConfigError if window and thoughts do not fit into what the model takes."""
         recipes.window(config, opened.positions)
 
-    def forecast_steps(self, run: Run) -> tuple[int, str]:
+    def extent(self, run: Run) -> Extent:
         """Return twice the steps with thoughts, which take the longest by far."""
         steps = run.trainings[THOUGHTS].upto
-        return 2 * steps, (
+        counted = (
             f"there are {steps:,}; the other trainings count as much again, which is more than they "
             "take"
         )
+        return super().extent(run)._replace(steps=2 * steps, counted=counted)
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""

@@ -25,7 +25,7 @@ KINDS = {
     "bitnet": "phases.bitnet:Bitnet",
     "cognate": "phases.cognate.script:Cognate",
     "compression": "phases.compression.kind:Compression",
-    "curriculum": "phases.curriculum.kind:Curriculum",
+    "curriculum": "phases.curriculum.script:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
     "experts": "phases.experts.kind:Experts",
     "measure": "phases.measure.script:Measure",

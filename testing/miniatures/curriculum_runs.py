@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from events import Envelope
-from phases.curriculum.events import CurriculumState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate
@@ -62,7 +62,7 @@ def submit(home: Home, model: Path, run: str = "c", **settings: Any) -> str:
         return commands_submit.submit(store, plan, run)
 
 
-def finish(home: Home, run: str = "c") -> CurriculumState:
+def finish(home: Home, run: str = "c") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)

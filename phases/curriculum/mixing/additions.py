@@ -8,9 +8,9 @@ even parts of the segments.
 from __future__ import annotations
 
 from evaluation.task_families import uses_tools
-from phases.curriculum.config import ADDITIONS, STAGED, Addition, Arm, CurriculumConfig
 from phases.curriculum.events import Stage
 from phases.curriculum.mixing.cells import Measured, cells, passed
+from phases.curriculum.settings import ADDITIONS, STAGED, Addition, Arm, CurriculumConfig
 
 #: Stages of training, in their order.
 STAGES: tuple[Stage, ...] = (
@@ -43,11 +43,13 @@ def added(config: CurriculumConfig, arm: Arm, segment: int) -> tuple[Addition, .
     )
 
 
-def dreamt(config: CurriculumConfig, measured: Measured) -> tuple[str, ...]:
-    """Return the cells that a model dreams of: those that it has passed, without tools."""
-    found = []
-    for name in cells(config):
-        family, _, level = name.partition("/")
-        if not uses_tools(family) and passed(config, family, measured, int(level)):
-            found.append(name)
-    return tuple(found)
+def dreamt(config: CurriculumConfig, arm: Arm, segment: int, measured: Measured) -> tuple[str, ...]:
+    """Return the passed cells, without tools, that the model dreams of ahead of a segment."""
+    if "dreams" not in added(config, arm, segment):
+        return ()
+    families = (name.partition("/") for name in cells(config))
+    return tuple(
+        f"{family}/{level}"
+        for family, _, level in families
+        if not uses_tools(family) and passed(config, family, measured, int(level))
+    )

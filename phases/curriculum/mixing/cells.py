@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from phases.curriculum.config import EVIDENCE, CurriculumConfig
 from phases.curriculum.events import Change, Frontier
+from phases.curriculum.settings import EVIDENCE, CurriculumConfig
 
 #: Cell ("FAMILY/LEVEL") → share of the items.
 Mix = dict[str, float]

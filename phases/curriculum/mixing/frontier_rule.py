@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 
-from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.events import Frontier
 from phases.curriculum.mixing.cells import (
     Frontiers,
@@ -25,6 +24,7 @@ from phases.curriculum.mixing.cells import (
     known,
     passed,
 )
+from phases.curriculum.settings import CurriculumConfig
 
 
 def moved(

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from evaluation.task_families import uses_tools
-from phases.curriculum.config import Arm, CurriculumConfig, Rule
 from phases.curriculum.events import Frontier
 from phases.curriculum.mixing import frontier_rule, window_rule
 from phases.curriculum.mixing.additions import stage
 from phases.curriculum.mixing.cells import Frontiers, Measured, Mix, cell, cells, even
+from phases.curriculum.settings import Arm, CurriculumConfig, Rule
 
 #: Rule → where it is: `moved` and `mix`.
 RULES: dict[Rule, ModuleType] = {"window": window_rule, "frontier": frontier_rule}

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 
-from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.events import Frontier
 from phases.curriculum.mixing.cells import (
     Frontiers,
@@ -27,6 +26,7 @@ from phases.curriculum.mixing.cells import (
     in_band,
     passed,
 )
+from phases.curriculum.settings import CurriculumConfig
 
 
 def moved(

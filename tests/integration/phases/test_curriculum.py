@@ -24,18 +24,20 @@ from evaluation.data import items as data_items
 from evaluation.task_families.base import Item
 from evaluation.task_families.item_sets import slice_of_prompt
 from evaluation.training_text.kept_text import ITEMS
-from phases.curriculum import findings, plan, report
-from phases.curriculum.config import CurriculumConfig
-from phases.curriculum.events import CurriculumState
-from phases.curriculum.kind import Curriculum
+from phases.curriculum import figures, items, work
+from phases.curriculum.figures import CurriculumRun
 from phases.curriculum.mixing import mix
-from phases.curriculum.tasks import execute, items
-from phases.curriculum.tasks.execute import Context
+from phases.curriculum.recipes import START
+from phases.curriculum.script import Curriculum
+from phases.curriculum.settings import CurriculumConfig
+from phases.curriculum.work import Context
 from runs.errors import ConfigError, NotFoundError, SourceError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.lists import model_registry
+from studies.comparison import CHOOSING, TEST
+from studies.making.making import MakingState
 from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
@@ -57,9 +59,7 @@ ARMS = ("adaptive", "uniform", "easy_to_hard")
 
 
 @pytest.fixture(scope="module")
-def made(
-    toys: Toys, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Home, CurriculumState, Path]:
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run with all arms: (home, state, folder of the result)."""
     folder = tmp_path_factory.mktemp("curriculum")
     home = Home(folder / "home")
@@ -67,6 +67,11 @@ def made(
     state = curriculum_runs.finish(home)
     Curriculum().write_result(home, state, folder / "out")
     return home, state, folder / "out"
+
+
+def course_of(state: MakingState) -> CurriculumRun:
+    """Return the run with all that its script has said."""
+    return Curriculum().run(state)
 
 
 def test_a_run_completes_with_an_honest_history(made) -> None:
@@ -78,44 +83,46 @@ def test_a_run_completes_with_an_honest_history(made) -> None:
 def test_each_segment_is_a_recipe_that_carries_on(made) -> None:
     """Steps 0–4–8–12 of one schedule; the first without an optimiser; the mix is the chosen one."""
     _, state, _ = made
+    run = course_of(state)
     for arm in ARMS:
-        found = plan.segments(state, arm)
+        found = run.courses[arm].segments
         assert [(one.first, one.upto, one.steps, one.carries) for one in found] == [
             (0, 4, 12, False), (4, 8, 12, True), (8, 12, 12, True)
         ]  # fmt: skip
-        starts = [plan.recipes(state)[plan.START].id, *(one.id for one in found)]
+        starts = [run.recipes[START].id, *(one.id for one in found)]
         assert [one.start for one in found] == starts[:-1]
-        assert [one.data for one in found] == [event.mix for event in state.mixes[arm]]
+        assert [one.data for one in found] == [event.mix for event in run.courses[arm].mixes]
         assert {one.objective for one in found} == {"answers@1"}
-    for recipe in plan.recipes(state).values():
+    for recipe in run.recipes.values():
         whole = complete(recipe) if isinstance(recipe, Train) else operations.complete(recipe)
         assert whole == recipe
-    assert [*plan.recipes(state)][:4] == ["start", "adaptive-1", "adaptive-2", "adaptive"]
+    assert [*run.recipes][:4] == ["start", "adaptive-1", "adaptive-2", "adaptive"]
 
 
 def test_the_mixes_follow_from_what_was_measured(made) -> None:
     _, state, _ = made
-    config = state.submitted.config
+    config, courses = state.submitted.config, course_of(state).courses
     for arm in ARMS:
         before: Any = {}
-        course = findings.course(state, arm)
-        assert len(course) == 4
-        for event, seen in zip(state.mixes[arm], course, strict=False):
-            wanted = mix.choose(config, arm, event.segment, findings.success(seen), before)
+        course = courses[arm]
+        assert len(course.measured) == 4
+        for event, seen in zip(course.mixes, course.measured, strict=False):
+            wanted = mix.choose(config, course.arm, event.segment, figures.success(seen), before)
             assert (event.mix, event.frontiers) == wanted
             before = event.frontiers
-    assert set(state.mixes["uniform"][0].mix.values()) == {0.25}
-    assert set(state.mixes["easy_to_hard"][0].mix) == {"brackets/1", "sort-digits/1"}
+    assert set(courses["uniform"].mixes[0].mix.values()) == {0.25}
+    assert set(courses["easy_to_hard"].mixes[0].mix) == {"brackets/1", "sort-digits/1"}
 
 
-def changed(state: CurriculumState, task: Any, **values: float) -> CurriculumState:
-    """Return the state with other success in an observation, by family."""
+def changed(state: MakingState, name: str, on: str = CHOOSING, **values: float) -> MakingState:
+    """Return the state with other success of a model in an observation, by family."""
+    task = course_of(state).on(name, figures.MEASURE, on)
     event: Any = state.answers[task.key]
     found = {
         c: values.get(c.partition("/")[0].replace("-", "_"), v) for c, v in event.values.items()
     }
     items = {c: (found[c],) * len(some) for c, some in event.items.items()}
-    other = CurriculumState()
+    other = Curriculum.state()
     other.__dict__.update(state.__dict__)
     other.memory = {}
     other.answers = {
@@ -128,9 +135,9 @@ def changed(state: CurriculumState, task: Any, **values: float) -> CurriculumSta
 def test_success_promotes_and_the_next_mix_is_another(made) -> None:
     """Had the given model solved all brackets, they would be passed at once, and only replayed."""
     _, state, _ = made
-    start = findings.assessed(plan.recipes(state)[plan.START])
-    able = changed(state, start, brackets=1.0)
-    able.mixes, able.completed = {}, None
+    able = changed(state, START, brackets=1.0)
+    able.answers = {key: e for key, e in able.answers.items() if not key.startswith("mix/")}
+    able.completed = None
     decision = Curriculum().due(able)
     chosen: list[Any] = [new.event for new in decision.facts]
     first = next(event for event in chosen if event.arm == "adaptive")
@@ -147,30 +154,28 @@ def test_the_result_is_the_best_arm_and_of_equals_adaptive(made) -> None:
     """At their ends, on the selection slice."""
     _, state, _ = made
     assert state.completed.chosen == "adaptive"
-    last = {arm: findings.assessed(plan.last(state)[arm]) for arm in ARMS}
-    assert findings.chosen(changed(state, last["uniform"], brackets=1.0)) == "uniform"
-    both = changed(changed(state, last["uniform"], brackets=1.0), last["adaptive"], brackets=1.0)
-    assert findings.chosen(both) == "adaptive"
+    other = changed(state, "uniform", brackets=1.0)
+    assert course_of(other).result == "uniform"
+    assert course_of(changed(other, "adaptive", brackets=1.0)).result == "adaptive"
 
 
 def test_figures_follow_from_what_was_measured(made) -> None:
     """With success of our own: means over cells, tokens to equal, and what a family has lost."""
     _, state, _ = made
-    ours, theirs = (plan.segments(state, arm) for arm in ("adaptive", "uniform"))
-    state = changed(state, findings.comparing(state)["adaptive"], brackets=0.5, sort_digits=1.0)
-    state = changed(state, findings.assessed(ours[0]), brackets=1.0, sort_digits=0.5)
-    state = changed(state, findings.assessed(ours[1]), brackets=1.0, sort_digits=0.25)
-    state = changed(state, findings.assessed(ours[2]), brackets=0.75, sort_digits=1.0)
-    state = changed(state, findings.assessed(theirs[2]), brackets=0.7, sort_digits=0.4)
-    told = findings.figures(state)
+    state = changed(state, "adaptive", TEST, brackets=0.5, sort_digits=1.0)
+    state = changed(state, "adaptive-1", brackets=1.0, sort_digits=0.5)
+    state = changed(state, "adaptive-2", brackets=1.0, sort_digits=0.25)
+    state = changed(state, "adaptive", brackets=0.75, sort_digits=1.0)
+    state = changed(state, "uniform", brackets=0.7, sort_digits=0.4)
+    told = course_of(state).figures()
     assert told["accuracy"].value == 0.75
     assert told["accuracy"].n == 48
     assert told["lead_over_uniform"].value == told["gain"].value == 0.75
     assert told["tokens_to_equal"].value == pytest.approx(4 / 12)  # 0.75 ≥ 0.55 after one of three
     assert told["forgetting"].value == pytest.approx(0.25)  # brackets
-    assert findings.forgetting(state, "uniform") == 0.0
-    never = changed(state, findings.assessed(theirs[2]), brackets=1.0, sort_digits=1.0)
-    assert "tokens_to_equal" not in findings.figures(never)
+    assert figures.forgetting(course_of(state).courses["uniform"]) == 0.0
+    never = changed(state, "uniform", brackets=1.0, sort_digits=1.0)
+    assert "tokens_to_equal" not in course_of(never).figures()
 
 
 def test_items_are_measured_as_greedy_decoding_would(made) -> None:
@@ -232,7 +237,7 @@ def test_a_model_is_found_by_name_and_tells_where_it_came_from(made) -> None:
         for name, wanted in (("c", "adaptive"), ("c:uniform-2", "uniform-2")):
             origin = model_origin.find(store, name)
             assert origin is not None
-            assert origin.recipe_id == plan.recipes(state)[wanted].id
+            assert origin.recipe_id == course_of(state).recipes[wanted].id
         rows, total = model_registry.listed(store)
     assert total == 1
     assert rows[0]["parameters"] == state.started.model.parameters
@@ -257,7 +262,7 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     view = kind_views.of("curriculum")
     lines = [line for row in curriculum_runs.rows(home) if (line := view.unit(state, row))]
     assert any(line.startswith("measured start, test: ") for line in lines)
-    assert "mix of uniform, segment 2" in lines
+    assert "mix chosen: uniform, segment 2" in lines
     assert any("brackets placed to level 1" in line for line in lines)
     told = call(home.folder, "show", "c", "--all")
     assert told.exit_code == 0, told.output
@@ -265,7 +270,7 @@ def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "result: adaptive, after 2,880 tokens" in streams[0].getvalue().decode()
-    assert "the arm adaptive, solves" in report.sentences(report.report(state))[0]
+    assert "the arm adaptive, solves" in Curriculum().summary(state, ())[0]
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
     assert Curriculum().overview(early).panels == ()
@@ -346,7 +351,7 @@ def test_arms_with_the_same_mixes_are_one_training(toys: Toys, tmp_path: Path) -
     curriculum_runs.submit(home, toys.base, levels=1, segments=2, arms=arms)
     state = curriculum_runs.finish(home)
     assert audit.audit(curriculum_runs.rows(home)) == []
-    uniform, other = (plan.segments(state, arm) for arm in arms)
+    uniform, other = (course.segments for course in course_of(state).courses.values())
     assert [one.id for one in uniform] == [one.id for one in other]
     assert {arm: told.recipe_id for arm, told in state.completed.arms.items() if arm in arms} == (
         dict.fromkeys(arms, uniform[-1].id)
@@ -357,7 +362,7 @@ def test_an_optimiser_is_carried_on_from_a_training_alone(made) -> None:
     """The start is no training: a recipe that carries on from it is refused, not begun without."""
     home, state, _ = made
     context = Context.opened(state, Artifacts.of(home))
-    first = plan.segments(state, "adaptive")[0]
+    first = course_of(state).courses["adaptive"].segments[0]
     wrong = first.model_copy(update={"carries": True})
     with pytest.raises(ConfigError, match="is no training: it has no optimiser to carry"):
         context.maker.weights(wrong)
@@ -445,23 +450,24 @@ def test_a_step_that_does_not_fit_is_computed_in_parts(
     toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many as are needed, with a note; they are pinned, and every segment has them."""
-    whole = execute.canary
+    whole = work.canary
 
     def canary(recipe: Train, *args: Any, **more: Any) -> tuple[str, float]:
         if recipe.batch // recipe.accumulation > 2:
             raise room.OutOfMemoryError("an allocation failed")
         return whole(recipe, *args, **more)
 
-    monkeypatch.setattr(execute, "canary", canary)
+    monkeypatch.setattr(work, "canary", canary)
     home = Home(tmp_path / "home")
     curriculum_runs.submit(home, toys.base, arms=["uniform"], segments=1)
     state = curriculum_runs.finish(home)
     assert state.started.accumulation == 2
     assert "computed in 2 parts" in " ".join(state.started.warnings)
-    assert [one.accumulation for one in plan.segments(state, "uniform")] == [2]
+    assert [one.accumulation for one in course_of(state).courses["uniform"].segments] == [2]
 
 
 def test_every_segment_is_watched(made) -> None:
     _, state, _ = made
     assert state.submitted.config.divergence == 12.0
-    assert {one.divergence for arm in ARMS for one in plan.segments(state, arm)} == {12.0}
+    segments = (one for course in course_of(state).courses.values() for one in course.segments)
+    assert {one.divergence for one in segments} == {12.0}

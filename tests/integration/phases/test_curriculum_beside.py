@@ -12,15 +12,16 @@ from transformers import Qwen2ForCausalLM
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.tool_tasks.episodes import Player
 from evaluation.tool_tasks.item_sets import of_level
-from phases.curriculum import findings, plan
+from phases.curriculum import dreaming, tools
 from phases.curriculum.dreams import Dream
-from phases.curriculum.events import CurriculumState, Dreamed
-from phases.curriculum.tasks import dreaming, tools
-from phases.curriculum.tasks.execute import Context
+from phases.curriculum.events import Dreamed
+from phases.curriculum.script import Curriculum
+from phases.curriculum.work import Context
 from runs.errors import ConfigError, DataError, SourceChangedError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures import curriculum_runs
 from testing.models import able_toy, symbol_models
 from testing.models.toys import Toys
@@ -38,7 +39,7 @@ LOG = Path("tests/golden/curriculum-3.jsonl")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CurriculumState]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState]:
     """A finished run with all arms that follow success."""
     folder = tmp_path_factory.mktemp("beside")
     home = Home(folder / "home")
@@ -52,10 +53,13 @@ def test_a_run_with_additions_completes_with_an_honest_history(made) -> None:
     home, state = made
     assert state.status == "completed"
     assert audit.audit(curriculum_runs.rows(home)) == []
-    for recipe in plan.recipes(state).values():
+    run = Curriculum().run(state)
+    for recipe in run.recipes.values():
         if isinstance(recipe, Train):
             assert complete(recipe) == recipe
-    added = {one for arm in state.mixes for event in state.mixes[arm] for one in event.added}
+    added = {
+        one for course in run.courses.values() for event in course.mixes for one in event.added
+    }
     assert added == {"chaos", "dreams", "self_model"}
 
 
@@ -197,11 +201,11 @@ def test_a_run_with_tools_pins_its_tasks(tmp_path: Path) -> None:
     state = curriculum_runs.finish(home)
     assert audit.audit(curriculum_runs.rows(home)) == []
     assert state.started.pool["tool-table/1"] == 80  # 40 tasks of two turns
-    seen = findings.found(state)["adaptive"]
+    seen = Curriculum().run(state).seen["adaptive"]
     assert {name: len(some) for name, some in seen.items.items()} == {
         "brackets/1": 12, "tool-table/1": 12
     }  # fmt: skip
-    other = CurriculumState()
+    other = Curriculum.state()
     other.__dict__.update(state.__dict__)
     other.started = state.started.model_copy(update={"tool_items": "0" * 64})
     with pytest.raises(DataError, match="the tool tasks that are made here are not those"):

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from evaluation.training_text import parts
-from phases.curriculum import plan
-from phases.curriculum.config import CurriculumConfig
-from phases.curriculum.kind import Curriculum
+from phases.curriculum.items import text_streams, windows
 from phases.curriculum.mixing import mix
 from phases.curriculum.mixing.cells import cells, even
-from phases.curriculum.tasks.ordinary import streams, windows
+from phases.curriculum.script import Curriculum
+from phases.curriculum.settings import CurriculumConfig
 from runs.errors import ConfigError, DataError
 from runs.history import audit
 from runs.home import Home
@@ -40,8 +39,8 @@ def test_text_that_is_shorter_than_a_window_is_refused(monkeypatch: pytest.Monke
     with pytest.raises(
         DataError, match=r"domain math has 99 tokens, and a window of it 100: set more"
     ):
-        streams(config, None)
-    whole = streams(config.model_copy(update={"text_tokens": 99}), None)
+        text_streams(config, None)
+    whole = text_streams(config.model_copy(update={"text_tokens": 99}), None)
     assert [len(one) for one in whole.values()] == [99]
 
 
@@ -66,7 +65,7 @@ def test_a_run_trains_on_tasks_and_text(toys: Toys, tmp_path: Path) -> None:
     assert audit.audit(curriculum_runs.rows(home)) == []
     text = {"text/code", "text/math", "text/data"}
     for arm in ("adaptive", "uniform"):
-        for recipe in plan.segments(state, arm):
+        for recipe in Curriculum().run(state).courses[arm].segments:
             assert text <= set(recipe.data) == set(recipe.data_digests)
             assert sum(recipe.data[name] for name in text) == pytest.approx(0.5)
     assert not text & set(state.started.pool)

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from phases.curriculum import additions_panels, dreams, findings, plan, report
-from phases.curriculum.config import CurriculumConfig
+from phases.curriculum import dreams, figures, panels, report
 from phases.curriculum.dreams import Dream
-from phases.curriculum.events import CurriculumState, Dreamed, Dreamt
-from phases.curriculum.kind import Curriculum
+from phases.curriculum.events import Dreamed, Dreamt
+from phases.curriculum.figures import CurriculumRun
 from phases.curriculum.mixing import additions, mix
 from phases.curriculum.mixing.cells import Success
+from phases.curriculum.script import Curriculum
+from phases.curriculum.settings import CurriculumConfig
 from runs.errors import ConfigError
 from runs.event_types import Figure
 from runs.kinds.state import fold_into
@@ -35,11 +36,9 @@ def config(**settings: Any) -> CurriculumConfig:
 
 
 @cache
-def recorded() -> CurriculumState:
+def recorded() -> CurriculumRun:
     """A run with all arms that follow success, of a model that learns one family."""
-    found = fold_into(CurriculumState(), rows_of(LOG))
-    assert isinstance(found, CurriculumState)
-    return found
+    return Curriculum().run(fold_into(Curriculum.state(), rows_of(LOG)))
 
 
 def test_bursts_come_at_their_distance_and_never_last() -> None:
@@ -82,13 +81,14 @@ def test_tools_come_in_with_their_stage() -> None:
 
 
 def test_passed_levels_are_dreamt_of_and_have_their_share() -> None:
-    asked = config(families=("addition", "tool-table"))
+    asked = config(families=("addition", "tool-table"), adds=("dreams",))
     seen = {
         "addition/1": Success(0.95, 20),
         "addition/2": Success(0.9, 20),  # not above promote
         "tool-table/1": Success(1.0, 20),  # a tool's output is no dream
     }
-    assert additions.dreamt(asked, seen) == ("addition/1",)
+    assert additions.dreamt(asked, "adaptive", 0, seen) == ("addition/1",)
+    assert additions.dreamt(asked, "uniform", 0, seen) == ()
     whole = mix.with_dreams(asked, {"addition/1": 0.25, "addition/2": 0.75}, ["a/1/dreams-x"])
     assert whole == pytest.approx({"addition/1": 0.2, "addition/2": 0.6, "a/1/dreams-x": 0.2})
     assert mix.with_dreams(asked, {"addition/1": 1.0}, []) == {"addition/1": 1.0}
@@ -96,33 +96,33 @@ def test_passed_levels_are_dreamt_of_and_have_their_share() -> None:
 
 def test_a_burst_is_in_the_recipe_of_its_segment() -> None:
     """Segment 3 of `chaos` has the steps 12 to 17; a quarter of these is 1.5, in whole steps 2."""
-    third = plan.segments(recorded(), "chaos")[2]
+    third = recorded().courses["chaos"].segments[2]
     assert (third.objective, third.divergence) == ("answers@2", None)
     span = {"first": 12, "upto": 14}
     assert third.params == {"noise": {"scale": 0.2, **span}, "self_model": None}
     assert third.schedule.name == "cosine-burst@1"
     assert {key: third.schedule.params[key] for key in ("factor", *span)} == {"factor": 3.0, **span}
-    fourth = plan.segments(recorded(), "chaos")[3]
+    fourth = recorded().courses["chaos"].segments[3]
     assert (fourth.objective, fourth.divergence, fourth.start) == ("answers@1", 12.0, third.id)
 
 
 def test_arms_share_what_is_alike() -> None:
     """`chaos` is `adaptive` up to its burst, `dreams` up to its first dream."""
-    arms = {arm: plan.segments(recorded(), arm) for arm in ("adaptive", "chaos", "dreams")}
+    arms = {arm: recorded().courses[arm].segments for arm in ("adaptive", "chaos", "dreams")}
     assert [a.id == b.id for a, b in zip(arms["adaptive"], arms["chaos"], strict=True)] == [
         True, True, False, False, False, False
     ]  # fmt: skip
     assert [a.id == b.id for a, b in zip(arms["adaptive"], arms["dreams"], strict=True)] == [
         *[True] * 5, False
     ]  # fmt: skip
-    assert Curriculum().progress(recorded()) == (180, 180)
+    assert Curriculum().progress(recorded().state) == (180, 180)
 
 
 def test_dreams_are_data_of_the_next_recipe() -> None:
     """By the digest that the event of the dream has, with the setting's share."""
-    state = recorded()
+    state, course = recorded().state, recorded().courses["dreams"]
     told = next(one for one in state.answers.values() if isinstance(one, Dreamed))
-    sixth, chosen = plan.segments(state, "dreams")[5], state.mixes["dreams"][5]
+    sixth, chosen = course.segments[5], course.mixes[5]
     (name,) = dreams.streams(told)
     assert name == f"automaton-0/1/dreams-{told.recipe_id[:12]}"
     assert sixth.start == told.recipe_id
@@ -133,46 +133,46 @@ def test_dreams_are_data_of_the_next_recipe() -> None:
 
 def test_after_a_lost_burst_the_next_segment_begins_before_it() -> None:
     """In the arm `stages` accuracy fell from 1/12 to 1/24, by more than 0.02."""
-    state = recorded()
-    assert [event.returned for event in state.mixes["stages"]] == [False] * 4 + [True, False]
-    found = plan.segments(state, "stages")
+    courses = recorded().courses
+    stages = courses["stages"]
+    assert [event.returned for event in stages.mixes] == [False] * 4 + [True, False]
+    found = stages.segments
     assert found[4].start == found[3].start == found[2].id
     assert (found[4].first, found[4].carries) == (24, True)
-    assert findings.burst(state, "stages", 3) == pytest.approx((1 / 12, 1 / 24))
-    (one,) = report.bursts(state, "stages")
-    assert (one.segment, one.returned) == (4, True)
-    assert [one.returned for one in report.bursts(state, "chaos")] == [False]
+    assert stages.burst(3) == pytest.approx((1 / 12, 1 / 24))
+    (one,) = report.bursts(stages)
+    assert (one["segment"], one["returned"]) == (4, True)
+    assert [one["returned"] for one in report.bursts(courses["chaos"])] == [False]
 
 
 def test_verdicts_follow_from_the_interval() -> None:
     def word(low: float, high: float) -> str:
-        return findings.verdict(Figure(value=(low + high) / 2, low=low, high=high, n=10))
+        return figures.verdict(Figure(value=(low + high) / 2, low=low, high=high, n=10))
 
     assert [word(0.1, 0.2), word(-0.1, 0.2), word(0.0, 0.2), word(-0.2, -0.1)] == [
         "better", "level", "level", "worse"
     ]  # fmt: skip
-    state = recorded()
-    told = report.verdicts(state)
+    leads = recorded().state.completed.figures
+    told = report.verdicts(leads)
     assert set(told) == {"chaos", "dreams", "self_model", "stages"}
     for arm, said in told.items():
-        assert said == findings.verdict(state.completed.figures[f"lead_of_{arm}"])
+        assert said == figures.verdict(leads[f"lead_of_{arm}"])
 
 
 def test_an_addition_is_the_result_only_if_it_pays() -> None:
     """By the selection slice: `chaos` ends higher than `adaptive`, and that is not enough."""
-    state = recorded()
-    ends = {arm: findings.mean(findings.course(state, arm)[-1]) for arm in state.mixes}
+    run = recorded()
+    courses, seed = run.courses, run.settings.seed
+    ends = {arm: course.accuracy[-1] for arm, course in courses.items()}
     assert ends["chaos"] > ends["adaptive"]
-    assert [arm for arm in findings.BESIDE if findings.pays(state, arm)] == [
-        "dreams", "self_model"
-    ]  # fmt: skip
-    assert findings.chosen(state) == "dreams"
+    assert figures.paying(courses, seed) == ["dreams", "self_model"]
+    assert run.result == "dreams"
     assert ends["dreams"] == max(ends[arm] for arm in ("adaptive", "dreams", "self_model"))
 
 
 def test_panels_and_sentences_tell_of_them() -> None:
-    state = recorded()
-    assert [panel.name for panel in additions_panels.panels(state)] == [
+    run = recorded()
+    assert [panel.name for panel in panels.additions(run)] == [
         "verdicts", "bursts", "dreams", "stages"
     ]  # fmt: skip
     kind, names = Curriculum(), {}
@@ -180,9 +180,8 @@ def test_panels_and_sentences_tell_of_them() -> None:
     assert any("segment 3 (chaos)" in line for line in said if line)
     assert any("segment 5 (dreams, from before the burst)" in line for line in said if line)
     assert any("of 1 cells" in line for line in said if line)
-    told = report.report(state)
-    assert any("The arm dreams is" in line for line in report.sentences(told))
-    assert set(told.verdicts) == set(findings.BESIDE)
+    assert any("The arm dreams is" in line for line in report.sentences(run))
+    assert set(report.report(run)["verdicts"]) == set(figures.BESIDE)
 
 
 def test_what_is_dreamt_answers_the_task() -> None:

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from phases.curriculum.config import EVIDENCE, CurriculumConfig
 from phases.curriculum.events import Frontier
 from phases.curriculum.mixing.cells import Success, cell, cells
 from phases.curriculum.mixing.mix import choose
+from phases.curriculum.settings import EVIDENCE, CurriculumConfig
 
 FAMILIES = ("addition", "brackets", "reversal")
 SETTINGS = {"families": FAMILIES, "levels": 4, "segments": 6, "patience": 3}

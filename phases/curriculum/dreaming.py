@@ -15,10 +15,10 @@ from evaluation.backends.backend import LocalModel
 from evaluation.task_families import item_sets
 from evaluation.task_families.base import Item
 from evaluation.trajectories import sampling
-from phases.curriculum import plan
-from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.dreams import Dream
 from phases.curriculum.events import Dreamed, Dreamt
+from phases.curriculum.recipes import PURPOSE
+from phases.curriculum.settings import CurriculumConfig
 from runs.errors import SourceChangedError
 from weights import randomness
 from weights.folders.checkpoint import digest
@@ -43,7 +43,7 @@ def written(
     for cell in task.cells:
         family, _, level = cell.partition("/")
         pool = item_sets.items(family, int(level), config.seed, "train", config.pool)
-        key = (plan.PURPOSE, "dreams", config.seed, task.recipe_id, cell)
+        key = (PURPOSE, "dreams", config.seed, task.recipe_id, cell)
         order = randomness.permutation(len(pool), *key, "prompts")[: config.dream_items]
         some = [pool[number] for number in sorted(order.tolist())]
         dreams, right = _answered(model, tokenizer, some, key)

@@ -1,4 +1,4 @@
-"""The work of a curriculum run's tasks: pin model and items, train segments, measure."""
+"""The work of a curriculum run's tasks: pin model and items, train segments, measure, dream."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from evaluation.training_text import kept_text
 from evaluation.training_text.kept_text import ITEMS, Text
 from evaluation.trajectories.kept import LazyStreams
 from events import Event, failpoints
-from phases.curriculum import dreams, plan
-from phases.curriculum.config import EVIDENCE
+from phases.curriculum import dreaming, dreams, items, recipes, tools
 from phases.curriculum.dreams import Dream
-from phases.curriculum.events import CurriculumState, Dreamed, MixChosen, Started
+from phases.curriculum.events import Dreamed, MixChosen, Started
 from phases.curriculum.mixing import mix
-from phases.curriculum.tasks import dreaming, items, tools
+from phases.curriculum.settings import EVIDENCE
 from runs.errors import DataError
+from studies import work
 from studies.comparison import CHOOSING
-from studies.context import GivenContext
-from studies.making.events import Making
 from studies.observing import Observe, Observed, answered
 from studies.training_plan import as_float32
 from weights import operations
@@ -38,13 +36,8 @@ from weights.training.room import bounded
 from weights.training.windows import Ids
 
 
-class Context(GivenContext[CurriculumState]):
+class Context(work.Context):
     """The opened items and model of a curriculum run, and the work on its tasks."""
-
-    @property
-    def recipes(self) -> Mapping[str, Making]:
-        """Name → recipe of all that the run makes, as far as mixes are chosen."""
-        return plan.recipes(self.state)
 
     @property
     def going_on(self) -> Collection[str]:
@@ -55,31 +48,32 @@ class Context(GivenContext[CurriculumState]):
         """
         if self.state.completed:
             return ()
-        found = (plan.segments(self.state, arm) for arm in self.state.submitted.config.arms)
-        return {id_ for some in found for one in some[-2:] for id_ in (one.id, one.start)}
+        run: Any = self.study.run(self.state)
+        newest = (course.segments[-2:] for course in run.courses.values())
+        return {id_ for pair in newest for one in pair for id_ in (one.id, one.start)}
 
     @property
     def streams(self) -> Mapping[str, Ids]:
         """Name → token ids of items to train on, and of dreams once they are dreamt."""
-        told = [one for one in self.state.answers.values() if isinstance(one, Dreamed)]
-        if not told:
+        dreamt = [event for event in self.state.answers.values() if isinstance(event, Dreamed)]
+        if not dreamt:
             return self.text.streams
-        return ChainMap(dict(self.text.streams), cast(Any, self._dreams(told)))
+        return ChainMap(dict(self.text.streams), cast(Any, self._dreams(dreamt)))
 
-    def _dreams(self, told: Sequence[Dreamed]) -> LazyStreams:
+    def _dreams(self, dreamt: Sequence[Dreamed]) -> LazyStreams:
         """Return name → stream of dreams, each read or dreamt again when it is used."""
 
         def source(event: Dreamed) -> Callable[[], Mapping[str, Ids]]:
             task = Dream(event.recipe_id, tuple(sorted(event.cells)))
 
             def read() -> dict[str, Ids]:
-                found = dreaming.kept(event, self._cache, lambda: self._written(task))
-                return {dreams.stream(cell, event.recipe_id): ids for cell, ids in found.items()}
+                cells = dreaming.kept(event, self._cache, lambda: self._written(task))
+                return {dreams.stream(cell, event.recipe_id): ids for cell, ids in cells.items()}
 
             return read
 
         return LazyStreams(
-            {name: source(event) for event in told for name in dreams.streams(event)}
+            {name: source(event) for event in dreamt for name in dreams.streams(event)}
         )
 
     def _written(self, task: Dream) -> dict[str, tuple[Ids, int]]:
@@ -109,8 +103,7 @@ class Context(GivenContext[CurriculumState]):
 
     def _filled(self, recipe_id: str) -> Any:
         """Return the module with the weights of a recipe."""
-        recipe = next(one for one in self.recipes.values() if one.id == recipe_id)
-        modules.fill(self._module, Model(self.settings, self.weights(recipe)))
+        modules.fill(self._module, self.model(recipe_id))
         return self._module
 
     @cached_property
@@ -128,17 +121,16 @@ class Context(GivenContext[CurriculumState]):
             file = self.text.folder / ITEMS
             self._items[task.on] = items.read(file, self.text.tokenizer, task.on)
         module = self._filled(task.recipe_id)
-        found = {
-            name: tuple(map(float, solved(module, some)))
-            for name, some in self._items[task.on].items()
+        scores = {
+            name: tuple(map(float, solved(module, encoded)))
+            for name, encoded in self._items[task.on].items()
         }
         if cells := self._tool_items(task.on):
             model = ResidentModel.from_module(module)
-            found |= tools.solved(model, self._speech, cells, lambda: self._sandbox)
-        found = dict(sorted(found.items()))
-        return answered(
-            task, found, {name: (1,) * len(some) for name, some in found.items()}, began
-        )
+            scores |= tools.solved(model, self._speech, cells, lambda: self._sandbox)
+        scores = dict(sorted(scores.items()))
+        sizes = {name: (1,) * len(values) for name, values in scores.items()}
+        return answered(task, scores, sizes, began)
 
     # ---- tools ---------------------------------------------------------------------------------
 
@@ -178,11 +170,10 @@ class Context(GivenContext[CurriculumState]):
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started` with the number of items. Raises ConfigError."""
         config = self.state.submitted.config
-        plan.check_length(config, common["context"])
+        recipes.check_length(config, common["context"])
         streams = self.text.streams
         pool = {name: len(ends(streams[name])) for name, _, _ in items.of_cells(config)}
-        tasks = tools.digest(config)
-        return Started(**common, pool=pool, tool_items=tasks, dtype=self.dtype)
+        return Started(**common, pool=pool, tool_items=tools.digest(config), dtype=self.dtype)
 
     def check_text(self, started: Started) -> None:
         """Raise SourceError or ConfigError for items that the model cannot be trained on."""
@@ -190,11 +181,11 @@ class Context(GivenContext[CurriculumState]):
 
     def notes(self, started: Started) -> Sequence[str]:
         """Return a note on the cells with fewer items than are asked for."""
-        wanted, few = self.state.submitted.config.pool, started.pool
-        short = [f"{name} {count}" for name, count in few.items() if count < wanted]
+        pool = self.state.submitted.config.pool
+        short = [f"{name} {count}" for name, count in started.pool.items() if count < pool]
         plain = items.read(self.text.folder / ITEMS, self.text.tokenizer, "selection")
         held = {**plain, **self._tool_items(CHOOSING)}
-        scarce = [name for name, some in held.items() if len(some) < EVIDENCE]
+        scarce = [name for name, tasks in held.items() if len(tasks) < EVIDENCE]
         notes = [f"of {', '.join(short)} there are no more items to train on."] if short else []
         if scarce:
             notes.append(f"{', '.join(scarce)} have too few items to be passed by.")
@@ -204,9 +195,8 @@ class Context(GivenContext[CurriculumState]):
         """Return the digest of the first steps on all cells here, and the seconds that they took."""
         config = self.state.submitted.config
         shares, _ = mix.choose(config, "uniform", 0, {}, {})
-        shares = mix.with_text(config, shares)
-        chosen = MixChosen(arm="uniform", segment=0, mix=shares)
-        recipe = plan.segment(self.state.submitted, started, chosen, None)
+        chosen = MixChosen(arm="uniform", segment=0, mix=mix.with_text(config, shares))
+        recipe = recipes.segment(self.state.submitted, started, chosen, None)
         with bounded():
             return canary(recipe, first, self.text.streams, device=self.device)
 

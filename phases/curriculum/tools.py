@@ -22,8 +22,8 @@ from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.episodes import Bounds, Player
 from evaluation.tool_tasks.speech import Speech
 from evaluation.tools.toolbox import Toolbox, usable
-from phases.curriculum.config import CurriculumConfig
 from phases.curriculum.mixing.cells import cell
+from phases.curriculum.settings import CurriculumConfig
 
 #: Tokens of a turn beyond the longest of a solution, and calls of a session.
 SPARE, CALLS = 8, 2

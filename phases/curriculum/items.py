@@ -2,6 +2,10 @@
 
 FOLDER/streams.safetensors   cell → training items, int32 [tokens], as the objective reads them
 FOLDER/items.jsonl           the items of the slices selection and test, as problems
+
+Ordinary text among the items is rehearsal of what the model was trained on before (Robins 1995,
+"Catastrophic forgetting, rehearsal and pseudorehearsal"). A window of text is an item whose prompt is
+its first token: the objective then predicts all others.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evaluation import task_families
 from evaluation.answers import Encoded, encode, stream
 from evaluation.data.slices import Slice
@@ -18,10 +24,12 @@ from evaluation.task_families.base import Item
 from evaluation.task_families.item_sets import items
 from evaluation.training_text import parts
 from evaluation.training_text.kept_text import ITEMS, STREAMS
-from phases.curriculum.config import CurriculumConfig
+from phases.curriculum import tools
 from phases.curriculum.mixing.cells import cell
-from phases.curriculum.tasks import ordinary, tools
+from phases.curriculum.mixing.mix import cell_of_text
+from phases.curriculum.settings import CurriculumConfig
 from runs.errors import ConfigError, DataError
+from weights.training.windows import Ids
 
 #: Items of a family's highest level that are tried before any work.
 TRIED = 64
@@ -83,7 +91,7 @@ def fill(
         streams[name] = stream(encode(tokenizer, own))
         rows += [json.dumps(row) for row in held_out(config, tokenizer, family, level)]
     if config.text:
-        streams |= ordinary.streams(config, tokenizer)
+        streams |= text_streams(config, tokenizer)
     save_file(dict(sorted(streams.items())), folder / STREAMS)
     (folder / ITEMS).write_text("".join(f"{row}\n" for row in rows), "utf-8")
     return []
@@ -120,3 +128,30 @@ def read(file: Path, tokenizer: Any, on: str) -> dict[str, list[Encoded]]:
             item = Item(row["domain"], level, row["prompt"], row["check"]["answer"])
             found.setdefault(cell(item.family, level), []).append(item)
     return {name: encode(tokenizer, some) for name, some in found.items()}
+
+
+# ---- ordinary text ------------------------------------------------------------------------------
+
+
+def text_streams(config: CurriculumConfig, tokenizer: Any) -> dict[str, Ids]:
+    """Return name → windows of built-in training text, int32 [tokens], as the objective reads them.
+
+    Raises DataError for a domain whose text is shorter than a window.
+    """
+    texts = parts.builtin({}, config.seed, config.characters, config.text_domains)
+    streams = {}
+    for domain in sorted(texts):
+        ids = parts.stream(texts[domain], tokenizer)
+        if len(ids) < config.text_tokens:
+            raise DataError(
+                f"the ordinary text of domain {domain} has {len(ids)} tokens, and a window of it "
+                f"{config.text_tokens}: set more characters, or fewer text_tokens."
+            )
+        streams[cell_of_text(domain)] = windows(ids, config.text_tokens)
+    return streams
+
+
+def windows(ids: Ids, size: int) -> Ids:
+    """Return whole windows of token ids in one row, all tokens but each window's first as answers."""
+    whole = ids[: len(ids) // size * size].reshape(-1, size)
+    return np.concatenate([whole[:, :1], -1 - whole[:, 1:]], axis=1).ravel()

@@ -1,0 +1,253 @@
+"""Result and figures of a curriculum run: conclusions from its measurements. Pure.
+
+A model's accuracy is the mean over cells (family and level) of the share of items that it solves.
+Intervals are the middle 95 % of a paired bootstrap: items are resampled within each cell, the same for
+all arms (`evaluation/measures/bootstrap.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from evaluation.measures import bootstrap
+from evaluation.measures.bootstrap import Counts
+from phases.curriculum import recipes
+from phases.curriculum.events import Compared, Dreamed, MixChosen
+from phases.curriculum.mixing.cells import Success
+from phases.curriculum.recipes import START
+from phases.curriculum.settings import Arm
+from runs.event_types import Figure
+from runs.panels import panels
+from runs.panels.panels import Verdict
+from studies import comparison
+from studies.comparison import Drawn
+from studies.observing import Observed
+from studies.paired_bits import draws, figure, mean
+from studies.run import Run
+from studies.tables import FigureRule
+from weights.recipes import Train
+
+MEASURE = "exact-answers@1"
+ADAPTIVE, UNIFORM = "adaptive", "uniform"
+#: Arms that are adaptive with something beside it.
+BESIDE: tuple[Arm, ...] = ("chaos", "dreams", "self_model", "stages")
+
+
+@dataclass
+class Course:
+    """An arm as far as it has come, segment by segment."""
+
+    arm: Arm
+    #: The mixes that are chosen, and the recipes of the segments with these.
+    mixes: list[MixChosen] = field(default_factory=list)
+    segments: list[Train] = field(default_factory=list)
+    #: What was measured on the selection slice: of the start, and after each segment.
+    measured: list[Observed] = field(default_factory=list)
+    #: Number of a segment → what was dreamt before it.
+    dreamt: dict[int, Dreamed] = field(default_factory=dict)
+
+    @property
+    def accuracy(self) -> list[float]:
+        """Accuracy before the first segment and after each that is measured."""
+        return [mean(event) for event in self.measured]
+
+    def of(self, recipe_id: str) -> Observed:
+        """Return what was measured of a model that a segment begins with."""
+        return next(event for event in self.measured if event.recipe_id == recipe_id)
+
+    def burst(self, segment: int) -> tuple[float, float]:
+        """Return accuracy before and after a segment that was measured, counted from 0."""
+        return mean(self.of(self.segments[segment].start)), mean(self.measured[segment + 1])
+
+    def origin(self, relapse: float) -> str:
+        """Return the id of the model that the next segment begins with.
+
+        It is the newest one, or the one before the newest segment, if this had a burst and lost more
+        accuracy than `relapse`.
+        """
+        if self.mixes and "chaos" in self.mixes[-1].added:
+            before, after = self.burst(len(self.mixes) - 1)
+            if before - after > relapse:
+                return self.segments[-1].start
+        return self.measured[-1].recipe_id
+
+
+class CurriculumRun(Run):
+    """A curriculum run with all that its script has said. Arms are compared by accuracy."""
+
+    #: Arm → how far it has come.
+    courses: Mapping[str, Course]
+
+    @cached_property
+    def drawn(self) -> Drawn:
+        """Arm → accuracy in each resample of the items."""
+        return drawn(self.seen, self.settings.seed)
+
+    @cached_property
+    def leads(self) -> dict[str, Figure]:
+        """Arm → the accuracy of the result minus the arm's, with the interval."""
+        if self.result not in self.seen:
+            return {}
+        others = (arm for arm in self.seen if arm != self.result)
+        return {arm: lead(self.seen, self.drawn, self.result, arm) for arm in others}
+
+
+# ---- accuracy ----------------------------------------------------------------------------------
+
+
+def success(event: Observed) -> dict[str, Success]:
+    """Return cell → success, as the rule of the mix reads it."""
+    return {name: Success(rate, len(event.items[name])) for name, rate in event.values.items()}
+
+
+def families(event: Observed) -> dict[str, float]:
+    """Return family → accuracy, the mean over its levels."""
+    rates: dict[str, list[float]] = {}
+    for name, rate in event.values.items():
+        rates.setdefault(name.partition("/")[0], []).append(rate)
+    return {family: sum(levels) / len(levels) for family, levels in rates.items()}
+
+
+def drawn(seen: Mapping[str, Observed], seed: int) -> dict[str, Counts]:
+    """Return arm → accuracy in each resample of the items, which all arms have in common."""
+    counts = {name: len(items) for name, items in next(iter(seen.values())).items.items()}
+    resamples = draws(counts, recipes.PURPOSE, seed)
+
+    def accuracy(event: Observed) -> Counts:
+        cells = [
+            bootstrap.ratio(counts, event.items[name], event.sizes[name])
+            for name, counts in resamples.items()
+        ]
+        return np.mean(cells, axis=0)
+
+    return {arm: accuracy(event) for arm, event in seen.items()}
+
+
+def lead(
+    seen: Mapping[str, Observed], resampled: Mapping[str, Counts], ours: str, theirs: str
+) -> Figure:
+    """Return the accuracy of the arm `ours` minus that of `theirs`, with the interval."""
+    return figure(
+        mean(seen[ours]) - mean(seen[theirs]),
+        resampled[ours] - resampled[theirs],
+        comparison.windows(seen[ours]),
+    )
+
+
+def verdict(lead: Figure) -> Verdict:
+    """Return what an arm with an addition is beside adaptive, by its lead."""
+    assert lead.low is not None
+    assert lead.high is not None
+    return panels.verdict(lead.low, lead.high)
+
+
+def compared(seen: Mapping[str, Observed]) -> dict[str, Compared]:
+    """Return arm → what was compared, as the event of the end has it."""
+    return {
+        arm: Compared(recipe_id=event.recipe_id, accuracy=mean(event))
+        for arm, event in seen.items()
+    }
+
+
+# ---- the result --------------------------------------------------------------------------------
+
+
+def best(courses: Mapping[str, Course], seed: int) -> str:
+    """Return the arm that is the result: the most accurate at its end, on the selection slice.
+
+    Of equal arms it is adaptive. An arm with an addition must pay.
+    """
+    paid = paying(courses, seed)
+    able = [arm for arm in courses if arm not in BESIDE or arm in paid]
+    return max(able, key=lambda arm: (courses[arm].accuracy[-1], arm == ADAPTIVE))
+
+
+def paying(courses: Mapping[str, Course], seed: int) -> list[str]:
+    """Return the arms whose addition makes them more accurate than adaptive beyond the interval.
+
+    At their ends, on the selection slice; all with an addition if adaptive is not trained.
+    """
+    arms = [arm for arm in courses if arm in BESIDE]
+    if ADAPTIVE not in courses or not arms:
+        return arms
+    ends = {arm: courses[arm].measured[-1] for arm in (ADAPTIVE, *arms)}
+    resampled = drawn(ends, seed)
+    return [arm for arm in arms if verdict(lead(ends, resampled, arm, ADAPTIVE)) == "better"]
+
+
+# ---- figures -----------------------------------------------------------------------------------
+
+
+def forgetting(course: Course) -> float:
+    """Return the largest drop of a family from its highest accuracy on the selection slice."""
+    along = [families(event) for event in course.measured]
+    return max(max(rates[family] for rates in along) - rate for family, rate in along[-1].items())
+
+
+def tokens_to_equal(courses: Mapping[str, Course], bounds: Sequence[int]) -> float | None:
+    """Return the share of tokens after which adaptive is as accurate as uniform at its end.
+
+    None if it never is, if the arm uniform gained nothing, or if one of the arms is not trained.
+    `bounds` are the steps at which segments begin, and the number of all.
+    """
+    if not {ADAPTIVE, UNIFORM} <= set(courses):
+        return None
+    ours, end = courses[ADAPTIVE].accuracy, courses[UNIFORM].accuracy[-1]
+    for step, accuracy in zip(bounds, ours, strict=True):
+        if accuracy >= end > ours[0]:
+            return step / bounds[-1]
+    return None
+
+
+def _accuracy(run: Any) -> Figure:
+    event = run.seen[run.result]
+    return figure(mean(event), run.drawn[run.result], comparison.windows(event))
+
+
+def _forgetting(run: Any) -> Figure:
+    return Figure(value=forgetting(run.courses[run.result]))
+
+
+def _to_equal(run: Any) -> Figure | None:
+    share = tokens_to_equal(run.courses, recipes.bounds(run.settings, run.started.context))
+    return None if share is None else Figure(value=share)
+
+
+def _over(ours: str, theirs: str) -> FigureRule:
+    """Return the rule of the accuracy of one arm minus another's, if both are trained."""
+
+    def value(run: Any) -> Figure | None:
+        if {ours, theirs} <= set(run.seen):
+            return lead(run.seen, run.drawn, ours, theirs)
+        return None
+
+    return FigureRule(f"accuracy of the arm {ours} minus that of the arm {theirs}", value)
+
+
+RULES: dict[str, FigureRule] = {
+    "accuracy": FigureRule(
+        "share of the test items that the result solves, the mean over families and levels",
+        _accuracy,
+    ),
+    "gain": FigureRule(
+        "accuracy of the result minus that of the given model",
+        lambda run: lead(run.seen, run.drawn, str(run.result), START),
+    ),
+    "forgetting": FigureRule(
+        "the most accuracy that a family of the result has lost since an earlier segment, on the "
+        "selection slice",
+        _forgetting,
+    ),
+    **{f"lead_over_{arm}": _over(ADAPTIVE, arm) for arm in (UNIFORM, "easy_to_hard")},
+    **{f"lead_of_{arm}": _over(arm, ADAPTIVE) for arm in BESIDE},
+    "tokens_to_equal": FigureRule(
+        "share of the tokens after which the arm adaptive is first as accurate as the arm uniform at "
+        "its end, on the selection slice; missing if it never is",
+        _to_equal,
+    ),
+}

@@ -1,0 +1,363 @@
+"""The curriculum as a study: training that follows success, beside fixed orders of its tasks.
+
+Arms go on side by side: each chooses a mix, trains a segment, measures, and may go back to the model
+before a burst or train on its own dreams. Arms that have been alike so far have their models in common.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from events import Event
+from phases.curriculum import checks, dreams, figures, panels, recipes, report
+from phases.curriculum.dreams import Dream
+from phases.curriculum.events import (
+    STATE,
+    Completed,
+    Dreamed,
+    Forked,
+    MixChosen,
+    Started,
+    Submitted,
+)
+from phases.curriculum.figures import MEASURE, Course, CurriculumRun
+from phases.curriculum.mixing import additions, mix
+from phases.curriculum.recipes import START
+from phases.curriculum.settings import CurriculumConfig
+from runs.errors import ConfigError
+from runs.event_types import Measurement
+from runs.kinds.asked import Asked, Lookup, Plan
+from runs.kinds.tasks import Task
+from runs.kinds.view import Outlook
+from runs.panels.head import Result, listed
+from runs.panels.panels import Panel
+from studies import given_dtype, submission, training_rows
+from studies.comparison import TEST
+from studies.declaration import Extent
+from studies.events import MODEL
+from studies.kind import LISTED, answers
+from studies.making.making import MakingState
+from studies.observing import Observed
+from studies.paired_bits import mean
+from studies.run import Run
+from studies.script import Make, Note, Script, Together
+from studies.study import Study
+from studies.tables import Arm
+from studies.training_plan import as_float32
+from studies.training_rows import Group
+
+if TYPE_CHECKING:
+    from phases.curriculum.work import Context
+    from weights.folders.checkpoint import Checkpoint
+
+
+class Curriculum(Study[MakingState]):
+    """A model is trained on tasks at the edge of what it can do (phase 5)."""
+
+    name = "curriculum"
+    phase = 5
+    title = "a curriculum run"
+    line = "train a model on tasks at the edge of what it can do, and compare with fixed orders"
+    config = CurriculumConfig
+    submitted = Submitted
+    forked = Forked
+    completed = Completed
+    state = STATE
+    result_title = "curriculum"
+    #: Its items are problems; a gate of a pipeline measures texts.
+    gives_items = False
+    listed = LISTED | {MixChosen.type, Dreamed.type}
+    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Dreamed: Dream}
+    as_given = (MODEL,)
+    arms: ClassVar[Mapping[str, Arm]] = {
+        START: Arm("the model that was given", "given"),
+        "adaptive": Arm("trained at the edge of what it can do", "trained"),
+        "uniform": Arm("trained on all levels alike", "trained"),
+        "easy_to_hard": Arm("trained on level after level", "trained"),
+        "chaos": Arm("as adaptive, with bursts of noise and learning rate", "trained"),
+        "dreams": Arm("as adaptive, and on its own answers to what it has passed", "trained"),
+        "self_model": Arm("as adaptive, with a loss on its own activations", "trained"),
+        "stages": Arm("trained in stages, with each of these in one of them", "trained"),
+    }
+    baseline = START
+    comparison_title = "Accuracy after as many tokens"
+    figure_rules = figures.RULES
+    figure_of = "cell"
+
+    # ---- script ------------------------------------------------------------------------------
+
+    def run(self, state: MakingState) -> CurriculumRun:
+        """Return a started run with all that its script has said."""
+        return state.remembered(("run",), lambda: CurriculumRun(self, state))
+
+    def script(self, run: Any) -> Script:
+        """Train all arms side by side, choose the best one, compare all with the given model."""
+        run.courses = {arm: Course(arm) for arm in run.settings.arms}
+        yield run.make(**{START: as_float32(run.started)})
+        yield Together({arm: self._trained(run, course) for arm, course in run.courses.items()})
+        run.result = figures.best(run.courses, run.settings.seed)
+        yield run.compare({arm: run.on(arm, MEASURE, TEST) for arm in (START, *run.courses)})
+        return lambda: {
+            "models": run.models(),
+            "arms": figures.compared(run.seen),
+            "chosen": run.result,
+            "figures": run.figures(),
+        }
+
+    def _trained(self, run: CurriculumRun, course: Course) -> Script:
+        """Train an arm: choose a mix, train a segment with it, measure; again for each segment."""
+        config, arm = run.settings, course.arm
+        measured = yield run.ask({START: run.on(START, MEASURE)})
+        course.measured.append(measured[START])
+        for number in range(config.segments):
+            begins, streams = course.origin(config.relapse), {}
+            if cells := additions.dreamt(config, arm, number, figures.success(course.of(begins))):
+                dreamt = yield run.ask({"dreams": Dream(begins, cells)})
+                course.dreamt[number] = dreamt["dreams"]
+                streams = dreams.streams(dreamt["dreams"])
+            event = partial(_mix, config, course, begins, [*streams])
+            chosen = yield Note(f"mix/{arm}/{number}", event)
+            before = begins if number else None
+            recipe = recipes.segment(run.submitted, run.started, chosen, before, streams)
+            course.mixes.append(chosen)
+            course.segments.append(recipe)
+            name = recipes.name(config, arm, number)
+            models = {name: recipe}
+            if number + 1 == config.segments:  # it may be the result
+                models = given_dtype.with_rounded(run.started, models)
+            run.foresee(models)
+            for model in models.values():
+                yield Make([model])
+            measured = yield run.ask({name: run.on(name, MEASURE)})
+            course.measured.append(measured[name])
+
+    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Dream) and isinstance(event, Dreamed):
+            return dreams.unasked(task, event, state.submitted.config.dream_items)
+        return super().unasked(state, task, event)
+
+    def measurements(self, state: MakingState, digest: str) -> list[Measurement]:
+        """Return nothing: the run measures no text."""
+        return []
+
+    def measured(self, arm: Any) -> Mapping[str, float]:
+        """Return the accuracy of an arm that was compared."""
+        return {"accuracy": arm.accuracy}
+
+    # ---- asking for a run --------------------------------------------------------------------
+
+    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+        """Return the plan of the run of one `model`. Raises ConfigError or UnavailableError."""
+        if asked.data:
+            raise ConfigError(f"{self.title} takes no data: its tasks are made by a program.")
+        config, model = submission.of_model(self, asked, lookup)
+        return Plan(self.name, config, {"model": model, "data": ()}, asked.output_dir)
+
+    def check_settings(self, config: CurriculumConfig) -> None:
+        """Raise ConfigError or UnavailableError for a family that cannot be trained on."""
+        for family in config.families:
+            checks.check_family(config, family)
+
+    def check_machine(self, config: CurriculumConfig) -> None:
+        """Raise SandboxUnavailableError if programs run and this machine cannot lock them in."""
+        checks.check_sandbox(config)
+
+    def check_model(self, config: CurriculumConfig, opened: Checkpoint) -> None:
+        """Raise ConfigError or SourceError for a model that cannot be trained on the tasks."""
+        checks.check_model(config, opened)
+
+    # ---- work --------------------------------------------------------------------------------
+
+    def needs(self, task: Any) -> str | None:
+        """Return the id of the model or snapshot that a task reads."""
+        return task.recipe_id if isinstance(task, Dream) else super().needs(task)
+
+    def memory_of(self, submitted: Submitted, started: Started) -> int:
+        """Return the bytes of weights, gradients and optimiser of one training."""
+        return 16 * started.model.parameters
+
+    def extent(self, run: Run) -> Extent:
+        """Return how much there is to do in all, which is the same for all mixes."""
+        config, arms = run.settings, len(run.settings.arms)
+        models = arms * config.segments + 1
+        steps = arms * recipes.bounds(config, run.started.context)[-1]
+        rounded = 0 if run.started.dtype is None else arms
+        return Extent(steps, models, rounded, models + arms + 1)
+
+    def _work(self) -> type[Context]:
+        """Return the class of contexts, which loads torch."""
+        from phases.curriculum.work import Context
+
+        return Context
+
+    # ---- progress and curves -----------------------------------------------------------------
+
+    def progress(self, state: MakingState) -> tuple[int, int | None]:
+        """Return (steps of all trainings that are done, steps in all)."""
+        run = self.begun(state)
+        if run is None:
+            return 0, None
+        segments = [one for chain in self._chains(state).values() for one in chain]
+        done = sum(state.steps(one) - one.first for one in segments)
+        return done, self.extent(run).steps
+
+    def outlook(
+        self, state: MakingState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
+    ) -> Outlook:
+        """Return the run's progress in steps, and the time left.
+
+        The next mixes are not known: a step is taken to cost what those before cost, with what was
+        measured between them.
+        """
+        done, of = self.progress(state)
+        unit = f"{self.unit}s"
+        if state.completed:
+            return Outlook(done, of, 1.0, 0.0, unit)
+        if not done or of is None:
+            return Outlook(done, of, 0.0 if of else None, None, unit)
+        segments = [event for some in state.advanced.values() for event in some.values()]
+        measured = [event for event in state.answers.values() if isinstance(event, Observed)]
+        spent = math.fsum(event.seconds for event in (*segments, *measured))
+        left = spent * (of - done) / done / max(1, len(under_way))
+        return Outlook(done, of, done / of, left, unit)
+
+    def _chains(self, state: MakingState) -> Group:
+        """Return arm → the recipes of its segments so far."""
+        return {arm: course.segments for arm, course in self.run(state).courses.items()}
+
+    def curves(self, state: MakingState) -> dict[str, list[dict[str, float]]]:
+        """Return arm → points of its training: step, loss, norm of the gradient, rate."""
+        if state.started is None:
+            return {}
+        return {
+            arm: [
+                point.model_dump()
+                for recipe in chain
+                for _, event in sorted(state.advanced.get(recipe.stem, {}).items())
+                for point in event.curve
+            ]
+            for arm, chain in self._chains(state).items()
+        }
+
+    def groups(self, state: MakingState) -> Sequence[Group]:
+        """Return the arms side by side, each with its segments so far."""
+        return [self._chains(state)]
+
+    def tracked(self, state: MakingState, after: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return (step, row) for a tracker: the points of the arms' trainings, side by side."""
+        if state.started is None:
+            return []
+        config = state.submitted.config
+        ends = dict.fromkeys(config.arms, recipes.bounds(config, state.started.context)[-1])
+        return training_rows.rows(state, self.groups(state), after, ends)
+
+    # ---- what is shown -----------------------------------------------------------------------
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        match type_:
+            case "observed":
+                name, values = names.get(str(data["recipe_id"]), ""), data["values"].values()
+                return f"{name}, {data['on']}: {sum(values) / len(values):.1%} solved"
+            case "mix_chosen":
+                return report.mix_line(MixChosen.model_validate(data))
+            case "dreamed":
+                name, cells = names.get(str(data["recipe_id"]), ""), data["cells"].values()
+                items, right = (sum(one[key] for one in cells) for key in ("items", "right"))
+                return f"{name}: {items} of {len(cells)} cells, {right} of them right"
+        return super().gist(type_, data, names)
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        if key.startswith("dream/"):
+            return f"let {names.get(key.rpartition('/')[2], 'a model')} dream"
+        return super().task_words(key, names).replace("text and model", "items and model")
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the accuracy in the run's row of the run list."""
+        super().row(entry, event)
+        if isinstance(event, Completed):
+            accuracy = event.figures["accuracy"].value
+            entry |= {"result": event.models[MODEL].recipe_id}
+            entry |= listed(panels.ACCURACY, accuracy, TEST)
+
+    def yardstick(self, state: MakingState) -> dict[str, Any]:
+        """Return the items that results are measured on, and the tasks that use tools."""
+        tools = state.started.tool_items if state.started else None
+        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
+
+    def headline(self, run: Any) -> Result | None:
+        """Return the result's accuracy beside the given model's; None until the run has completed."""
+        return panels.headline(run, self.arms[START].words)
+
+    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+        """Return the number of cells and items, and the tokens that each training reads."""
+        config, started = run.settings, run.started
+        return {
+            "families": (len(config.families), ""),
+            "levels": (config.levels, ""),
+            "items to train on": (sum(started.pool.values()), ""),
+            "tokens of a training": (recipes.tokens(config, started.context)[-1], ""),
+        }
+
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return arms, courses, levels, mixes, success by cell, training curves and models."""
+        run: Any = self.begun(state)
+        return [] if run is None else panels.panels(self, run, self.curves(state))
+
+    def view(self, state: MakingState) -> dict[str, Any]:
+        """Return the curves, the accuracy of each arm, and the mixes."""
+        if state.started is None:
+            return {"curves": {}, "accuracy": {}, "mixes": {}}
+        run = self.run(state)
+        courses = run.courses.items()
+        return {
+            "curves": self.curves(state),
+            "accuracy": {arm: mean(event) for arm, event in run.seen.items()},
+            "mixes": {
+                arm: [e.mix for e in course.mixes] for arm, course in courses if course.mixes
+            },
+        }
+
+    def whole_report(self, run: Any) -> dict[str, Any]:
+        """Return the report of a run that has completed, as plain data."""
+        return report.report(run)
+
+    def sentences(self, run: Any) -> list[str]:
+        """Return what a completed run has found."""
+        return report.sentences(run)
+
+    def lines(self, state: MakingState) -> list[str]:
+        """Return the report of a completed run as lines of text for a terminal."""
+        return report.lines(self.run(state), self.arm_words(self.run(state)))
+
+    def card_words(self, run: Any, role: str) -> list[str]:
+        """Return what the model was trained on."""
+        families = ", ".join(sorted(run.settings.families))
+        read = recipes.tokens(run.settings, run.started.context)[-1]
+        words = f"the arm {run.result}, {self.arms[run.result].words}"
+        return [f"Trained on {read:,} tokens of the task families {families}: {words}."]
+
+
+def _mix(config: CurriculumConfig, course: Course, begins: str, dreamt: Sequence[str]) -> MixChosen:
+    """Return the next mix of an arm.
+
+    `begins` is the id of the model that the segment begins with, `dreamt` are streams of its dreams.
+    """
+    arm, number = course.arm, len(course.mixes)
+    before = course.mixes[-1].frontiers if course.mixes else {}
+    success = figures.success(course.of(begins))
+    shares, frontiers = mix.choose(config, arm, number, success, before)
+    return MixChosen(
+        arm=arm,
+        segment=number,
+        mix=mix.with_text(config, mix.with_dreams(config, shares, dreamt)),
+        frontiers=frontiers,
+        stage=additions.stage(config, arm, number),
+        added=additions.added(config, arm, number),
+        returned=begins != course.measured[-1].recipe_id,
+    )

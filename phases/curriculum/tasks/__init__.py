@@ -1,1 +1,0 @@
-"""The work of a curriculum run: make items, train, measure, write folders."""
