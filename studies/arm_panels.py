@@ -13,6 +13,8 @@ from studies.run import Run
 from studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
+#: Said of arms whose trainings are alike.
+SAME_WINDOWS = "Each training reads the same windows."
 
 
 def lead(figure: Figure) -> Lead:
@@ -23,17 +25,20 @@ def lead(figure: Figure) -> Lead:
 
 
 def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Result | None:
-    """Return the result's bits per byte beside the baseline's; None until both are measured."""
+    """Return the result's bits per byte beside the baseline's; None until both are measured.
+
+    The baseline itself, as a result, stands beside nothing.
+    """
     if run.result not in run.seen or baseline not in run.seen:
         return None
-    event = run.seen[run.result]
+    event, more = run.seen[run.result], run.leads.get(baseline)
     return Result(
         name=name,
         model=event.recipe_id,
         metric=BITS,
         value=paired_bits.mean(event),
-        over=words[baseline],
-        lead=lead(run.leads[baseline]),
+        over=words[baseline] if more else None,
+        lead=lead(more) if more else None,
         on=comparison.TEST,
         n=items(event),
     )
@@ -47,8 +52,12 @@ def arms(
     groups: Mapping[str, str],
     ours: str,
     baseline: str,
+    note: str = SAME_WINDOWS,
 ) -> Arms:
-    """Return the arms with the leads of the arm `ours` over them; `words`: arm → what it is."""
+    """Return the arms with the leads of the arm `ours` over them; `words`: arm → what it is.
+
+    `note` is a sentence on all of them.
+    """
     found = tuple(
         Arm(
             name=name,
@@ -64,7 +73,7 @@ def arms(
     return Arms(
         name="arms",
         title=title,
-        says=f"{said}. Each training reads the same windows.",
+        says=f"{said}. {note}",
         metric=BITS,
         ours=ours,
         baseline=baseline if baseline in seen else None,

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from runs.kinds.state import EVERY
 from runs.panels.panels import Panel
+from studies import arm_panels, given_dtype
 from studies.events import MODEL
 from studies.making.events import Making
 from studies.making.making import MakingState
@@ -18,6 +20,7 @@ from studies.run import Run
 from studies.script import Script
 from studies.tables import Arm, FigureRule
 from studies.training_plan import memory
+from weights.recipes import Train
 
 if TYPE_CHECKING:
     from studies.context import GivenContext
@@ -40,8 +43,9 @@ class Declaration:
     #: The arm that the result stands beside, and trainings that curves show as references.
     baseline: ClassVar[str]
     references: ClassVar[Sequence[str]] = ()
-    #: Title of the comparison, and what the result is called.
+    #: Title of the comparison, a sentence on its arms, and what the result is called.
     comparison_title: ClassVar[str]
+    comparison_note: ClassVar[str] = arm_panels.SAME_WINDOWS
     result_title: ClassVar[str]
     #: Roles of the models that it gives, the result first.
     result_roles: ClassVar[Sequence[str]] = (MODEL,)
@@ -90,9 +94,21 @@ class Declaration:
         """Return the panels beside arms, domains, curves and models."""
         return ()
 
+    def arms_of(self, run: Run) -> Mapping[str, Arm]:
+        """Return the arms of a run: those of the table."""
+        return self.arms
+
     def arm_words(self, run: Run) -> Mapping[str, str]:
         """Return arm → what it is, in words."""
-        return {name: arm.words for name, arm in self.arms.items()}
+        return {name: arm.words for name, arm in self.arms_of(run).items()}
+
+    def references_of(self, run: Run) -> Sequence[str]:
+        """Return the trainings that curves show as references."""
+        return self.references
+
+    def slowest_of(self, models: Mapping[str, Making]) -> Train:
+        """Return the training that takes longest, of the recipes of a run by name."""
+        return given_dtype.trainings(models)[self.slowest]
 
     def report_fields(self, run: Run) -> dict[str, Any]:
         """Return the fields of the report beside those that every study has."""
@@ -136,7 +152,7 @@ class Declaration:
 
     def run(self, state: Any) -> Run:
         """Return a started run with all that its script has said."""
-        return state.remembered(("run",), lambda: Run(self, state))
+        return state.remembered(EVERY, lambda: Run(self, state))
 
     def parameters(self, state: Any) -> int:
         """Return the number of the result's parameters: as many as the given model has."""

@@ -8,7 +8,7 @@ the history.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -67,17 +67,19 @@ class Ask:
 class Note:
     """Record what follows from the answers so far, under a key that is the run's alone.
 
-    The event's class has no handler in the state, so that it is found in `answers`.
+    The event's class has no handler in the state, so that it is found in `answers`. A function that
+    returns the event is called only until the event is recorded.
     """
 
     key: str
-    event: Event
+    event: Event | Callable[[], Event]
 
     def missing(self, state: Any) -> Decision:
         """Return the fact until it is recorded."""
         if self.key in state.answers:
             return Decision()
-        return Decision(facts=[New(self.event, f"{state.run}/{self.key}")])
+        event = self.event if isinstance(self.event, Event) else self.event()
+        return Decision(facts=[New(event, f"{state.run}/{self.key}")])
 
     def answer(self, state: Any) -> Event:
         """Return the event as it was recorded."""

@@ -14,7 +14,7 @@ from studies.run import Run
 def report(study: Declaration, run: Run) -> dict[str, Any]:
     """Return the report of a run that has completed, as plain data."""
     done = run.state.completed
-    training = run.trainings[study.slowest]
+    training = study.slowest_of(run.recipes)
     return {
         "model": run.started.model.name,
         "seed": run.settings.seed,
@@ -58,11 +58,10 @@ def panels(study: Declaration, run: Run, curves: Mapping[str, list[dict[str, Any
     shown: list[Panel] = []
     if run.result in run.seen:
         words = study.arm_words(run)
-        groups = {name: arm.group for name, arm in study.arms.items()}
-        title = study.comparison_title
-        shown.append(
-            arm_panels.arms(title, words, run.seen, run.leads, groups, run.result, study.baseline)
-        )
+        groups = {name: arm.group for name, arm in study.arms_of(run).items()}
+        title, note = study.comparison_title, study.comparison_note
+        arms = (run.seen, run.leads, groups, run.result, study.baseline, note)
+        shown.append(arm_panels.arms(title, words, *arms))
         shown.append(arm_panels.domains(words, run.seen, run.result))
-    shown += training_panels.curves(curves, study.references, run.state, run.trainings)
+    shown += training_panels.curves(curves, study.references_of(run), run.state, run.trainings)
     return [*shown, *study.own_panels(run), training_panels.models(run.state, run.recipes)]
