@@ -26,7 +26,6 @@ VIEWS = {
     "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
     "curriculum": "cli.phases.curriculum_view:CurriculumView",
-    "experts": "cli.phases.experts_view:ExpertsView",
     "measure": "cli.phases.measure_view:MeasureView",
     "quietstar": "cli.phases.quietstar_view:QuietstarView",
 }

@@ -7,17 +7,21 @@ from typing import Any
 
 from cli.kind_views import View
 from cli.options import say
+from studies.kind import LISTED
 
 
 class TrainingView(View):
     """Lines of a run while it trains."""
 
     def unit(self, state: Any, row: Any) -> str | None:
-        """Return a line for a segment of a training, or for a measurement; None for other events."""
+        """Return a line for a segment, a measurement, or what the kind lists; None for other events."""
         data = json.loads(row.data)
         name = self.kind.names(state).get(data.get("recipe_id", ""), "")
         if row.type == "observed":
             return self.measured(name, data)
+        if row.type in self.kind.listed - LISTED:
+            gist = self.kind.gist(row.type, data, self.kind.names(state))
+            return f"{row.type.replace('_', ' ')}: {gist}" if gist else None
         if row.type != "advanced" or not data["curve"]:
             return None
         last, speed = data["curve"][-1], data["tokens"] / max(data["seconds"], 1e-9)

@@ -27,7 +27,7 @@ KINDS = {
     "compression": "phases.compression.kind:Compression",
     "curriculum": "phases.curriculum.kind:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
-    "experts": "phases.experts.kind:Experts",
+    "experts": "phases.experts.script:Experts",
     "measure": "phases.measure.kind:Measure",
     "pipeline": "pipeline.kind:Pipeline",
     "quietstar": "phases.quietstar.kind:Quietstar",
