@@ -11,8 +11,8 @@ from pathlib import Path
 from evaluation.training_text.kept_text import ITEMS
 from phases.experts import recipes
 from phases.experts.events import Submitted
+from phases.experts.recipes import MEASURE, SEARCH
 from phases.experts.scoring import joined, sums
-from phases.experts.script import MEASURE, SEARCH
 from phases.experts.search.generations import spaces
 from phases.experts.work import Context
 from runs.kinds.forecast import Amount, Forecast

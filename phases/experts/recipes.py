@@ -21,6 +21,8 @@ LORA = "lora-"
 MEAN = "mean-of-models"
 #: Points of a search for vectors of which one is followed, and the least deviation of a number.
 SHARE, LEAST = 4, 0.001
+#: Measure of all models, and the slice that mixtures are searched on.
+MEASURE, SEARCH = "bits-per-byte@1", "search"
 #: Key of all random draws.
 PURPOSE = "experts"
 

@@ -23,7 +23,7 @@ from phases.experts.events import (
     Started,
     Submitted,
 )
-from phases.experts.recipes import EXPERT, FITTED, GIVEN, LORA, ONLY
+from phases.experts.recipes import EXPERT, FITTED, GIVEN, LORA, MEASURE, ONLY, SEARCH
 from phases.experts.search.generations import Search, spaces
 from phases.experts.settings import ExpertsConfig
 from phases.experts.solving import SOLVED
@@ -50,8 +50,6 @@ from studies.training_panels import BITS
 from studies.training_view import TrainingView
 from weights.recipes import Train
 
-#: Measure of all models, and the slice that mixtures are searched on.
-MEASURE, SEARCH = "bits-per-byte@1", "search"
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
 CHOOSING_MIXTURES = ("finalists", "apart", "drift")
 

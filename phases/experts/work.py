@@ -32,9 +32,8 @@ from phases.experts.events import (
     Scored,
     Started,
 )
-from phases.experts.recipes import EXPERT, SVD
+from phases.experts.recipes import EXPERT, MEASURE, SEARCH, SVD
 from phases.experts.scoring import Held, Mixer, Scorer, of_text, sums
-from phases.experts.script import MEASURE, SEARCH
 from phases.experts.solving import SOLVED
 from runs import keys
 from runs.errors import ConfigError, DataError
