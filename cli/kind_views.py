@@ -25,7 +25,6 @@ VIEWS = {
     "cognate": "cli.phases.cognate_view:CognateView",
     "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
-    "experts": "cli.phases.experts_view:ExpertsView",
     "measure": "cli.phases.measure_view:MeasureView",
 }
 

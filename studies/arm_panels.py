@@ -15,6 +15,8 @@ from studies.run import Run
 from studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
+#: Said of arms whose trainings are alike.
+SAME_WINDOWS = "Each training reads the same windows."
 
 
 def lead(figure: Figure) -> Lead:
@@ -25,17 +27,20 @@ def lead(figure: Figure) -> Lead:
 
 
 def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Result | None:
-    """Return our arm's figure beside the baseline's; None until both are measured."""
+    """Return our arm's figure beside the baseline's; None until both are measured.
+
+    The baseline itself, as a result, stands beside nothing.
+    """
     if run.ours not in run.seen or baseline not in run.seen:
         return None
-    event, scale = run.seen[run.ours], run.study.scale
+    event, scale, more = run.seen[run.ours], run.study.scale, run.leads.get(baseline)
     return Result(
         name=name,
         model=event.recipe_id,
         metric=scale.metric,
         value=scale.mean(event),
-        over=words[baseline],
-        lead=lead(run.leads[baseline]),
+        over=words[baseline] if more else None,
+        lead=lead(more) if more else None,
         on=comparison.TEST,
         n=scale.count(event),
     )
@@ -49,13 +54,14 @@ def arms(
     groups: Mapping[str, str],
     ours: str,
     baseline: str,
+    note: str = SAME_WINDOWS,
     scale: Scale = BITS_PER_BYTE,
     cost: Metric | None = None,
     costs: Mapping[str, float] = MappingProxyType({}),
 ) -> Arms:
     """Return the arms with the leads of the arm `ours` over them; `words`: arm → what it is.
 
-    `costs`: arm → what it cost, by the metric `cost`.
+    `note` is a sentence on all of them; `costs`: arm → what it cost, by the metric `cost`.
     """
     found = tuple(
         Arm(
@@ -73,7 +79,7 @@ def arms(
     return Arms(
         name="arms",
         title=title,
-        says=f"{said}. Each training reads the same windows.",
+        says=f"{said}. {note}",
         metric=scale.metric,
         ours=ours,
         baseline=baseline if baseline in seen else None,

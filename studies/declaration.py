@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from runs.kinds.state import EVERY
 from runs.panels.panels import Panel
 from studies import arm_panels, given_dtype
 from studies.comparison import BITS_PER_BYTE, Scale
@@ -20,6 +21,7 @@ from studies.run import Run
 from studies.script import Script
 from studies.tables import Arm, FigureRule
 from studies.training_plan import memory
+from weights.recipes import Train
 
 if TYPE_CHECKING:
     from studies.context import GivenContext
@@ -59,8 +61,9 @@ class Declaration:
     scale: ClassVar[Scale] = BITS_PER_BYTE
     #: The arm that the others are compared with; None: the result.
     ours: ClassVar[str | None] = None
-    #: Title of the comparison, and what the result is called.
+    #: Title of the comparison, a sentence on its arms, and what the result is called.
     comparison_title: ClassVar[str]
+    comparison_note: ClassVar[str] = arm_panels.SAME_WINDOWS
     result_title: ClassVar[str]
     #: Roles of the models that it gives, the result first.
     result_roles: ClassVar[Sequence[str]] = (MODEL,)
@@ -107,11 +110,11 @@ class Declaration:
 
     def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
         """Return the panels of the arms, once the arm `ours` is measured."""
-        words, groups = self.arm_words(run), {name: arm.group for name, arm in self.arms.items()}
+        words = self.arm_words(run)
+        groups = {name: arm.group for name, arm in self.arms_of(run).items()}
+        told = (self.comparison_title, words, run.seen, run.leads, groups, ours, self.baseline)
         return (
-            arm_panels.arms(
-                *(self.comparison_title, words, run.seen, run.leads, groups, ours, self.baseline)
-            ),
+            arm_panels.arms(*told, self.comparison_note),
             arm_panels.domains(words, run.seen, ours),
         )
 
@@ -119,9 +122,21 @@ class Declaration:
         """Return the panels beside arms, domains, curves and models."""
         return ()
 
+    def arms_of(self, run: Run) -> Mapping[str, Arm]:
+        """Return the arms of a run: those of the table."""
+        return self.arms
+
     def arm_words(self, run: Run) -> Mapping[str, str]:
         """Return arm → what it is, in words."""
-        return {name: arm.words for name, arm in self.arms.items()}
+        return {name: arm.words for name, arm in self.arms_of(run).items()}
+
+    def references_of(self, run: Run) -> Sequence[str]:
+        """Return the trainings that curves show as references."""
+        return self.references
+
+    def slowest_of(self, models: Mapping[str, Making]) -> Train:
+        """Return the training that takes longest, of the recipes of a run by name."""
+        return given_dtype.trainings(models)[self.slowest]
 
     def arm_fields(self, arms: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of the report with what was measured of the arms of `completed`."""
@@ -179,7 +194,7 @@ class Declaration:
 
     def run(self, state: Any) -> Run:
         """Return a started run with all that its script has said."""
-        return state.remembered(("run",), lambda: Run(self, state))
+        return state.remembered(EVERY, lambda: Run(self, state))
 
     def parameters(self, state: Any) -> int:
         """Return the number of the result's parameters: as many as the given model has."""

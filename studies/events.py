@@ -119,12 +119,16 @@ class GivenCompleted(ModelsCompleted):
 
 
 def history(
-    name: str, *types: type[Event], upcasters: Mapping[tuple[str, int], Upcaster] | None = None
+    name: str,
+    *types: type[Event],
+    upcasters: Mapping[tuple[str, int], Upcaster] | None = None,
+    kept_by: tuple[type[Event], ...] = (),
 ) -> type[MakingState]:
     """Return the state of a kind of run, with the registry of its events.
 
     `types` are its `submitted`, `forked`, `started` and `completed`, in this order, and further ones;
     events of making and measuring are there in any case. Answers are found under their tasks' keys.
+    Events of the types `kept_by` keep what is remembered of a state.
     """
     submitted, forked, started, completed, *further = types
     every = (submitted, forked, started, *making.EVENTS, Observed, *further, completed)
@@ -139,5 +143,6 @@ def history(
             | HANDLERS
         )
         outside = making.OUTSIDE
+        keeping = kept_by
 
     return StudyState

@@ -62,6 +62,8 @@ class Run:
         #: Name of the result: an arm, and a recipe unless it is the given model; None before.
         self.result: str | None = None
         self._leads: dict[str, dict[str, Figure]] = {}
+        #: Name of the result among the recipes, if it is another than that of its arm.
+        self.result_name: str | None = None
         #: Further conclusions of the script, by name.
         self.known: dict[str, Any] = {}
         #: What the script waits for, and the function that it returns at its end.
@@ -81,9 +83,10 @@ class Run:
         self.observations |= {task.key: task for task in (tasks or {}).values()}
 
     def make(self, *names: str, **recipes: Making) -> Make:
-        """Return the step that makes recipes side by side, by their names."""
+        """Return the step that makes recipes side by side, by their names; equal ones once."""
         self.recipes |= recipes
-        return Make([*(self.recipes[name] for name in names), *recipes.values()])
+        chosen = (self.recipes[name] for name in (*names, *recipes))
+        return Make([*{recipe.id: recipe for recipe in chosen}.values()])
 
     def ask(self, tasks: Mapping[str, Task]) -> Ask:
         """Return the step that does tasks side by side."""
@@ -152,12 +155,12 @@ class Run:
     @cached_property
     def named(self) -> dict[str, Making]:
         """Name → recipe of all that the run makes; the first is its result once it is known."""
-        own = self.recipes.get(self.result or "") if MODEL not in self.recipes else None
+        own = self.recipes.get(self.name_of(MODEL)) if MODEL not in self.recipes else None
         return self.recipes if own is None else {MODEL: own} | self.recipes
 
     def name_of(self, role: str) -> str:
         """Return the name among the recipes of a model that the run gives."""
-        return role if role in self.recipes else str(self.result)
+        return role if role in self.recipes else str(self.result_name or self.result)
 
     @property
     def result_digests(self) -> list[str]:

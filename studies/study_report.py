@@ -14,7 +14,7 @@ from studies.run import Run
 def report(study: Declaration, run: Run) -> dict[str, Any]:
     """Return the report of a run that has completed, as plain data."""
     done = run.state.completed
-    training = run.trainings[study.slowest]
+    training = study.slowest_of(run.recipes)
     return {
         "model": run.started.model.name,
         "seed": run.settings.seed,
@@ -57,5 +57,5 @@ def panels(study: Declaration, run: Run, curves: Mapping[str, list[dict[str, Any
     shown: list[Panel] = []
     if run.ours in run.seen:
         shown += study.comparison_panels(run, run.ours)
-    shown += training_panels.curves(curves, study.references, run.state, run.trainings)
+    shown += training_panels.curves(curves, study.references_of(run), run.state, run.trainings)
     return [*shown, *study.own_panels(run), training_panels.models(run.state, run.recipes)]

@@ -12,7 +12,6 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.measures.perplexity import score_windows
 from runs import kinds
 from runs.event_types import HalfPrecision
-from studies import given_dtype
 from studies.context import GivenContext
 from studies.declaration import Declaration
 from studies.making.events import Making
@@ -97,14 +96,14 @@ class Context(GivenContext[Any]):
     def _slowest(self, started: Any) -> tuple[Train, Mapping[str, Making]]:
         """Return the training that recognises a machine, and id → recipe of what it may read."""
         models = self.study.models_of(self.state.submitted, started)
-        training = given_dtype.trainings(models)[self.study.slowest]
+        training = self.study.slowest_of(models)
         return training, {one.id: one for one in models.values()}
 
     def canary(self, started: Any, first: Model) -> tuple[str, float]:
         """Return the digest of the slowest training's first steps here, and the seconds they took."""
-        recipe, _ = self._slowest(started)
+        recipe, models = self._slowest(started)
         inputs = {
-            role: first if id_ == recipe.start else self.given()
+            role: first if id_ == recipe.start else self._input(id_, models)
             for role, id_ in recipe.inputs.items()
         }
         with bounded():
@@ -118,8 +117,9 @@ class Context(GivenContext[Any]):
     def _applied(self, recipe: Making, models: Mapping[str, Making]) -> Model:
         """Return the model of a recipe that no training precedes."""
         assert isinstance(recipe, Transform)
-        inputs = {
-            role: self._applied(models[id_], models) if id_ in models else self.given()
-            for role, id_ in recipe.inputs.items()
-        }
+        inputs = {role: self._input(id_, models) for role, id_ in recipe.inputs.items()}
         return operations.apply(recipe, inputs)
+
+    def _input(self, recipe_id: str, models: Mapping[str, Making]) -> Model:
+        """Return the model of a recipe that no training precedes, or else the given one."""
+        return self._applied(models[recipe_id], models) if recipe_id in models else self.given()

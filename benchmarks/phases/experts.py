@@ -36,14 +36,17 @@ from benchmarks.common import machine
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.measures import bootstrap
 from evaluation.measures.perplexity import score_windows
-from phases.experts import findings, plan, report, solving, stages
-from phases.experts.config import Training
-from phases.experts.events import ExpertsState, Scored
-from phases.experts.tasks.execute import Context
+from phases.experts import figures, recipes, solving
+from phases.experts.events import Scored
+from phases.experts.script import Experts
+from phases.experts.search.generations import Search
+from phases.experts.settings import Training
+from phases.experts.work import Context
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
 from studies.comparison import CHOOSING, TEST
+from studies.making.making import MakingState
 from weights.model import Model
 from weights.recipes import Algorithm, Train
 from weights.storage.weight_cache import Artifacts
@@ -81,7 +84,7 @@ def submitted(
 
 def finished(
     asked: argparse.Namespace, seed: int, name: str = "seed", **settings: Any
-) -> tuple[Home, ExpertsState]:
+) -> tuple[Home, MakingState]:
     """Return a run of a seed that has completed, carried out or gone on with here."""
     home, run = submitted(asked, seed, name, **settings)
     with closing(home.open_store()) as store:
@@ -112,17 +115,17 @@ def search(asked: argparse.Namespace) -> None:
     columns: dict[int, dict[str, str]] = {}
     for seed in map(int, asked.seeds.split(",")):
         _, state = finished(asked, seed)
-        told = report.report(state)
+        run, done = Experts().run(state), state.completed
         scores = [event for event in state.answers.values() if isinstance(event, Scored)]
         seconds, count = sum(e.seconds for e in scores), sum(len(e.items) for e in scores)
-        rows = {"result": told.chosen}
-        rows |= {f"{arm}: gain": percent(one) for arm, one in told.gains.items()}
-        rows |= {name: percent(one) for name, one in told.figures.items()}
+        rows = {"result": done.chosen}
+        rows |= {f"{arm}: gain": percent(one) for arm, one in figures.gains(run).items()}
+        rows |= {name: percent(one) for name, one in done.figures.items()}
         rows["stopped early"] = f"{_stopped(state):.0%}"
         rows["ms a mixture"] = f"{1000 * seconds / count:.0f}" if count else ""
-        rows["seconds of all tasks"] = f"{told.seconds:,.0f}"
+        rows["seconds of all tasks"] = f"{state.spent.device:,.0f}"
         columns[seed] = rows
-        for arm, domains in findings.by_domain(state).items():
+        for arm, domains in figures.by_domain(run).items():
             line = ", ".join(f"{domain} {percent(one)}" for domain, one in domains.items())
             print(f"seed {seed}, {arm}: {line}", flush=True)
     print(f"\n{machine()}\n\n| | {' | '.join(f'seed {seed}' for seed in columns)} |")
@@ -131,12 +134,16 @@ def search(asked: argparse.Namespace) -> None:
         print(f"| {name} | {' | '.join(rows.get(name, '') for rows in columns.values())} |")
 
 
-def _stopped(state: ExpertsState) -> float:
+def searches(state: MakingState) -> Mapping[str, Search]:
+    """Return arm → its search, as far as it is known."""
+    return Experts().run(state).known.get("searches", {})
+
+
+def _stopped(state: MakingState) -> float:
     """Return the share of mixtures that were given up."""
-    every = [event for events in state.generations.values() for event in events]
-    return sum(e.stopped for e in every) / max(
-        1, sum(s[-1].evaluations for s in state.generations.values())
-    )
+    every = [event for search in searches(state).values() for event in search.ended]
+    last = [search.ended[-1] for search in searches(state).values() if search.ended]
+    return sum(e.stopped for e in every) / max(1, sum(e.evaluations for e in last))
 
 
 # ---- cost --------------------------------------------------------------------------------------
@@ -154,16 +161,16 @@ def cost(asked: argparse.Namespace) -> None:
         each = (ended - began) / (after - before)
         print(f"{machine()}; seed {seed}: {after - before} mixtures of all arms")
         print(f"{1000 * each:.0f} ms of processor time for each; 5,000: {5000 * each / 60:.1f} min")
-        print(f"given up early: {_stopped(state):.0%}; arms: {', '.join(state.generations)}")
+        print(f"given up early: {_stopped(state):.0%}; arms: {', '.join(searches(state))}")
 
 
-def searched(home: Home, run: str) -> tuple[ExpertsState, list[tuple[float, int]]]:
+def searched(home: Home, run: str) -> tuple[MakingState, list[tuple[float, int]]]:
     """Carry a run on to the end of its search; return the state, and processor seconds by mixtures."""
     marks: list[tuple[float, int]] = []
     with closing(home.open_store()) as store:
         seen = [repository.load(store, run)]
 
-        def watch(state: ExpertsState, rows: Sequence[Any]) -> None:
+        def watch(state: MakingState, rows: Sequence[Any]) -> None:
             seen[0] = state
             if any(row.type in ("generation_bred", "scored") for row in rows):
                 events = [e for e in state.answers.values() if isinstance(e, Scored)]
@@ -172,7 +179,7 @@ def searched(home: Home, run: str) -> tuple[ExpertsState, list[tuple[float, int]
         def over() -> bool:
             if seen[0].started is None:
                 return False
-            arms = stages.searches(seen[0]).values()
+            arms = searches(seen[0]).values()
             return bool(arms) and not any(arm.size(len(arm.ended)) for arm in arms)
 
         runner.Worker(store, Artifacts.of(home), watch, over).run(run)
@@ -190,25 +197,26 @@ def trainings(asked: argparse.Namespace) -> None:
     for seed in map(int, asked.seeds.split(",")):
         for train in get_args(Training):
             _, state = finished(asked, seed, train, evaluations=0, train=train)
-            for domain in stages.experts(state):
+            for domain in Experts().run(state).known["experts"]:
                 row = _trained(state, domain)
                 print(f"| {seed} | {train} | {domain} | {' | '.join(row)} |", flush=True)
 
 
-def _trained(state: ExpertsState, domain: str) -> list[str]:
+def _trained(state: MakingState, domain: str) -> list[str]:
     """Return what an expert gains and solves, and the adapters beside it."""
-    gains, solved = findings.by_domain(state), solving.shares(findings.solved(state))
+    run = Experts().run(state)
+    gains, solved = figures.by_domain(run), solving.shares(figures.solved(run))
     told = list[str]()
-    for start in (plan.ONLY, plan.LORA):
+    for start in (recipes.ONLY, recipes.LORA):
         arm = f"{start}{domain}"
         if arm not in gains:
             continue
         told.append(percent(gains[arm][domain]))
-        if start == plan.ONLY:
+        if start == recipes.ONLY:
             others = [one.value for other, one in gains[arm].items() if other != domain]
             told.append(f"{sum(others) / len(others):+.2%}")
         share = (
-            [solved[name][domain] for name in (plan.GIVEN, arm)]
+            [solved[name][domain] for name in (recipes.GIVEN, arm)]
             if domain in solved.get(arm, {})
             else []
         )
@@ -227,10 +235,10 @@ def adapters(asked: argparse.Namespace) -> None:
     for seed in map(int, asked.seeds.split(",")):
         home, state = finished(asked, seed, evaluations=0)
         context = Context.opened(state, Artifacts.of(home))
-        base = Model(context.settings, context.weights(context.recipes[plan.GIVEN]))
+        base = Model(context.settings, context.weights(context.recipes[recipes.GIVEN]))
         model = ResidentModel.from_module(modules.build(base))
         given = {on: measured(context, model, base.weights, on) for on in (CHOOSING, TEST)}
-        for domain in plan.trainable(state.submitted, state.started):
+        for domain in recipes.trainable(state.submitted, state.started):
             for row in _rows(asked, context, model, base, given, domain):
                 print(f"| {seed} | {domain} | {' | '.join(row)} |", flush=True)
 
@@ -245,7 +253,7 @@ def _rows(
 ) -> Iterator[list[str]]:
     """Yield a row for the expert of a domain, and one for its adapters."""
     state = context.state
-    expert = plan.expert(state.submitted, state.started, domain)
+    expert = recipes.expert(state.submitted, state.started, domain)
     numbers, own = state.started.numbers, state.started.adapters
     assert own is not None
     arms: dict[str, tuple[int, str, Callable[[float], Weights]]] = {
@@ -296,9 +304,8 @@ def _with(recipe: Train, rate: float, **changes: Any) -> Train:
 
 def vectors(context: Context, base: Model, expert: Train, rate: float) -> Weights:
     """Return the base with an expert."""
-    recipes = context.recipes
-    factored = Model(context.settings, context.weights(recipes[plan.SVD]))
-    start = Model(context.settings, context.weights(recipes[plan.ONES]))
+    factored = Model(context.settings, context.weights(context.recipes[recipes.SVD]))
+    start = Model(context.settings, context.weights(context.recipes[recipes.ONES]))
     inputs = {"of": base, "svd": factored}
     recipe = _with(expert, rate)
     made = segment(recipe, start, None, context.streams, 0, recipe.upto, inputs=inputs)
@@ -308,7 +315,7 @@ def vectors(context: Context, base: Model, expert: Train, rate: float) -> Weight
 
 def adapted(context: Context, base: Model, domain: str, rate: float) -> Weights:
     """Return the base with adapters, trained on the windows that the expert reads."""
-    recipe = _with(plan.lora(context.state.submitted, context.state.started, domain), rate)
+    recipe = _with(recipes.lora(context.state.submitted, context.state.started, domain), rate)
     return segment(recipe, base, None, context.streams, 0, recipe.upto).weights
 
 

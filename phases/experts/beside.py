@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from phases.experts import plan
+from phases.experts import recipes
 from runs.event_types import Figure
 from studies.observing import Observed
 from studies.paired_bits import figure
@@ -19,10 +19,10 @@ from studies.paired_bits import figure
 #: Figure → what it is, in words.
 FIGURES = {
     "own": "relative gain of an expert in its own domain, the mean over experts",
-    "damage": "relative loss of the other domains by an expert, the mean over experts and domains",
     "lora_own": "relative gain of adapters of as many numbers in their own domain",
-    "lora_damage": "relative loss of the other domains by these adapters",
     "own_over_lora": "what experts gain more than adapters in their own domain",
+    "damage": "relative loss of the other domains by an expert, the mean over experts and domains",
+    "lora_damage": "relative loss of the other domains by these adapters",
     "damage_over_lora": "what experts damage more than adapters",
 }
 
@@ -40,11 +40,11 @@ def figures(
     `seen` and `drawn` map an arm to what was observed, and to its rates in the same resamples of the
     windows. Empty without experts, and without adapters.
     """
-    mine = {domain: f"{plan.ONLY}{domain}" for domain in domains}
-    other = {domain: f"{plan.LORA}{domain}" for domain in domains}
+    mine = {domain: f"{recipes.ONLY}{domain}" for domain in domains}
+    other = {domain: f"{recipes.LORA}{domain}" for domain in domains}
     if not domains or not {*mine.values(), *other.values()} <= set(seen):
         return {}
-    count, told = sum(map(len, seen[plan.GIVEN].items.values())), dict[str, Figure]()
+    count, told = sum(map(len, seen[recipes.GIVEN].items.values())), dict[str, Figure]()
     both = zip(_both(mine, seen, drawn), _both(other, seen, drawn), strict=True)
     for kind, (ours, theirs) in zip(("own", "damage"), both, strict=True):
         told[kind] = figure(*ours, count)
@@ -58,7 +58,7 @@ def _both(
 ) -> tuple[Spread, Spread]:
     """Return the mean gain of arms in their own domains, and the mean loss in all others."""
     own, damage = list[Spread](), list[Spread]()
-    base, rates = seen[plan.GIVEN], drawn[plan.GIVEN]
+    base, rates = seen[recipes.GIVEN], drawn[recipes.GIVEN]
     for domain, arm in arms.items():
         for other, value in base.values.items():
             point = seen[arm].values[other] / value - 1

@@ -6,10 +6,10 @@ begins at their mean; its points come from keys, so that the recorded losses say
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from phases.experts.config import ExpertsConfig
-from phases.experts.events import Factors
+from phases.experts.events import Factors, Fit, Fitted, Routed
+from phases.experts.settings import ExpertsConfig
 from weights.training import cross_entropy
 from weights.training.cross_entropy import Normal
 
@@ -43,3 +43,24 @@ def factors(
     for number, row in enumerate(losses):
         normal = follow(config, points(config, domain, number, normal), row)
     return normal.mean
+
+
+def wrong_fit(config: ExpertsConfig, experts: int, task: Fit, event: Fitted) -> str | None:
+    """Return why a mixture does not answer the task; None if it does. For the audit."""
+    if event.domain != task.domain:
+        return "a mixture was found for another domain than was asked for"
+    if [len(row) for row in event.losses] != [config.points] * config.rounds:
+        return "it has another number of losses than rounds have points"
+    followed = factors(config, task.domain, experts, event.losses)
+    return None if followed == event.factors else "its factors do not follow from its losses"
+
+
+def wrong_routes(experts: int, event: Routed) -> str | None:
+    """Return why choices of experts do not answer the task; None if they do. For the audit."""
+    parts: Sequence[Mapping[str, Sequence[float]]] = (event.items, event.given, event.sizes)
+    counts = {domain: len(some) for domain, some in event.choices.items()}
+    if any({domain: len(some) for domain, some in part.items()} != counts for part in parts):
+        return "its choices, items and sizes are not of the same windows"
+    if any(choice > experts for some in event.choices.values() for choice in some):
+        return "an expert was chosen that there is not"
+    return None

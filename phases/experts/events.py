@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import Field
 
-from events import Event, Registry
-from phases.experts.config import ExpertsConfig
-from runs.event_types import Figure, HalfPrecision, ModelReference, Part, Profile, SourceRecord
-from runs.kinds import state as common_state
+from events import Event
+from phases.experts.settings import ExpertsConfig
+from runs.event_types import Figure, HalfPrecision, ModelReference, Part, SourceRecord
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
-from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from studies.events import GivenCompleted, GivenSubmitted, not_rounded
-from studies.making import events as making
-from studies.making.making import HANDLERS, MakingState
-from studies.observing import Observed
+from studies.events import GivenCompleted, GivenStarted, GivenSubmitted, history, not_rounded
 
 #: Arms of the search: mixtures of all by NSGA-II, the same at random, models alone by NSGA-II.
 Arm = Literal["mixtures", "random", "models"]
@@ -53,12 +48,11 @@ class Forked(common.Forked):
     config: ExpertsConfig
 
 
-class Started(common.Started):
+class Started(GivenStarted):
     """Models, text and profile were pinned."""
 
     schema_version = 3
 
-    model: SourceRecord
     merges: tuple[SourceRecord, ...]
     #: Numbers of an expert: singular values of all matrices that are scaled.
     numbers: Large
@@ -66,30 +60,8 @@ class Started(common.Started):
     adapters: Adapters | None
     #: Family → tokens that a training task and a reply to it may have.
     longest: dict[str, Count]
-    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
-    streams: dict[str, Digest]
-    #: Domain → number of those tokens.
-    tokens: dict[str, Large]
-    #: Name → BLAKE3 of the files of tokenizer and configuration.
-    files: dict[str, Digest]
-    #: BLAKE3 of the items to measure on.
-    items: Digest
-    profile: Profile
-    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
-    canary: Digest
-    #: Tokens of a window.
-    context: Count
-    #: Parts that a step's windows are computed in.
-    accumulation: Count | None = None
-    #: Steps of a segment; no part of the lineage.
-    segment: Count
     #: Half precision that the given model has and results are rounded to; None: results are float32.
     dtype: HalfPrecision | None = None
-
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
 
 
 class GenerationBred(Event):
@@ -228,12 +200,13 @@ def _with_three(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "finalists": 3, "apart": 0.0}}
 
 
-REGISTRY: Registry = common.registry(
-    (
-        *(Submitted, Forked, Started, *making.EVENTS, Observed),
-        *(GenerationBred, Scored, GenerationEnded, Fitted, Routed, Completed),
-    ),
-    {
+#: Answers, and notes of the search (`bred/ARM/NUMBER`, `ended/ARM/NUMBER`), are found in `answers`.
+#: What is remembered of experts does not follow from the search.
+ExpertsState = history(
+    "experts",
+    *(Submitted, Forked, Started, Completed),
+    *(GenerationBred, Scored, GenerationEnded, Fitted, Routed),
+    upcasters={
         (Submitted.type, 1): _without_adapters,
         (Submitted.type, 2): _without_elite,
         (Submitted.type, 3): _with_three,
@@ -245,32 +218,5 @@ REGISTRY: Registry = common.registry(
         (Submitted.type, 4): on_cpu,
         (Forked.type, 4): on_cpu,
     },
+    kept_by=(GenerationBred, Scored, GenerationEnded),
 )
-
-
-def _on_bred(state: ExpertsState, event: GenerationBred) -> None:
-    state.bred[event.arm] = (*state.bred.get(event.arm, ()), event)
-
-
-def _on_generation_ended(state: ExpertsState, event: GenerationEnded) -> None:
-    state.generations[event.arm] = (*state.generations.get(event.arm, ()), event)
-
-
-@dataclass
-class ExpertsState(MakingState):
-    """State of an experts run. Observations and scores are in `answers`, under their tasks' keys."""
-
-    kind: ClassVar[str] = "experts"
-    registry = REGISTRY
-    handlers = (
-        common_state.handlers(Submitted, Forked, Started, Completed)
-        | HANDLERS
-        | {GenerationBred: _on_bred, GenerationEnded: _on_generation_ended}
-    )
-    outside = making.OUTSIDE
-    #: What is remembered of experts does not follow from the search.
-    keeping = (GenerationBred, Scored, GenerationEnded)
-
-    #: Arm → its generations as they were bred, and as they ended.
-    bred: dict[str, tuple[GenerationBred, ...]] = field(default_factory=dict)
-    generations: dict[str, tuple[GenerationEnded, ...]] = field(default_factory=dict)

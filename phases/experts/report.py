@@ -1,105 +1,74 @@
-"""Report of an experts run: arms with intervals, what experts add to models, dispatch. Pure."""
+"""Words on an experts run: its arms, its report, and what it has found. Pure."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
-from phases.experts import beside, findings, plan, solving, stages
-from phases.experts.events import ExpertsState
+from phases.experts import beside, figures, solving
+from phases.experts.recipes import GIVEN, LORA, MEAN, ONLY
 from phases.experts.search.generations import MIXTURES, MODELS, RANDOM
 from runs.event_types import Figure
 from studies import comparison
+from studies.run import Run
+from studies.tables import Arm
 
-#: Arm → what it is, in words.
+#: Arms that any run may have; each expert has two of its own.
 ARMS = {
-    plan.GIVEN: "the model that was given",
-    MIXTURES: "the best mixture that NSGA-II found",
-    RANDOM: "the best of as many random mixtures",
-    MODELS: "the best mixture of models alone that NSGA-II found",
-    plan.MEAN: "the mean of the further models",
+    GIVEN: Arm("the model that was given", "given"),
+    MIXTURES: Arm("the best mixture that NSGA-II found", "mixture"),
+    RANDOM: Arm("the best of as many random mixtures", "mixture"),
+    MODELS: Arm("the best mixture of models alone that NSGA-II found", "mixture"),
+    MEAN: Arm("the mean of the further models", "mixture"),
 }
 
 
-def words(arm: str) -> str:
-    """Return what an arm is, in words."""
-    if arm.startswith(plan.LORA):
-        return f"the given model with adapters (LoRA) for {arm.removeprefix(plan.LORA)}"
-    return ARMS.get(arm) or f"the given model with the expert of {arm.removeprefix(plan.ONLY)}"
+def arms(run: Run) -> dict[str, Arm]:
+    """Return arm → what it is, of those that the run compares."""
+    own = {
+        f"{start}{domain}": arm
+        for domain in run.known.get("experts", {})
+        for start, arm in (
+            (ONLY, Arm(f"the given model with the expert of {domain}", "mixture")),
+            (LORA, Arm(f"the given model with adapters (LoRA) for {domain}", "adapters")),
+        )
+    }
+    every = {**ARMS, **own}
+    return {name: every[name] for name in run.arms}
 
 
-class Report(BaseModel):
-    """Measurements of an experts run, as experts.json has them."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    model: str
-    merges: list[str]
-    seed: int
-    parameters: int
-    #: Numbers of an expert.
-    numbers: int
-    #: Numbers of the adapters beside it; none: there are no adapters.
-    lora_numbers: int | None
-    #: Tokens of the training of each.
-    tokens: int
-    #: The domains of the experts, the worst predicted first; those that are of use.
-    experts: list[str]
-    kept: list[str]
-    #: The part that each factor of a mixture is of, and the factors of the result; none: it has none.
-    parts: list[str]
-    factors: list[float] | None
-    #: Arm → domain → bits per byte on the test slice.
-    bits_per_byte: dict[str, dict[str, float]]
-    #: Arm → relative gain over the given model, the mean over the domains of experts.
-    gains: dict[str, Figure]
-    #: Arm → family → share of the tasks of the test slice that are solved; empty without families.
-    solved: dict[str, dict[str, Figure]]
-    #: The arm that is the result.
-    chosen: str
-    figures: dict[str, Figure]
-    #: Of all tasks of the run.
-    seconds: float
+def fields(run: Run) -> dict[str, Any]:
+    """Return the fields of the report that are the phase's own."""
+    started, kept = run.started, run.known["kept"]
+    return {
+        "merges": [source.name for source in started.merges],
+        "parameters": started.model.parameters,
+        #: Numbers of an expert, and of the adapters beside it; none: there are no adapters.
+        "numbers": started.numbers,
+        "lora_numbers": started.adapters.numbers if started.adapters else None,
+        #: Tokens of the training of each.
+        "tokens": run.settings.reads(started.context),
+        #: The domains of the experts, the worst predicted first; those that are of use.
+        "experts": [*run.known["experts"]],
+        "kept": [*kept],
+        #: The part that each factor of a mixture is of, and those of the result; none: it has none.
+        "parts": [*(source.name for source in started.merges), *kept],
+        "factors": _factors(run),
+        #: Arm → relative gain over the given model, the mean over the domains of experts.
+        "gains": {arm: one.model_dump() for arm, one in figures.gains(run).items()},
+        #: Arm → family → share of the tasks of the test slice that are solved; empty without families.
+        "solved": {
+            arm: {family: one.model_dump() for family, one in shares.items()}
+            for arm, shares in solving.shares(figures.solved(run)).items()
+        },
+        #: The arm that is the result.
+        "chosen": run.result,
+    }
 
 
-def report(state: ExpertsState) -> Report:
-    """Return the report of a run that has completed."""
-    started, done, config = state.started, state.completed, state.submitted.config
-    own = tuple(stages.experts(state))
-    kept = stages.kept(state) or ()
-    return Report(
-        model=started.model.name,
-        merges=[source.name for source in started.merges],
-        seed=config.seed,
-        parameters=started.model.parameters,
-        numbers=started.numbers,
-        lora_numbers=started.adapters.numbers if started.adapters else None,
-        tokens=config.reads(started.context),
-        experts=list(own),
-        kept=list(kept),
-        parts=[*(source.name for source in started.merges), *kept],
-        factors=_factors(state),
-        bits_per_byte={name: arm.bits_per_byte for name, arm in done.arms.items()},
-        gains=findings.gains(state),
-        solved=solving.shares(findings.solved(state)),
-        chosen=done.chosen,
-        figures=done.figures,
-        seconds=state.spent.device,
-    )
-
-
-def _factors(state: ExpertsState) -> list[float] | None:
+def _factors(run: Run) -> list[float] | None:
     """Return the factors of the result if it is a mixture that was searched."""
-    name = findings.chosen(state)
-    arm = stages.arm_of(name) if name else ""
-    if not arm:
-        return None
-    search = stages.searches(state)[arm]
-    recipe = stages.candidates(state)[name or ""]
-    for id_ in search.ended[-1].survivors:
-        factors = search.factors(id_)
-        if plan.mixture(state, search.space.experts, factors).id == recipe.id:
-            return list(factors)
-    return None
+    factors = run.known["finalists"].get(run.result_name)
+    return None if factors is None else list(factors)
 
 
 def _span(one: Figure) -> str:
@@ -114,42 +83,43 @@ def _share(one: Figure) -> str:
     return f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]"
 
 
-def lines(report: Report) -> list[str]:
-    """Return the report as lines of text for users."""
-    out = comparison.table(report.bits_per_byte)
-    for arm, one in report.gains.items():
-        out.append(f"{arm}, {words(arm)}: gain {_span(one)}")
-    figures = report.figures
+def lines(run: Run) -> list[str]:
+    """Return the report of a run that has completed as lines of text for users."""
+    done, said = run.state.completed, arms(run)
+    out = comparison.table({name: arm.bits_per_byte for name, arm in done.arms.items()})
+    for name, one in figures.gains(run).items():
+        out.append(f"{name}, {said[name].words}: gain {_span(one)}")
     for name in ("over_random", "over_models", "drift", *beside.FIGURES, "dispatch", "few_shot"):
-        if name in figures:
-            out.append(f"{name.replace('_', ' ')}: {_span(figures[name])}")
-    for name, one in figures.items():
+        if name in done.figures:
+            out.append(f"{name.replace('_', ' ')}: {_span(done.figures[name])}")
+    for name, one in done.figures.items():
         if name in solving.FIGURES:
             out.append(f"{name.replace('_', ' ')}: {_share(one)}")
-    mixed = _mixed(report)
-    out.append(f"result: {report.chosen}, {words(report.chosen)}{f' ({mixed})' if mixed else ''}")
-    return out
+    return [*out, f"result: {done.chosen}, {result(run)}"]
 
 
-def _mixed(report: Report) -> str:
-    """Return the parts of the result with their factors; empty without any."""
-    pairs = zip(report.parts, report.factors or (), strict=False)
-    return ", ".join(f"{factor:+.2f} {name}" for name, factor in pairs if factor)
+def result(run: Run) -> str:
+    """Return what the result is, with the parts of a mixture that was searched and their factors."""
+    names = [*(source.name for source in run.started.merges), *run.known["kept"]]
+    pairs = zip(names, _factors(run) or (), strict=False)
+    mixed = ", ".join(f"{factor:+.2f} {name}" for name, factor in pairs if factor)
+    words = arms(run)[str(run.result)].words
+    return f"{words} ({mixed})" if mixed else words
 
 
-def sentences(report: Report) -> list[str]:
+def sentences(run: Run) -> list[str]:
     """Return what a completed run has found, as a list."""
-    figures = report.figures
+    figures = run.state.completed.figures
     out = []
-    if report.chosen == plan.GIVEN:
+    if run.result == GIVEN:
         out.append(
             "- No mixture is better than the given model beyond chance within the limit of drift: the "
             "model is passed through unchanged."
         )
     else:
         out.append(
-            f"- The result is {words(report.chosen)}. It gains {_span(figures['gain'])} in bits per "
-            "byte over the given model, the mean over the domains of experts."
+            f"- The result is {arms(run)[str(run.result)].words}. It gains {_span(figures['gain'])} "
+            "in bits per byte over the given model, the mean over the domains of experts."
         )
     if "drift" in figures:
         out.append(f"- On neutral text it loses {_span(figures['drift'])}.")
@@ -166,7 +136,8 @@ def sentences(report: Report) -> list[str]:
     if "lora_own" in figures:
         out.append(
             f"- In its own domain an expert gains {_span(figures['own'])}, and the other domains lose "
-            f"{_span(figures['damage'])}; by adapters (LoRA) of {report.lora_numbers:,} numbers it is "
+            f"{_span(figures['damage'])}; by adapters (LoRA) of "
+            f"{run.started.adapters.numbers:,} numbers it is "
             f"{_span(figures['lora_own'])} and {_span(figures['lora_damage'])}."
         )
     if "solved_own" in figures:
@@ -180,21 +151,3 @@ def sentences(report: Report) -> list[str]:
             f"{_span(figures['dispatch'])}; {figures['dispatched'].value:.0%} of the choices are right."
         )
     return out
-
-
-def card(report: Report) -> str:
-    """Return the result's card."""
-    mixed = _mixed(report)
-    return "\n".join(
-        [
-            *("---", "library_name: transformers", "---", ""),
-            f"# Mixture of experts' vectors into {report.model}, seed {report.seed}",
-            "",
-            f"{words(report.chosen).capitalize()}{f': {mixed}' if mixed else ''}. An expert is "
-            f"{report.numbers:,} numbers that scale singular values, trained on {report.tokens:,} "
-            "tokens.",
-            "",
-            *sentences(report),
-            "",
-        ]
-    )

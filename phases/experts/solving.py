@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from evaluation.measures import bootstrap
-from phases.experts import plan
+from phases.experts import recipes
 from runs.event_types import Figure
 from studies.observing import Observed
 from studies.paired_bits import figure
@@ -44,13 +44,13 @@ def figures(
 ) -> dict[str, Figure]:
     """Return the figures of what was observed; `families` are those that experts are of."""
     told = {}
-    for name, arm in (("solved", result), ("solved_given", plan.GIVEN)):
+    for name, arm in (("solved", result), ("solved_given", recipes.GIVEN)):
         if arm in seen and seen[arm].values:
             event = seen[arm]
             spread = np.mean([_drawn(event, family) for family in event.values], axis=0)
             point = math.fsum(event.values.values()) / len(event.values)
             told[name] = figure(point, spread, sum(map(len, event.items.values())))
-    for name, start in (("solved_own", plan.ONLY), ("solved_lora", plan.LORA)):
+    for name, start in (("solved_own", recipes.ONLY), ("solved_lora", recipes.LORA)):
         arms = {family: f"{start}{family}" for family in families}
         if arms and set(arms.values()) <= set(seen):
             told[name] = _more(arms, seen)
@@ -59,7 +59,7 @@ def figures(
 
 def _more(arms: Mapping[str, str], seen: Mapping[str, Observed]) -> Figure:
     """Return what arms solve more than the given model, each in its own family."""
-    base = seen[plan.GIVEN]
+    base = seen[recipes.GIVEN]
     points = [seen[arm].values[family] - base.values[family] for family, arm in arms.items()]
     spread = [_drawn(seen[arm], family) - _drawn(base, family) for family, arm in arms.items()]
     count = sum(len(base.items[family]) for family in arms)
@@ -69,5 +69,5 @@ def _more(arms: Mapping[str, str], seen: Mapping[str, Observed]) -> Figure:
 def _drawn(event: Observed, family: str) -> np.ndarray:
     """Return the share of a family in each resample of its tasks, the same for all models."""
     items = event.items[family]
-    counts = bootstrap.draws(len(items), plan.PURPOSE, event.on, "solved", family)
+    counts = bootstrap.draws(len(items), recipes.PURPOSE, event.on, "solved", family)
     return bootstrap.ratio(counts, items, [1.0] * len(items))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation import task_families
 from evaluation.task_families.gym import Gym
-from phases.experts import plan as plan_of
-from phases.experts.config import ExpertsConfig
+from phases.experts import recipes
 from phases.experts.events import Started, Submitted
+from phases.experts.settings import ExpertsConfig
 from runs.errors import ConfigError, SourceError
 from runs.event_types import SourceRecord
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
@@ -115,7 +115,7 @@ def alike(records: Sequence[SourceRecord]) -> list[str]:
 def readings(submitted: Submitted, started: Started) -> list[str]:
     """Return a note for each text that its expert reads more than `READINGS` times over."""
     tokens, notes = submitted.config.reads(started.context), []
-    for domain in plan_of.trainable(submitted, started):
+    for domain in recipes.trainable(submitted, started):
         times = tokens / started.tokens[domain]
         if times > READINGS:
             notes.append(

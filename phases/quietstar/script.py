@@ -201,7 +201,9 @@ class Quietstar(Study[MakingState]):
         words, groups = self.arm_words(run), {name: arm.group for name, arm in self.arms.items()}
         arms = arm_panels.arms(
             *(self.comparison_title, words, run.seen, run.leads, groups, ours, self.baseline),
-            *(self.scale, panels.COST, figures.costs(run.seen)),
+            scale=self.scale,
+            cost=panels.COST,
+            costs=figures.costs(run.seen),
         )
         done = run.state.completed
         gate = (panels.gate(done.figures),) if done else ()

@@ -27,7 +27,7 @@ KINDS = {
     "compression": "phases.compression.kind:Compression",
     "curriculum": "phases.curriculum.script:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
-    "experts": "phases.experts.kind:Experts",
+    "experts": "phases.experts.script:Experts",
     "measure": "phases.measure.script:Measure",
     "pipeline": "pipeline.kind:Pipeline",
     "quietstar": "phases.quietstar.script:Quietstar",

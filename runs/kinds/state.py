@@ -27,6 +27,9 @@ Handler = Callable[[Any, Any], None]
 #: Events before which no process worked on the run: the time up to them was no work.
 _WAITED = (events.Forked, user_events.Retried, user_events.Exported, user_events.Imported)
 
+#: Key of `State.remembered` for a result that any event could change.
+EVERY = ("every event",)
+
 
 @dataclass
 class State:
@@ -43,7 +46,7 @@ class State:
     handlers: ClassVar[dict[type[Event], Handler]] = {}
     #: Types that the kind leaves out of the lineage, beside `lineage.OUTSIDE`.
     outside: ClassVar[frozenset[str]] = frozenset()
-    #: Events that keep the cache of `remembered`.
+    #: Events that keep the cache of `remembered`, but for what depends on every event.
     keeping: ClassVar[tuple[type[Event], ...]] = ()
 
     #: Version and head of the run's own stream.
@@ -140,7 +143,8 @@ class State:
     def remembered(self, key: tuple[object, ...], work: Callable[[], Any]) -> Any:
         """Return the result of `work`, cached under `key` until an event could change the result.
 
-        Events of the classes in `keeping` leave the cache as it is; every other event empties it.
+        Events of the classes in `keeping` leave the cache as it is, but for the key `EVERY`; every
+        other event empties it.
         """
         if key not in self.memory:
             self.memory[key] = work()
@@ -162,7 +166,9 @@ class State:
             raise TypeError(f"{event.type} is not an event of {kinds.of(self.kind).title}")
         self.spend(event)
         self._count_wall(event, recorded_at)
-        if not isinstance(event, self.keeping):
+        if isinstance(event, self.keeping):
+            self.memory.pop(EVERY, None)
+        else:
             self.memory.clear()
 
     def spend(self, event: Event) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 from evaluation.data.builtin import phrase_grammar
 from events import Envelope
-from phases.experts.events import ExpertsState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures import bitnet_runs
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
@@ -70,13 +70,13 @@ def submit(
         return commands_submit.submit(store, plan, run)
 
 
-def finish(home: Home, run: str = "x") -> ExpertsState:
+def finish(home: Home, run: str = "x") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
 
 
-def state(home: Home, run: str = "x") -> ExpertsState:
+def state(home: Home, run: str = "x") -> MakingState:
     """Return a run's state from the log."""
     with closing(home.open_store()) as store:
         return repository.load(store, run)

@@ -9,23 +9,15 @@ on the same windows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 from evaluation.search import operators, selection
 from evaluation.search.draws import Draws
 from evaluation.search.selection import Survivor
-from phases.experts.config import ExpertsConfig
-from phases.experts.events import (
-    ExpertsState,
-    Factors,
-    GenerationBred,
-    GenerationEnded,
-    Score,
-    Scored,
-)
+from phases.experts.events import Factors, GenerationBred, GenerationEnded, Score, Scored
 from phases.experts.search import techniques
 from phases.experts.search.objectives import (
     Bar,
@@ -38,7 +30,9 @@ from phases.experts.search.objectives import (
     whole,
 )
 from phases.experts.search.space import Space
+from phases.experts.settings import ExpertsConfig
 from studies.observing import Observed
+from studies.script import Ask, Note, Script
 
 #: Mixtures of a task.
 CHUNK = 10
@@ -51,26 +45,39 @@ ARMS = MIXTURES, RANDOM, MODELS = "mixtures", "random", "models"
 class Search:
     """One arm of a run's search."""
 
-    state: ExpertsState
+    config: ExpertsConfig
+    #: Key → what is recorded of the run.
+    answers: Mapping[str, Any]
     arm: Any
     space: Space
     #: The given model on the windows of the search.
     given: Observed
 
-    @cached_property
-    def config(self) -> ExpertsConfig:
-        """The run's settings."""
-        return self.state.submitted.config
+    def script(self) -> Script:
+        """Breed, measure and end generations; those that have ended are not looked at again."""
+        number = len(self.ended)
+        while self.size(number):
+            yield Note(f"bred/{self.arm}/{number}", partial(self.breed, number))
+            yield Ask({task.key: task for task in self.tasks(number)})
+            yield Note(f"ended/{self.arm}/{number}", partial(self.end, number))
+            number += 1
+
+    def bred(self, number: int) -> GenerationBred:
+        """Return a generation as it was bred."""
+        return self.answers[f"bred/{self.arm}/{number}"]
 
     @property
-    def bred(self) -> tuple[GenerationBred, ...]:
-        """The generations that were bred."""
-        return self.state.bred.get(self.arm, ())
-
-    @property
-    def ended(self) -> tuple[GenerationEnded, ...]:
+    def ended(self) -> list[GenerationEnded]:
         """The generations that have ended."""
-        return self.state.generations.get(self.arm, ())
+        generations: list[GenerationEnded] = []
+        while (event := self.answers.get(f"ended/{self.arm}/{len(generations)}")) is not None:
+            generations.append(event)
+        return generations
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """The mixtures that have survived so far, in order of selection."""
+        return self.ended[-1].survivors if self.ended else ()
 
     def size(self, number: int) -> int:
         """Return the number of mixtures of a generation; 0 for one after the last."""
@@ -87,17 +94,17 @@ class Search:
     def factors(self, id_: str) -> Factors:
         """Return the factors of the mixture "NUMBER/SLOT"."""
         number, _, slot = id_.partition("/")
-        return self.bred[int(number)].mixtures[int(slot)]
+        return self.bred(int(number)).mixtures[int(slot)]
 
     def items(self, id_: str) -> Items:
         """Return what was recorded of the mixture "NUMBER/SLOT"."""
         number, _, slot = id_.partition("/")
         first = int(slot) // CHUNK * CHUNK
-        event = self.state.answers[Score(self.arm, int(number), first, 0).key]
+        event = self.answers[Score(self.arm, int(number), first, 0).key]
         assert isinstance(event, Scored)
         return event.items[int(slot) - first]
 
-    def points(self, ids: Iterator[str]) -> dict[str, tuple[float, ...]]:
+    def points(self, ids: Iterable[str]) -> dict[str, tuple[float, ...]]:
         """Return id → objectives of those mixtures that were measured on all windows."""
         return {
             id_: objectives(self.items(id_), self.factors(id_), self.given)
@@ -105,16 +112,41 @@ class Search:
             if whole(self.items(id_), self.given)
         }
 
-    def parents(self) -> list[Survivor]:
-        """Return the survivors of the last generation that has ended."""
-        return self._kept(self.points(iter(self.ended[-1].survivors)))
+    def _before(self, number: int) -> tuple[str, ...]:
+        """Return the survivors of the generation before one; none before the first."""
+        return self.answers[f"ended/{self.arm}/{number - 1}"].survivors if number else ()
 
     def bar(self, number: int) -> Bar:
         """Return what the mixtures of a generation are given up by: the given model and survivors."""
         config, one = self.config, dict.fromkeys(sorted(self.given.items), 1.0)
-        survivors = self.ended[number - 1].survivors if number else ()
-        probed = [ratios(self.items(id_), self.given, config.probe) for id_ in survivors]
+        probed = [ratios(self.items(id_), self.given, config.probe) for id_ in self._before(number)]
         return Bar((one, *probed), config.margin, config.probe)
+
+    def wrong_scores(self, task: Score, event: Scored) -> str | None:
+        """Return why scores do not answer the task; None if they do. For the audit."""
+        if (event.arm, event.number, event.first) != (task.arm, task.number, task.first):
+            return "other mixtures were measured than those that were asked for"
+        if len(event.items) != task.last - task.first:
+            return "it has another number of mixtures than was asked for"
+        bar = self.bar(task.number)
+        reasons = (self._wrong_items(bar, items) for items in event.items if items)
+        return next((reason for reason in reasons if reason), None)
+
+    def _wrong_items(self, bar: Bar, items: Items) -> str | None:
+        """Return why a mixture cannot have been measured on these windows; None if it can."""
+        counts = {domain: len(some) for domain, some in self.given.items.items()}
+        least = {domain: min(bar.probe, count) for domain, count in counts.items()}
+        if set(items) != set(counts):
+            return "a mixture was measured on other domains than the given model"
+        if any(len(items[domain]) < count for domain, count in least.items()):
+            return "a mixture was measured on too few windows"
+        measured = whole(items, self.given)
+        if not measured and all(len(items[domain]) != count for domain, count in least.items()):
+            return "a mixture was measured on another number of windows than was asked for"
+        # If the probe is the whole, a mixture that is given up has no less.
+        if least != counts and bar.gives_up(items, self.given) == measured:
+            return "a mixture was given up, or was not, against the rule"
+        return None
 
     # ---- what follows ----------------------------------------------------------------------
 
@@ -137,7 +169,7 @@ class Search:
 
     def _children(self, number: int, size: int) -> list[Factors]:
         """Return children of the survivors, each another mixture than those before it."""
-        parents = self.parents()
+        parents = self._kept(self.points(self._before(number)))
         if not parents:
             return [self._drawn(self.config.seed, self.arm, number, slot) for slot in range(size)]
         known = {self.factors(one.id) for one in parents}
@@ -182,7 +214,7 @@ class Search:
         are all but one mixture, and what one of them loses on other windows, all of them lose.
         """
         config = self.config
-        points = self.points(iter(self.ended[-1].survivors))
+        points = self.points(self.survivors)
         found: list[str] = []
         for id_ in preferred(config, {one: ratios(self.items(one), self.given) for one in points}):
             if all(_differ(self.factors(id_), self.factors(one), config.apart) for one in found):
@@ -192,8 +224,7 @@ class Search:
     def end(self, number: int) -> GenerationEnded:
         """Return how a generation ends whose mixtures are all measured."""
         own = [f"{number}/{slot}" for slot in range(self.size(number))]
-        before = self.ended[-1].survivors if number else ()
-        points = self.points(iter((*before, *own)))
+        points = self.points((*self._before(number), *own))
         kept = self._kept(points)
         best = [points[one.id] for one in kept if one.front == 0 and hopeful(points[one.id])]
         return GenerationEnded(

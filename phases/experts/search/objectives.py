@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluation.search.hypervolume import hypervolume
-from phases.experts.config import ExpertsConfig
 from phases.experts.events import Factors
+from phases.experts.settings import ExpertsConfig
 from studies.observing import Observed
 
 #: Domain → Σ −log p of its windows.

@@ -7,6 +7,7 @@ import math
 import shutil
 import tomllib
 from contextlib import closing
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ from click.testing import CliRunner
 from safetensors.torch import load_file
 
 from cli import kind_views
-from phases.experts import findings, plan, report, stages
-from phases.experts.events import ExpertsState, Fit, Route
-from phases.experts.kind import Experts
-from phases.experts.tasks.execute import Context
+from phases.experts import figures, report
+from phases.experts.events import Fit, Route
+from phases.experts.script import Experts
+from phases.experts.work import Context
 from runs import kinds
 from runs.errors import ConfigError, NotFoundError, SourceError
 from runs.history import audit, repository
@@ -26,6 +27,8 @@ from runs.history.repository import history
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
+from studies.making.making import MakingState
+from studies.run import Run
 from testing.miniatures import experts_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
@@ -45,7 +48,7 @@ from worker.tasks import runner
 
 
 @pytest.fixture(scope="module")
-def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, ExpertsState, Path]:
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run with two further models: (home, state, folder of the result)."""
     folder = tmp_path_factory.mktemp("experts")
     home = Home(folder / "home")
@@ -53,6 +56,16 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ex
     state = experts_runs.finish(home)
     Experts().write_result(home, state, folder / "out")
     return home, state, folder / "out"
+
+
+def run_of(state: MakingState) -> Run:
+    """What the script has said of a run."""
+    return Experts().run(state)
+
+
+def given_on(state: MakingState, on: str) -> Any:
+    """The bits per byte of the given model on a slice."""
+    return state.answers[run_of(state).on("given", "bits-per-byte@1", on).key]
 
 
 def test_a_run_completes_with_an_honest_history(made) -> None:
@@ -64,25 +77,23 @@ def test_a_run_completes_with_an_honest_history(made) -> None:
 def test_experts_are_of_the_domains_that_the_model_predicts_worst(made) -> None:
     """The neutral one has none; each is as many numbers as singular values."""
     _, state, _ = made
-    event = stages.given(state, "selection")
-    assert event is not None
+    event, run = given_on(state, "selection"), run_of(state)
     worst = sorted(("rows", "sums"), key=lambda domain: -event.values[domain])
-    assert list(stages.experts(state)) == worst
+    assert list(run.known["experts"]) == worst
     assert state.started.numbers == 9 * 16  # three matrices of rank 16 in three blocks
-    for domain, recipe in stages.experts(state).items():
+    for domain, recipe in run.known["experts"].items():
         assert recipe.data == {domain: 1.0}
         assert complete(recipe) == recipe
-    for recipe in stages.recipes(state).values():
+    for recipe in run.recipes.values():
         if not isinstance(recipe, Train):
             assert operations.complete(recipe) == recipe
 
 
 def test_all_arms_measure_as_many_mixtures(made) -> None:
     _, state, _ = made
-    assert sorted(state.generations) == ["mixtures", "models", "random"]
-    assert {arm: e[-1].evaluations for arm, e in state.generations.items()} == dict.fromkeys(
-        state.generations, 30
-    )
+    searches = run_of(state).known["searches"]
+    assert sorted(searches) == ["mixtures", "models", "random"]
+    assert {one.ended[-1].evaluations for one in searches.values()} == {30}
     assert {"mixtures", "random", "models", "given", "mean-of-models"} <= set(state.completed.arms)
 
 
@@ -93,40 +104,39 @@ def test_adapters_are_trained_beside_each_expert_on_its_windows(made) -> None:
     assert own is not None
     assert (own.rank, own.numbers) == (1, 144)
     assert len(own.modules) == 1
-    for domain, recipe in stages.loras(state).items():
-        expert = stages.experts(state)[domain]
+    run = run_of(state)
+    for domain, expert in run.known["experts"].items():
+        recipe = run.trainings[f"lora-{domain}"]
         same = ("data", "data_digests", "batch", "context", "steps", "upto", "seed", "purpose")
         assert all(getattr(recipe, field) == getattr(expert, field) for field in same)
-        assert recipe.start == findings.given_id(state)
+        assert recipe.start == run.recipes["given"].id
         assert complete(recipe) == recipe
         assert f"lora-{domain}" in state.completed.arms
-    found, figures = findings.by_domain(state), state.completed.figures
+    found, values = figures.by_domain(run), state.completed.figures
     for name, arm in (("", "only"), ("lora_", "lora")):
         gains = {d: found[f"{arm}-{d}"] for d in ("rows", "sums")}
         mine = [gains[d][d].value for d in gains]
-        assert figures[f"{name}own"].value == pytest.approx(sum(mine) / 2)
+        assert values[f"{name}own"].value == pytest.approx(sum(mine) / 2)
         lost = [-one.value for d in gains for other, one in gains[d].items() if other != d]
         assert len(lost) == 4
-        assert figures[f"{name}damage"].value == pytest.approx(sum(lost) / 4)
-    lead = figures["own"].value - figures["lora_own"].value
-    assert figures["own_over_lora"].value == pytest.approx(lead)
-    assert figures["own_over_lora"].low <= lead <= figures["own_over_lora"].high
+        assert values[f"{name}damage"].value == pytest.approx(sum(lost) / 4)
+    lead = values["own"].value - values["lora_own"].value
+    assert values["own_over_lora"].value == pytest.approx(lead)
+    assert values["own_over_lora"].low <= lead <= values["own_over_lora"].high
 
 
 def test_a_folded_mixture_is_what_the_search_measured(made) -> None:
     """The weights of a finalist, made by its recipe, are those that were in memory, to the last bit."""
     home, state, _ = made
     context: Any = Context.opened(state, Artifacts.of(home))
-    search = stages.searches(state)["mixtures"]
-    for name, (arm, recipe) in stages.finalists(state).items():
-        if arm == "mixtures":
-            id_ = next(
-                i
-                for i in search.ended[-1].survivors
-                if plan.mixture(state, search.space.experts, search.factors(i)).id == recipe.id
-            )
-            in_memory = context._mixer.weights(search.factors(id_))
-            assert digest(in_memory) == state.made[recipe.id].digest, name
+    run = run_of(state)
+    search = run.known["searches"]["mixtures"]
+    survivors = [search.factors(id_) for id_ in search.survivors]
+    for name, factors in run.known["finalists"].items():
+        if figures.arm_of(name) == "mixtures":
+            assert factors in survivors
+            in_memory = context._mixer.weights(factors)
+            assert digest(in_memory) == state.made[run.recipes[name].id].digest, name
 
 
 def test_a_fork_after_the_search_may_measure_others_again(made, tmp_path: Path) -> None:
@@ -148,9 +158,10 @@ def test_a_fork_after_the_search_may_measure_others_again(made, tmp_path: Path) 
         other = repository.load(store, run)
         assert audit.audit(list(history(store, run))) == []
     arms = ("mixtures", "models", "random")
-    assert sorted(stages.finalists(other)) == [f"{arm}-1" for arm in arms]
-    assert len(stages.finalists(state)) > len(arms)
-    assert other.generations == state.generations
+    mine, theirs = run_of(state).known, run_of(other).known
+    assert sorted(theirs["finalists"]) == [f"{arm}-1" for arm in arms]
+    assert len(mine["finalists"]) > len(arms)
+    assert all(theirs["searches"][arm].ended == mine["searches"][arm].ended for arm in arms)
 
 
 def test_a_mixture_that_two_arms_have_is_measured_once(
@@ -159,75 +170,58 @@ def test_a_mixture_that_two_arms_have_is_measured_once(
     """The random arm begins with the mixtures of the search: their losses are kept, to the last bit."""
     home, state, _ = made
     context: Any = Context.opened(state, Artifacts.of(home))
-    arms = stages.searches(state)
+    arms = run_of(state).known["searches"]
     ours, other = arms["mixtures"], arms["random"]
-    assert ours.bred[0].mixtures == other.bred[0].mixtures
+    mixtures = ours.bred(0).mixtures
+    assert mixtures == other.bred(0).mixtures
     given, bar = ours.given, ours.bar(0)
-    first = [context._scorer.scored(f, given, bar) for f in ours.bred[0].mixtures[:3]]
+    first = [context._scorer.scored(f, given, bar) for f in mixtures[:3]]
     assert first == [ours.items(f"0/{slot}") for slot in range(3)]
     monkeypatch.setattr(context._mixer, "mixed", None)  # to mix again would fail
-    assert [context._scorer.scored(f, given, bar) for f in other.bred[0].mixtures[:3]] == first
+    assert [context._scorer.scored(f, given, bar) for f in mixtures[:3]] == first
 
 
 def test_figures_follow_from_what_was_measured(made) -> None:
     """The gain is the mean over the domains of experts; the neutral domain is the drift."""
     _, state, _ = made
-    seen, best = findings.found(state), state.completed.chosen
+    run, best = run_of(state), state.completed.chosen
     rate = {
         arm: {d: math.fsum(e.items[d]) / math.log(2) / sum(e.sizes[d]) for d in e.items}
-        for arm, e in seen.items()
+        for arm, e in run.seen.items()
     }
-    figures = state.completed.figures
+    values = state.completed.figures
     gains = [1 - rate[best][d] / rate["given"][d] for d in ("rows", "sums")]
-    assert figures["gain"].value == pytest.approx(sum(gains) / 2)
+    assert values["gain"].value == pytest.approx(sum(gains) / 2)
     lost = rate[best]["phrases"] / rate["given"]["phrases"] - 1
-    assert figures["drift"].value == pytest.approx(lost)
-    assert figures["drift"].low <= figures["drift"].value <= figures["drift"].high
-    assert figures["experts"].value == len(stages.kept(state) or ())
-    assert figures["evaluations"].value == 30
+    assert values["drift"].value == pytest.approx(lost)
+    assert values["drift"].low <= values["drift"].value <= values["drift"].high
+    assert values["experts"].value == len(run.known["kept"])
+    assert values["evaluations"].value == 30
     for arm, name in (("mixtures", "hypervolume"), ("random", "hypervolume_random")):
-        assert figures[name].value == state.generations[arm][-1].hypervolume
-    event = findings.routed(state)
-    assert event is not None
+        assert values[name].value == run.known["searches"][arm].ended[-1].hypervolume
+    event = run.known["routed"]
     own = [1 - math.fsum(event.items[d]) / math.fsum(event.given[d]) for d in ("rows", "sums")]
-    assert figures["dispatch"].value == pytest.approx(sum(own) / 2)
+    assert values["dispatch"].value == pytest.approx(sum(own) / 2)
 
 
 @pytest.mark.slow
 def test_the_result_is_the_best_within_the_limit_of_drift(made) -> None:
     """On the selection slice; a model that is not better beyond chance is passed through."""
     _, state, _ = made
-    base = stages.given(state, "selection")
-    assert base is not None
-    told = {}
-    for name, recipe in stages.candidates(state).items():
-        event = stages.seen(state, recipe.id, "selection")
-        assert event is not None
-        shares = stages.parted(event, base)
+    base, run = given_on(state, "selection"), run_of(state)
+    seen: Any = {name: state.answers[task.key] for name, task in run.candidates.items()}
+    values = {}
+    for name, shares in figures.shares(seen, base).items():
         if shares["phrases"] <= 1.5:
-            told[name] = (shares["rows"] + shares["sums"]) / 2
-    best = min(told, key=lambda name: (told[name], name))
-    assert findings.chosen(state) == best
-    strict = _changed(state, drift=-1.0)
-    nearest = findings.best_of(strict, "mixtures")  # an arm is compared in any case
-    assert nearest is not None
-    ours = {n: r for n, (arm, r) in stages.finalists(state).items() if arm == "mixtures"}
-    seen = {n: stages.seen(state, recipe.id, "selection") for n, recipe in ours.items()}
-    lost = {n: event.values["phrases"] for n, event in seen.items() if event is not None}
+            values[name] = (shares["rows"] + shares["sums"]) / 2
+    best = min(values, key=lambda name: (values[name], name))
+    assert run.result_name == best
+    strict = run.settings.model_copy(update={"drift": -1.0})
+    nearest = figures.best_of_arms(strict, seen, base)["mixtures"]  # compared in any case
+    ours = [name for name in seen if figures.arm_of(name) == "mixtures"]
+    lost = {name: seen[name].values["phrases"] for name in ours}
     assert lost[nearest] == min(lost.values())
-    assert findings.chosen(strict) == "given"
-    assert findings.results(strict)["model"].digest == state.made[findings.given_id(state)].digest
-
-
-def _changed(state: ExpertsState, **settings: Any) -> ExpertsState:
-    """The state with other settings, and the finalists that it has."""
-    other = ExpertsState()
-    other.__dict__.update(state.__dict__)
-    finalists = {k: v for k, v in state.memory.items() if k[0] == "finalists"}
-    other.memory = finalists
-    config = state.submitted.config.model_copy(update=settings)
-    other.submitted = state.submitted.model_copy(update={"config": config})
-    return other
+    assert figures.best(strict, seen, base) == "given"
 
 
 def test_the_folder_has_model_items_experts_and_report(made, toys: Toys) -> None:
@@ -242,14 +236,13 @@ def test_the_folder_has_model_items_experts_and_report(made, toys: Toys) -> None
     assert told["models"] == {"model": digest(opened.tensors())}
     assert told["gains"].keys() == state.completed.arms.keys() - {"given"}
     bundle = json.loads((out / "experts" / "experts.json").read_text())
-    svd = plan.decomposition(state.submitted, state.started)
-    assert bundle["decomposition"] == state.made[svd.id].digest
+    made_by = run_of(state).recipes
+    assert bundle["decomposition"] == state.made[made_by["svd"].id].digest
     assert bundle["model"] == state.started.model.digest
     vectors = load_file(out / "experts" / "experts.safetensors")
     for domain in bundle["experts"]:
         own = {n.partition("/")[2]: z for n, z in vectors.items() if n.startswith(f"{domain}/")}
-        recipe = plan.expert(state.submitted, state.started, domain)
-        assert digest(own) == state.made[recipe.id].digest
+        assert digest(own) == state.made[made_by[f"expert-{domain}"].id].digest
     centroids = load_file(out / "experts" / "classifier.safetensors")
     assert set(centroids) == {"deviation", *(f"centroid/{d}" for d in ("phrases", "rows", "sums"))}
 
@@ -257,11 +250,11 @@ def test_the_folder_has_model_items_experts_and_report(made, toys: Toys) -> None
 def test_the_result_is_found_by_name_and_tells_all_that_it_was_made_from(made, toys: Toys) -> None:
     home, state, _ = made
     with closing(home.open_store()) as store:
-        best = findings.chosen(state) or ""
+        best = run_of(state).result_name or ""
         for name, wanted in (("x", best), ("x:only-sums", "only-sums")):
             origin = model_origin.find(store, name)
             assert origin is not None
-            assert origin.recipe_id == stages.recipes(state)[wanted].id
+            assert origin.recipe_id == run_of(state).recipes[wanted].id
         rows, total = model_registry.listed(store)
     assert total == 1
     assert rows[0]["parameters"] == state.started.model.parameters
@@ -286,8 +279,8 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     home, state, out = made
     shown = Experts().overview(state)
     assert [p.name for p in shown.panels] == [
-        *("arms", "experts", "front", "hypervolume"),
-        *("loss", "speed", "norm", "rate", "models"),
+        *("arms", "quality", "loss", "speed", "norm", "rate"),
+        *("experts", "front", "hypervolume", "models"),
     ]
     view = kind_views.of("experts")
     lines = [line for row in experts_runs.rows(home) if (line := view.unit(state, row))]
@@ -298,10 +291,12 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "over random: " in streams[0].getvalue().decode()
-    assert "of as many random ones" in "\n".join(report.sentences(report.report(state)))
-    passed = report.report(state).model_copy(update={"chosen": "given", "factors": None})
+    run = run_of(state)
+    assert "of as many random ones" in "\n".join(report.sentences(run))
+    passed = copy(run)
+    passed.result = passed.result_name = "given"
     assert "passed through unchanged" in report.sentences(passed)[0]
-    early = ExpertsState()
+    early = Experts.state()
     early.submitted, early.run = state.submitted, state.run
     assert Experts().overview(early).panels == ()
 
@@ -313,7 +308,7 @@ def test_a_run_without_a_search_ends_well(toys: Toys, tmp_path: Path) -> None:
     experts_runs.submit(home, toys.base, [toys.base], evaluations=0, experts=1, lora=False)
     state = experts_runs.finish(home)
     assert "have the same weights" in " ".join(state.started.warnings)
-    (domain,) = stages.experts(state)
+    (domain,) = run_of(state).known["experts"]
     assert set(state.completed.arms) <= {"given", f"only-{domain}", "mean-of-models"}
     assert not {"hypervolume", "lora_own"} & set(state.completed.figures)
     assert state.started.adapters is None
@@ -330,30 +325,30 @@ def test_a_family_of_tasks_gets_an_expert_by_every_training(
     experts_runs.submit(home, toys.base, toys.sources[:1], **experts_runs.TASKS | {"train": train})
     state = experts_runs.finish(home)
     assert audit.audit(experts_runs.rows(home)) == []
-    ours = stages.experts(state)
+    run = run_of(state)
+    ours, loras = run.known["experts"], [r for n, r in run.trainings.items() if n[:5] == "lora-"]
     assert list(ours)[1:] == ["addition"]  # the toy solves no sum
     text = {"cross-entropy": "svf@1", "reinforce": "svf@1", "cem": "cem@1"}
     tasks = {"cross-entropy": "svf@2", "reinforce": "svf@2", "cem": "cem@1"}
     assert [one.objective for one in ours.values()] == [text[train], tasks[train]]
     inner = {"cross-entropy": "answers@1", "reinforce": "reinforce@1", "cem": "svf@2"}
     assert ours["addition"].params["objective"] == inner[train]
-    beside = stages.loras(state)["addition"]
+    beside = run.trainings["lora-addition"]
     assert beside.params["objective"] == inner[train].replace("svf@2", "answers@1")
-    for recipe in (*ours.values(), *stages.loras(state).values()):
+    for recipe in (*ours.values(), *loras):
         assert complete(recipe) == recipe
         points = recipe.params.get("points", 1)
         assert recipe.steps * recipe.batch * recipe.context * points <= 1_300
     event = state.answers["score/mixtures/0/0"]
     assert set(event.items[0]) == {"addition", "phrases", "rows", "sums"}
-    figures = state.completed.figures
-    solved = findings.solved(state)
+    solved = figures.solved(run)
     assert set(solved) == set(state.completed.arms)
     own = solved["only-addition"].values["addition"] - solved["given"].values["addition"]
-    assert figures["solved_own"].value == pytest.approx(own)
+    assert state.completed.figures["solved_own"].value == pytest.approx(own)
     assert "solved" in [panel.name for panel in Experts().overview(state).panels]
-    told = report.report(state)
-    assert told.solved["given"]["addition"].n == 8
-    assert "solved own: " in "\n".join(report.lines(told))
+    told = Experts().report(state, ())
+    assert told["solved"]["given"]["addition"]["n"] == 8
+    assert "solved own: " in "\n".join(report.lines(run))
     held = [json.loads(line) for line in _items(home)]
     slices = {on: [r["prompt"] for r in held if r["slice"] == on] for on in SLICES}
     assert {on: len(some) for on, some in slices.items()} == {
@@ -395,7 +390,7 @@ def test_everything_is_made_again_by_verify(made) -> None:
     found, said = verified_again(home, state.run)
     assert found == []
     kind = Experts()
-    assert len([line for line in said if "as recorded" in line]) == len(stages.recipes(state))
+    assert len([line for line in said if "as recorded" in line]) == len(run_of(state).recipes)
     document = kind.document(out)
     assert document is not None
     assert list(kind.verify_folder(home, out, document, state, True)) == []

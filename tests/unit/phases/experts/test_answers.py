@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from phases.experts import answers
+from phases.experts.events import Score, Scored
+from phases.experts.search.generations import Search
+from phases.experts.search.space import Space
+from phases.experts.settings import ExpertsConfig
 
 
 @pytest.mark.parametrize(
@@ -19,17 +22,12 @@ from phases.experts import answers
     ],
 )
 def test_a_mixture_far_behind_is_measured_on_the_probe_and_that_may_be_all(
-    probe: int, measured: int, said: str | None, monkeypatch: pytest.MonkeyPatch
+    probe: int, measured: int, said: str | None
 ) -> None:
     """The probe was of both windows that there were, and the audit called the mixture wrong."""
-    behind = SimpleNamespace(gives_up=lambda items, given: True)
-    given = SimpleNamespace(items={"code": (1.0, 1.0)})
-    search = SimpleNamespace(given=given, bar=lambda number: behind)
-    monkeypatch.setattr(answers.stages, "searches", lambda state: {"nsga2": search})
-    config = SimpleNamespace(probe=probe)
-    state: Any = SimpleNamespace(submitted=SimpleNamespace(config=config))
-    task: Any = SimpleNamespace(arm="nsga2", number=0, first=0, last=1)
-    event: Any = SimpleNamespace(
-        arm="nsga2", number=0, first=0, items=({"code": (9.0,) * measured},)
-    )
-    assert answers.wrong_scores(state, task, event) == said
+    config = ExpertsConfig.model_validate({"windows": 2, "probe": probe, "population": 4})
+    given: Any = SimpleNamespace(items={"code": (1.0, 1.0)})
+    search = Search(config, {}, "mixtures", Space(0, ("code",)), given)
+    items = {"code": (9.0,) * measured}
+    event = Scored(arm="mixtures", number=0, first=0, items=(items,), seconds=0.0)
+    assert search.wrong_scores(Score("mixtures", 0, 0, 1), event) == said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phases.experts import dispatch
-from phases.experts.config import ExpertsConfig
+from phases.experts.settings import ExpertsConfig
 
 CONFIG = ExpertsConfig.model_validate({"points": 24, "rounds": 12})
 

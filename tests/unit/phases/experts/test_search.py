@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phases.experts.config import ExpertsConfig
 from phases.experts.events import Factors, Score, Scored
 from phases.experts.search import techniques
 from phases.experts.search.generations import Search, ranked, spaces
@@ -23,6 +21,7 @@ from phases.experts.search.objectives import (
     whole,
 )
 from phases.experts.search.space import BOUNDS, SMALL, Space
+from phases.experts.settings import ExpertsConfig
 from studies.observing import Observed
 
 GIVEN = Observed(
@@ -119,10 +118,8 @@ class World:
     """A search whose mixtures are measured by a formula: each domain has its own best factors."""
 
     def __init__(self, arm: str = "mixtures", config: ExpertsConfig = CONFIG) -> None:
-        self.state: Any = SimpleNamespace(
-            submitted=SimpleNamespace(config=config), bred={}, generations={}, answers={}
-        )
-        self.search = Search(self.state, arm, SPACE, GIVEN)
+        self.answers: dict[str, Any] = {}
+        self.search = Search(config, self.answers, arm, SPACE, GIVEN)
 
     def measured(self, factors: Factors) -> dict[str, tuple[float, ...]]:
         """Return bowls around (1, 0, 1, 0) and (0, 1, 0, 0)."""
@@ -138,14 +135,13 @@ class World:
     def advance(self) -> None:
         """Breed a generation, measure it, end it."""
         number, arm = len(self.search.ended), self.search.arm
-        bred = self.search.breed(number)
-        self.state.bred[arm] = (*self.search.bred, bred)
+        bred = self.answers[f"bred/{arm}/{number}"] = self.search.breed(number)
         for task in self.search.tasks(number):
             items = tuple(self.measured(f) for f in bred.mixtures[task.first : task.last])
-            self.state.answers[task.key] = Scored(
+            self.answers[task.key] = Scored(
                 arm=arm, number=number, first=task.first, items=items, seconds=0.0
             )
-        self.state.generations[arm] = (*self.search.ended, self.search.end(number))
+        self.answers[f"ended/{arm}/{number}"] = self.search.end(number)
 
 
 def test_the_front_grows_and_no_child_is_a_copy() -> None:
@@ -157,7 +153,7 @@ def test_the_front_grows_and_no_child_is_a_copy() -> None:
     assert volumes == sorted(volumes)
     assert volumes[-1] > volumes[0]
     assert [event.evaluations for event in world.search.ended] == [20, 40, 60, 80, 100]
-    for before, bred in itertools.pairwise(world.search.bred):
+    for before, bred in itertools.pairwise(map(world.search.bred, range(5))):
         kept = {world.search.factors(id_) for id_ in world.search.ended[before.number].survivors}
         assert len(set(bred.mixtures)) == len(bred.mixtures)
         assert not kept & set(bred.mixtures)
@@ -192,7 +188,7 @@ def test_the_elite_stays_in_its_front() -> None:
             world.advance()
             ended = world.search.ended[-1]
             assert len(ended.survivors) == 20
-            points = world.search.points(iter(ended.survivors))
+            points = world.search.points(ended.survivors)
             front = [ranked(points)[n].id for n in range(ended.front)]
             assert set(ended.survivors[: ended.front]) == set(front)
 
@@ -235,8 +231,8 @@ def test_a_search_is_the_same_again() -> None:
     for world in (one, two, other):
         world.advance()
         world.advance()
-    assert one.search.bred == two.search.bred
-    assert one.search.bred[1] != other.search.bred[1]
+    assert [one.search.bred(n) for n in range(2)] == [two.search.bred(n) for n in range(2)]
+    assert one.search.bred(1) != other.search.bred(1)
 
 
 def test_a_random_search_begins_with_the_same_mixtures() -> None:
@@ -244,10 +240,10 @@ def test_a_random_search_begins_with_the_same_mixtures() -> None:
     for world in (own, random):
         world.advance()
         world.advance()
-    assert own.search.bred[0].mixtures == random.search.bred[0].mixtures
-    assert own.search.bred[1].mixtures != random.search.bred[1].mixtures
+    assert own.search.bred(0).mixtures == random.search.bred(0).mixtures
+    assert own.search.bred(1).mixtures != random.search.bred(1).mixtures
     low, high = BOUNDS
-    drawn = random.search.bred[1].mixtures
+    drawn = random.search.bred(1).mixtures
     assert all(low <= factor <= high for factors in drawn for factor in factors)
 
 
@@ -255,10 +251,10 @@ def test_mixtures_that_stopped_or_gave_no_numbers_do_not_survive() -> None:
     world = World()
     world.advance()
     key = Score("mixtures", 0, 0, 0).key
-    event = world.state.answers[key]
+    event = world.answers[key]
     items = ({}, {"code": (10.0,), "prose": (20.0,)}, *event.items[2:])
-    world.state.answers[key] = event.model_copy(update={"items": items})
-    world.state.generations = {}
+    world.answers[key] = event.model_copy(update={"items": items})
+    del world.answers["ended/mixtures/0"]
     ended = world.search.end(0)
     assert ended.stopped == 2
     assert {"0/0", "0/1"}.isdisjoint(ended.survivors)

@@ -9,16 +9,17 @@ import time
 from pathlib import Path
 
 from evaluation.training_text.kept_text import ITEMS
-from phases.experts import plan
-from phases.experts.events import ExpertsState, Submitted
+from phases.experts import recipes
+from phases.experts.events import Submitted
+from phases.experts.recipes import MEASURE, SEARCH
+from phases.experts.scoring import joined, sums
 from phases.experts.search.generations import spaces
-from phases.experts.stages import SEARCH
-from phases.experts.tasks.execute import Context
-from phases.experts.tasks.held_out import joined, sums
+from phases.experts.work import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
 from studies import given_dtype
+from studies.declaration import Declaration
 from studies.events import MODEL
 from studies.folders import write_companions
 from weights.folders import stand_ins
@@ -31,44 +32,41 @@ from weights.training.canary import STEPS
 STORED, FACTORED = 4, 16
 
 
-def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
+def forecast(study: Declaration, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a run costs here. Raises the errors of a start.
 
     Steps and the measurement of the given model as a mixture are timed; dispatch and the comparison are
     not.
     """
     set_threads()
-    state, config = ExpertsState(), submitted.config
+    state, config = study.state(), submitted.config
     state.take(submitted)
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
     started = state.started
     _, stepping = context.canary(started, context.initial(started))
-    own = plan.trainable(submitted, started)[: config.experts]
+    own = recipes.trainable(submitted, started)[: config.experts]
     own += config.families[: config.experts]
-    recipes = [plan.expert(submitted, started, domain) for domain in own]
+    trainings = [recipes.expert(submitted, started, domain) for domain in own]
     if started.adapters:
-        recipes += [plan.lora(submitted, started, domain) for domain in own]
-    experts, trained, steps = len(own), len(recipes), sum(recipe.steps for recipe in recipes)
+        trainings += [recipes.lora(submitted, started, domain) for domain in own]
+    experts, trained, steps = len(own), len(trainings), sum(one.steps for one in trainings)
+    trial = min(STEPS, trainings[0].steps)
     arms = len(spaces(len(started.merges), ("",) * experts))
     scoring = _scoring(context) if config.evaluations else 0.0
-    given = context.given()
-    stand_in = folder / plan.GIVEN
+    stand_in = folder / recipes.GIVEN
     stand_in.mkdir(parents=True)
-    write_weights(stand_in, {n: t.float() for n, t in given.weights.items()}, SHARD_BYTES)
+    write_weights(stand_in, context.model(context.record.recipe_id).weights, SHARD_BYTES)
     write_companions(context, stand_in)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     parameters, parts = started.model.parameters, experts + len(started.merges)
     mixtures = 1 + experts + config.finalists * arms
-    halved = started.dtype is not None
-    whole = 1 + trained + (0 if halved else mixtures)
+    whole = 1 + trained + (0 if started.dtype else mixtures)
     kept, words = given_dtype.stored(started, whole, mixtures + 1, parameters)
     return Forecast(
         Amount(
-            opening
-            + steps * stepping / min(STEPS, recipes[0].steps)
-            + arms * config.evaluations * scoring,
-            f"timed here: the start {duration(opening)}, {min(STEPS, recipes[0].steps)} steps of an "
+            opening + steps * stepping / trial + arms * config.evaluations * scoring,
+            f"timed here: the start {duration(opening)}, {trial} steps of an "
             f"expert {duration(stepping)}, and there are {steps:,} of all kinds; a mixture "
             f"{duration(scoring)}, and there are {arms * config.evaluations:,} at most. Dispatch and "
             "the comparison come on top",
@@ -88,8 +86,8 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
 
 def _scoring(context: Context) -> float:
     """Return the seconds that the windows of the search take."""
-    mixed = context.unmixed()
+    model = context.loaded(context.model(context.record.recipe_id), MEASURE)
     every = joined([*context.measured(SEARCH).values()])
     began = time.monotonic()
-    sums(mixed, every)
+    sums(model, every)
     return time.monotonic() - began

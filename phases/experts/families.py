@@ -17,9 +17,8 @@ from evaluation.task_families.base import Item
 from evaluation.task_families.item_sets import items
 from evaluation.training_text import parts
 from evaluation.training_text.kept_text import ITEMS, STREAMS
-from phases.experts.config import ExpertsConfig
-from phases.experts.tasks import held_out
-from phases.experts.tasks.held_out import Held
+from phases.experts.scoring import Held, of_answers
+from phases.experts.settings import ExpertsConfig
 from runs.errors import DataError
 
 
@@ -97,5 +96,5 @@ def read(
     made = {}
     for family, own in found.items():
         ids = encode(tokenizer, own)
-        made[family] = ids, held_out.of_answers(ids, [item.answer for item in own])
+        made[family] = ids, of_answers(ids, [item.answer for item in own])
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.torch import save_file
 
 from evaluation.answers import Encoded, solved
 from evaluation.backends.local_backend import ResidentModel
@@ -17,10 +19,10 @@ from evaluation.data.packing import Ids, Packed
 from evaluation.training_text import kept_text
 from evaluation.training_text.kept_text import ITEMS, Text
 from events import Event
-from phases.experts import dispatch, plan, stages, submission
+from phases.experts import classifier, dispatch, families, recipes, scoring, submission
+from phases.experts.classifier import Classifier
 from phases.experts.events import (
     Adapters,
-    ExpertsState,
     Factors,
     Fit,
     Fitted,
@@ -30,37 +32,35 @@ from phases.experts.events import (
     Scored,
     Started,
 )
+from phases.experts.recipes import EXPERT, MEASURE, SEARCH, SVD
+from phases.experts.scoring import Held, Mixer, Scorer, of_text, sums
 from phases.experts.solving import SOLVED
-from phases.experts.stages import SEARCH
-from phases.experts.tasks import classifier, families, scoring
-from phases.experts.tasks.classifier import Classifier
-from phases.experts.tasks.held_out import Held, of_text, sums
-from phases.experts.tasks.scoring import Mixer, Scorer
 from runs import keys
 from runs.errors import ConfigError, DataError
 from runs.event_types import SourceRecord
+from runs.home import Home
 from studies import text as given_text
+from studies import work
 from studies.comparison import TEST
-from studies.context import GivenContext
-from studies.making.events import Making
+from studies.making.making import MakingState
 from studies.observing import Observe, Observed, answered
 from studies.training_plan import as_float32
-from weights import operations
-from weights.folders.checkpoint import open_checkpoint
+from weights.folders.checkpoint import open_checkpoint, publish
 from weights.model import Model
 from weights.storage.inputs import recorded
+from weights.storage.weight_cache import Artifacts
 from weights.svf import changes, decomposition
 from weights.tensors import Weights
-from weights.training.canary import canary
 from weights.training.models import low_rank, modules
 from weights.training.objectives import reinforce
-from weights.training.room import bounded
 
+#: Folder of the vectors in a result, and its files.
+BUNDLE, VECTORS, CLASSIFIER = "experts", "experts.safetensors", "classifier.safetensors"
 #: Windows of training text that each domain's centroid is made of.
 CENTROID = 32
 
 
-class Context(GivenContext[ExpertsState]):
+class Context(work.Context):
     """The opened text and models of an experts run, and the work on its tasks."""
 
     @cached_property
@@ -79,9 +79,9 @@ class Context(GivenContext[ExpertsState]):
         return kept_text.pinned(supply, started, bool(submitted.data), fill)
 
     @property
-    def recipes(self) -> Mapping[str, Making]:
-        """Name → recipe of all that the run makes, as far as it is known now."""
-        return stages.recipes(self.state)
+    def _kept(self) -> tuple[str, ...]:
+        """The domains whose experts are of use, in the order of factors."""
+        return self.study.run(self.state).known["kept"]
 
     @property
     def further(self) -> Mapping[str, Callable[[], Model]]:
@@ -171,13 +171,11 @@ class Context(GivenContext[ExpertsState]):
     @cached_property
     def _mixer(self) -> Mixer:
         """All parts of mixtures: further models, then the experts of the search."""
-        submitted, started = self.state.submitted, self.state.started
-        base = self._base.weights
-        parts = [changes.of_model(base, self._merge(n).weights) for n in range(len(started.merges))]
-        own = stages.kept(self.state) or ()
-        if own:
-            factored = self.weights(plan.decomposition(submitted, started))
-            trained = [self.weights(plan.expert(submitted, started, domain)) for domain in own]
+        base, merges = self._base.weights, self.state.started.merges
+        parts = [changes.of_model(base, self._merge(n).weights) for n in range(len(merges))]
+        if own := self._kept:
+            factored = self.weights(self.recipes[SVD])
+            trained = [self.weights(self.recipes[f"{EXPERT}{domain}"]) for domain in own]
             parts += [changes.of_vectors(factored, vectors) for vectors in trained]
         return Mixer(self._base, parts, self.device)
 
@@ -191,9 +189,9 @@ class Context(GivenContext[ExpertsState]):
         return self._mixer.mixed((*(0.0,) * len(self.state.started.merges), *factors))
 
     def _scored(self, task: Score) -> Scored:
-        began, search = time.monotonic(), stages.searches(self.state)[task.arm]
+        began, search = time.monotonic(), self.study.run(self.state).known["searches"][task.arm]
         bar = search.bar(task.number)
-        mixtures = search.bred[task.number].mixtures[task.first : task.last]
+        mixtures = search.bred(task.number).mixtures[task.first : task.last]
         items = [self._scorer.scored(factors, search.given, bar) for factors in mixtures]
         return Scored(
             arm=search.arm,
@@ -215,7 +213,7 @@ class Context(GivenContext[ExpertsState]):
     def _fitted(self, task: Fit) -> Fitted:
         began, config = time.monotonic(), self.state.submitted.config
         windows = self._training_windows(task.domain, config.shots, "shots")
-        normal = dispatch.begin(len(stages.kept(self.state) or ()))
+        normal = dispatch.begin(len(self._kept))
         losses: list[tuple[float, ...]] = []
         for number in range(config.rounds):
             asked = dispatch.points(config, task.domain, number, normal)
@@ -248,7 +246,7 @@ class Context(GivenContext[ExpertsState]):
         return self.state.submitted.config.prompt
 
     def _routed(self) -> Routed:
-        began, own = time.monotonic(), stages.kept(self.state) or ()
+        began, own = time.monotonic(), self._kept
         module = modules.build(self._base, self.device).eval()
         choices: dict[str, tuple[int, ...]] = {}
         items: dict[str, tuple[float, ...]] = {}
@@ -272,7 +270,7 @@ class Context(GivenContext[ExpertsState]):
 
     def _rest(self, windows: Sequence[Ids], choices: Sequence[int]) -> tuple[float, ...]:
         """Return Σ −log p of each window's tokens after its beginning, by the expert of its choice."""
-        found, count = [0.0] * len(windows), len(stages.kept(self.state) or ())
+        found, count = [0.0] * len(windows), len(self._kept)
         for choice in sorted(set(choices)):
             places = [place for place, one in enumerate(choices) if one == choice]
             model = self._of_experts(tuple(float(n + 1 == choice) for n in range(count)))
@@ -283,29 +281,41 @@ class Context(GivenContext[ExpertsState]):
                 found[place] = round(float(rest.sum()), scoring.DIGITS)
         return tuple(found)
 
+    def fill_bundle(self, folder: Path) -> None:
+        """Write vectors, classifier and what they are of."""
+        state, run, made = self.state, self.study.run(self.state), self.classifier
+        vectors = {
+            f"{domain}/{name}": z.contiguous()
+            for domain in self._kept
+            for name, z in self.weights(run.recipes[f"{EXPERT}{domain}"]).items()
+        }
+        save_file(vectors, folder / VECTORS)
+        pairs = zip(made.domains, made.centroids, strict=True)
+        centroids = {f"centroid/{domain}": row.clone() for domain, row in pairs}
+        save_file({**centroids, "deviation": made.deviation}, folder / CLASSIFIER)
+        origin = {
+            "run": state.run,
+            "model": state.started.model.digest,
+            "decomposition": state.made[run.recipes[SVD].id].digest,
+            "parts": list(state.submitted.config.parts),
+            "experts": list(self._kept),
+            "prompt": self._prompt,
+            "factors": {domain: list(one) for domain, one in run.known.get("factors", {}).items()},
+        }
+        (folder / "experts.json").write_text(json.dumps(origin, indent=2) + "\n", "utf-8")
+
     # ---- measuring -----------------------------------------------------------------------------
-
-    def unmixed(self) -> ResidentModel:
-        """Return the given model, ready to be measured."""
-        model = self._given32(self.state.started)
-        return ResidentModel.from_module(modules.build(model, self.device))
-
-    @cached_property
-    def _resident(self) -> ResidentModel:
-        """A model whose weights are swapped."""
-        return ResidentModel.from_module(modules.build(self._base, self.device))
 
     def _observed(self, task: Observe) -> Observed:
         began, items, sizes = time.monotonic(), {}, {}
-        recipe = next(one for one in self.recipes.values() if one.id == task.recipe_id)
-        self._resident.load(self.weights(recipe))
+        model = self.loaded(self.model(task.recipe_id), MEASURE)
         if task.measure == SOLVED:
             for family, (own, _) in self._tasks(task.on).items():
-                items[family] = tuple(map(float, solved(self._resident.module, own)))
+                items[family] = tuple(map(float, solved(model.module, own)))
                 sizes[family] = (1,) * len(own)
             return answered(task, items, sizes, began)
         for domain, held in sorted(self.measured(task.on).items()):
-            items[domain] = tuple(sums(self._resident, held))
+            items[domain] = tuple(sums(model, held))
             sizes[domain] = tuple(held.bytes)
         return answered(task, items, sizes, began)
 
@@ -366,7 +376,7 @@ class Context(GivenContext[ExpertsState]):
         """Raise DataError if there is no expert to train, or text is too short."""
         read = {name: n for name, n in started.tokens.items() if name not in started.longest}
         super().check_text(started.model_copy(update={"tokens": read}))
-        if not plan.trainable(self.state.submitted, started):
+        if not recipes.trainable(self.state.submitted, started):
             raise DataError(
                 "no domain has both training text and items, beside the neutral one: nothing can be "
                 "an expert."
@@ -378,22 +388,14 @@ class Context(GivenContext[ExpertsState]):
                     "after which the classifier chooses: set a smaller prompt, or give more text."
                 )
 
-    def canary(self, started: Started, first: Model) -> tuple[str, float]:
-        """Return the digest of an expert's first steps here, and the seconds that they took."""
-        submitted = self.state.submitted
-        recipe = plan.expert(submitted, started, plan.trainable(submitted, started)[0])
-        inputs = {"of": self._given32(started), "svd": self._factored(started)}
-        with bounded():
-            return canary(recipe, first, self.text.streams, inputs=inputs, device=self.device)
 
-    def _given32(self, started: Started) -> Model:
-        return operations.apply(as_float32(started), {"of": self.given()})
+def write_bundle(home: Home, state: MakingState, out: str) -> str:
+    """Write the experts of a result into its folder; return their own folder.
 
-    def _factored(self, started: Started) -> Model:
-        recipe = plan.decomposition(self.state.submitted, started)
-        return operations.apply(recipe, {"of": self._given32(started)})
-
-    def initial(self, started: Started) -> Model:
-        """Return the vectors that experts begin with."""
-        recipe = plan.ones(self.state.submitted, started)
-        return operations.apply(recipe, {"svd": self._factored(started)})
+    OUT/experts/experts.safetensors   "DOMAIN/MATRIX": the vectors z of each expert, float32 [rank]
+    OUT/experts/classifier.safetensors   domains' centroids and the deviation, float64
+    OUT/experts/experts.json          what they are of, and each domain's factors
+    """
+    context, place = Context.opened(state, Artifacts.of(home)), Path(out) / BUNDLE
+    publish(place, context.fill_bundle)
+    return str(place)

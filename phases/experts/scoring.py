@@ -1,19 +1,25 @@
-"""Mixtures in memory: made of their parts and measured one after the other."""
+"""Mixtures in memory: made of their parts and measured one after the other.
+
+They are measured on windows of text, and on answers after the prompts of tasks.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
+from evaluation.answers import Encoded
+from evaluation.backends.backend import Evaluator
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.data.packing import Ids
+from evaluation.data.packing import Ids, Packed
 from evaluation.measures.perplexity import score_windows
 from phases.experts.events import Factors
 from phases.experts.search.objectives import Bar
-from phases.experts.tasks.held_out import Held, joined, sums
 from studies.observing import Observed
 from weights.model import Model
 from weights.svf import changes
@@ -23,6 +29,58 @@ from weights.training.models import modules
 
 #: Digits after the point of what a window is recorded with, in nats.
 DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Held:
+    """Sequences of a domain, and what of each is predicted."""
+
+    windows: Sequence[Ids]
+    #: Predictions that are left out at the beginning: those of the tokens of a prompt.
+    starts: Sequence[int]
+    #: UTF-8 bytes of what is predicted.
+    bytes: Sequence[int]
+
+    def __len__(self) -> int:
+        """Return the number of sequences."""
+        return len(self.windows)
+
+    def part(self, first: int | None, last: int | None) -> Held:
+        """Return the sequences from `first` to before `last`."""
+        own = slice(first, last)
+        return Held(self.windows[own], self.starts[own], self.bytes[own])
+
+
+def of_text(packed: Packed) -> Held:
+    """Return windows of text, of which all but the first token is predicted."""
+    return Held(packed.windows, [0] * len(packed.windows), packed.bytes)
+
+
+def of_answers(items: Sequence[Encoded], texts: Sequence[str]) -> Held:
+    """Return tasks of which the answers are predicted, with the end; `texts` are the answers.
+
+    An answer's bytes are those of its text and of the blank before it.
+    """
+    return Held(
+        [np.asarray((*one.prompt, *one.answer), np.int64) for one in items],
+        [len(one.prompt) - 1 for one in items],
+        [len(text.encode()) + 1 for text in texts],
+    )
+
+
+def sums(model: Evaluator, held: Held) -> list[float]:
+    """Return Σ −log p of what is predicted of each sequence, in nats, float64."""
+    found = zip(model.losses(held.windows), held.starts, strict=True)
+    return [float(losses[start:].astype(np.float64).sum()) for (losses, _), start in found]
+
+
+def joined(parts: Sequence[Held]) -> Held:
+    """Return the sequences of several one after the other."""
+    return Held(
+        [window for part in parts for window in part.windows],
+        [start for part in parts for start in part.starts],
+        [size for part in parts for size in part.bytes],
+    )
 
 
 class Mixer:

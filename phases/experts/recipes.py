@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from phases.experts.config import ExpertsConfig
-from phases.experts.events import ExpertsState, Factors, Started, Submitted
+from phases.experts.events import Factors, Started, Submitted
+from phases.experts.settings import ExpertsConfig
 from studies import given_dtype, training_plan
 from studies.making.events import Making
 from studies.training_plan import as_float32
@@ -21,13 +21,10 @@ LORA = "lora-"
 MEAN = "mean-of-models"
 #: Points of a search for vectors of which one is followed, and the least deviation of a number.
 SHARE, LEAST = 4, 0.001
+#: Measure of all models, and the slice that mixtures are searched on.
+MEASURE, SEARCH = "bits-per-byte@1", "search"
 #: Key of all random draws.
 PURPOSE = "experts"
-
-
-def given(started: Started) -> Making:
-    """Return the recipe of the given model as it is measured, and passed through if it is the best."""
-    return given_dtype.rounded(started, as_float32(started))
 
 
 def decomposition(submitted: Submitted, started: Started) -> Transform:
@@ -41,6 +38,18 @@ def ones(submitted: Submitted, started: Started) -> Transform:
     """Return the recipe of the vectors that change nothing."""
     svd = decomposition(submitted, started)
     return Transform(operation="svf-ones@1", inputs={"svd": svd.id})
+
+
+def first(submitted: Submitted, started: Started) -> dict[str, Making]:
+    """Return name → recipe of what experts are made from; the given model as it is measured is first.
+
+    In 16 bits it is rounded from the model in float32.
+    """
+    return {
+        **given_dtype.with_rounded(started, {GIVEN: as_float32(started)}),
+        SVD: decomposition(submitted, started),
+        ONES: ones(submitted, started),
+    }
 
 
 def trainable(submitted: Submitted, started: Started) -> tuple[str, ...]:
@@ -140,12 +149,13 @@ def _searched(config: ExpertsConfig, made: Train) -> Train:
     return made.model_copy(update={**changed, "steps": steps, "upto": steps})
 
 
-def mixture(state: ExpertsState, experts: Sequence[str], factors: Factors) -> Transform:
-    """Return the recipe of a mixture of the further models and of the domains' experts.
+def mixture(
+    submitted: Submitted, started: Started, experts: Mapping[str, Train], factors: Factors
+) -> Transform:
+    """Return the recipe of a mixture of the further models and of `experts`, by domain.
 
     Parts with the factor 0 are left out. A mixture is in the dtype of the given model.
     """
-    submitted, started = state.submitted, state.started
     halved = started.dtype is not None
     inputs = {"of": started.model.recipe_id if halved else as_float32(started).id}
     models: list[float] = []
@@ -154,9 +164,9 @@ def mixture(state: ExpertsState, experts: Sequence[str], factors: Factors) -> Tr
         if factor:
             inputs[f"model-{len(models):04}"] = source.recipe_id
             models.append(factor)
-    for domain, factor in zip(experts, factors[len(started.merges) :], strict=True):
+    for recipe, factor in zip(experts.values(), factors[len(started.merges) :], strict=True):
         if factor:
-            inputs[f"expert-{len(vectors):04}"] = expert(submitted, started, domain).id
+            inputs[f"expert-{len(vectors):04}"] = recipe.id
             vectors.append(factor)
     if vectors:
         inputs["svd"] = decomposition(submitted, started).id
@@ -165,7 +175,39 @@ def mixture(state: ExpertsState, experts: Sequence[str], factors: Factors) -> Tr
     return Transform(operation=operation, inputs=inputs, params=params)
 
 
-def only(state: ExpertsState, domain: str) -> Transform:
-    """Return the recipe of the given model with one expert."""
-    none = (0.0,) * len(state.started.merges)
-    return mixture(state, [domain], (*none, 1.0))
+def of_experts(
+    submitted: Submitted, started: Started, experts: Mapping[str, Train], factors: Factors
+) -> Transform:
+    """Return the recipe of a mixture of experts alone."""
+    none = (0.0,) * len(started.merges)
+    return mixture(submitted, started, experts, (*none, *factors))
+
+
+def mean_of_models(submitted: Submitted, started: Started) -> dict[str, Transform]:
+    """Return the mean of the further models, by its name; empty without any."""
+    count = len(started.merges)
+    if not count:
+        return {}
+    return {MEAN: mixture(submitted, started, {}, (round(1 / count, 6),) * count)}
+
+
+def trained(
+    submitted: Submitted, started: Started, bits: Mapping[str, float], solved: Mapping[str, float]
+) -> tuple[dict[str, Train], dict[str, Train], dict[str, Making]]:
+    """Return domain → expert, and name → adapters beside it, and the given model with it alone.
+
+    Experts are of the domains that are predicted worst, by their `bits` per byte, and of the families
+    whose tasks are `solved` least, as many of each at most.
+    """
+    config, pins = submitted.config, (submitted, started)
+    # Runs of an earlier version may have a domain without text to choose by: no expert is of it.
+    domains = [domain for domain in trainable(*pins) if domain in bits]
+    worst = sorted(domains, key=lambda domain: (-bits[domain], domain))[: config.experts]
+    weak = [family for family in solved if solved[family] < config.weak]
+    least = sorted(weak, key=lambda family: (solved[family], family))[: config.experts]
+    experts = {domain: expert(*pins, domain) for domain in (*worst, *least)}
+    return (
+        experts,
+        {f"{LORA}{domain}": lora(*pins, domain) for domain in experts if started.adapters},
+        {f"{ONLY}{d}": of_experts(*pins, {d: one}, (1.0,)) for d, one in experts.items()},
+    )

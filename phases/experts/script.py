@@ -1,0 +1,418 @@
+"""Experts as a kind of run: vectors by domain, a search over mixtures, one model that is folded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from events import Event
+from phases.experts import dispatch, figures, panels, recipes, report, submission
+from phases.experts.events import (
+    Completed,
+    ExpertsState,
+    Fit,
+    Fitted,
+    Forked,
+    GenerationEnded,
+    Route,
+    Routed,
+    Score,
+    Scored,
+    Started,
+    Submitted,
+)
+from phases.experts.recipes import EXPERT, FITTED, GIVEN, LORA, MEASURE, ONLY, SEARCH
+from phases.experts.search.generations import Search, spaces
+from phases.experts.settings import ExpertsConfig
+from phases.experts.solving import SOLVED
+from runs.errors import ConfigError
+from runs.home import Home
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
+from runs.kinds.tasks import Task
+from runs.kinds.view import Outlook
+from runs.panels.head import listed
+from runs.panels.panels import Panel
+from studies import comparison, given_dtype
+from studies.comparison import CHOOSING, TEST
+from studies.events import MODEL
+from studies.kind import LISTED, answers
+from studies.making.events import Making
+from studies.making.making import MakingState
+from studies.observing import Observe, Observed
+from studies.run import Run
+from studies.script import Ask, Script, Together
+from studies.study import Study
+from studies.tables import Arm
+from studies.training_panels import BITS
+from studies.training_view import TrainingView
+from weights.recipes import Train
+
+#: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
+CHOOSING_MIXTURES = ("finalists", "apart", "drift")
+
+
+class Experts(Study[MakingState]):
+    """Experts that scale a model's singular values, and mixtures of them (phase 7)."""
+
+    name = "experts"
+    phase = 7
+    title = "an experts run"
+    line = "train an expert for each domain that a model predicts badly, and search their mixtures"
+    config = ExpertsConfig
+    submitted = Submitted
+    forked = Forked
+    state = ExpertsState
+    completed = Completed
+    result_title = "mixture"
+    comparison_title = "Mixtures beside the given model"
+    comparison_note = "On the test slice."
+    arms: ClassVar[Mapping[str, Arm]] = report.ARMS
+    baseline = GIVEN
+    figure_rules = figures.RULES
+    as_given = (MODEL,)
+    together = ("model", "merges")
+    listed = LISTED | {GenerationEnded.type, Fitted.type, Routed.type}
+    answers: ClassVar[Mapping[type[Event], type]] = {
+        **answers(Started),
+        Scored: Score,
+        Fitted: Fit,
+        Routed: Route,
+    }
+
+    # ---- recipes and script --------------------------------------------------------------------
+
+    def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
+        """Return what experts are made from, and the expert that recognises a machine."""
+        domain = recipes.trainable(submitted, started)[0]
+        expert = recipes.expert(submitted, started, domain)
+        return {**recipes.first(submitted, started), f"{EXPERT}{domain}": expert}
+
+    def slowest_of(self, models: Mapping[str, Making]) -> Train:
+        """Return the first expert: all read as many tokens."""
+        return next(iter(given_dtype.trainings(models).values()))
+
+    def script(self, run: Run) -> Script:
+        """Train experts, search their mixtures, choose a model, dispatch, compare."""
+        pins, remembered = (run.submitted, run.started), run.state.remembered
+        first, mean = remembered(
+            ("first",), lambda: (recipes.first(*pins), recipes.mean_of_models(*pins))
+        )
+        run.foresee({**first, **mean})
+        for name in first:
+            yield run.make(name)
+        base = yield run.ask(_assessment(run))
+
+        bits, solved = (base[on].values if on in base else {} for on in (CHOOSING, SOLVED))
+        experts, loras, singles = remembered(
+            ("experts",), lambda: recipes.trained(*pins, bits, solved)
+        )
+        run.known["experts"] = experts
+        trained = {f"{EXPERT}{domain}": recipe for domain, recipe in experts.items()}
+        run.recipes = {**first, **trained, **loras, **singles, **mean}
+        run.foresee(tasks={name: run.on(name, MEASURE) for name in (*singles, *mean)})
+        yield run.make(*trained, *loras)
+        yield run.make(*singles)
+        alone = yield run.choose({name: run.on(name, MEASURE) for name in singles})
+        kept = {
+            domain: recipe
+            for domain, recipe in experts.items()
+            if alone[f"{ONLY}{domain}"].values[domain] < base[CHOOSING].values[domain]
+        }
+        run.known["kept"] = tuple(kept)
+
+        mixtures = yield from self._search(run, base, kept)
+        candidates = {**mixtures, **singles, **mean}
+        run.recipes = {**first, **trained, **loras, **candidates}
+        yield run.make(*candidates)
+        seen = yield run.choose({name: run.on(name, MEASURE) for name in candidates})
+        _choose(run, base[CHOOSING], seen, (*mean, *singles, *loras))
+        run.foresee(tasks=_compared(run))
+
+        if kept:
+            yield from self._dispatch(run, kept)
+        yield run.ask(_compared(run))
+        return lambda: {
+            "models": run.models(),
+            "arms": comparison.arms(run.seen),
+            "chosen": run.result,
+            "figures": run.figures(),
+        }
+
+    def _search(self, run: Run, base: Mapping[str, Any], kept: Mapping[str, Train]) -> Script:
+        """Search mixtures in every arm; return name → recipe of the finalists."""
+        searches = run.known["searches"] = _searches(run, base)
+        yield Together({arm: search.script() for arm, search in searches.items()})
+        finalists = run.known["finalists"] = {
+            f"{arm}-{number}": search.factors(id_)
+            for arm, search in searches.items()
+            for number, id_ in enumerate(search.finalists(), start=1)
+        }
+        pins = run.submitted, run.started
+        return {name: recipes.mixture(*pins, kept, one) for name, one in finalists.items()}
+
+    def _dispatch(self, run: Run, kept: Mapping[str, Train]) -> Script:
+        """Find a mixture of experts for each domain; choose experts by the beginnings of windows."""
+        fits = [Fit(domain) for domain in run.settings.domains if domain in run.started.streams]
+        events = yield Ask({task.key: task for task in (*fits, Route())})
+        run.known["routed"] = events[Route().key]
+        factors = run.known["factors"] = {task.domain: events[task.key].factors for task in fits}
+        pins = run.submitted, run.started
+        mixtures = {
+            f"{FITTED}{domain}": recipes.of_experts(*pins, kept, one)
+            for domain, one in factors.items()
+        }
+        yield run.make(**mixtures)
+        run.known["fitted"] = {name: run.on(name, MEASURE, TEST) for name in mixtures}
+
+    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if not isinstance(task, Score | Fit | Route):
+            return super().unasked(state, task, event)
+        run = self.run(state)
+        kept = len(run.known["kept"])
+        match task, event:
+            case Score(), Scored():
+                return run.known["searches"][task.arm].wrong_scores(task, event)
+            case Fit(), Fitted():
+                return dispatch.wrong_fit(run.settings, kept, task, event)
+            case Route(), Routed():
+                return dispatch.wrong_routes(kept, event)
+        return None
+
+    def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
+        """Raise ConfigError if a fork at this state may not change these settings.
+
+        Which mixtures are chosen may change until the first finalist is made: a search of an hour need
+        not be repeated for that.
+        """
+        super().check_fork(state, {n: v for n, v in changes.items() if n not in CHOOSING_MIXTURES})
+        run = self.begun(state)
+        finalists = run.known.get("finalists", {}) if run else {}
+        if changes and run and any(run.recipes[name].id in state.made for name in finalists):
+            raise ConfigError(
+                f"setting {next(iter(changes))} cannot change once a finalist is made. Fork at an "
+                "earlier event: the last of the search."
+            )
+
+    # ---- asking for a run ----------------------------------------------------------------------
+
+    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+        """Return the plan of the run of one `model`, with `merges` beside it or none.
+
+        Raises ConfigError, DataError, UnavailableError.
+        """
+        return submission.plan(self, asked, lookup)
+
+    def check_settings(self, config: ExpertsConfig) -> None:
+        """Raise ConfigError for families that cannot be measured."""
+        submission.check_settings(config)
+
+    def check(self, plan: Plan) -> Checked:
+        """Open models (headers only), tokenizer and data; raise the errors that a start would raise."""
+        return submission.check(plan)
+
+    def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
+        """Yield the names of the models and the paths of data."""
+        yield from super().texts(submitted)
+        yield from ((model.name, "a model's name") for model in submitted.merges)
+
+    def inputs(self, state: MakingState) -> dict[str, list[str]]:
+        """Return role → digests of the models that were given."""
+        merges = [source.digest for source in state.started.merges]
+        return {**super().inputs(state), "merges": merges}
+
+    # ---- work ------------------------------------------------------------------------------------
+
+    def _work(self) -> type[Any]:
+        """Return the class of contexts, which loads torch."""
+        from phases.experts.work import Context
+
+        return Context
+
+    def memory_of(self, submitted: Submitted, started: Started) -> int:
+        """Return the bytes of a model, its decomposition, and what each part adds to it."""
+        parts = len(started.merges) + submitted.config.experts
+        return (24 + 4 * parts) * started.model.parameters
+
+    def needs(self, task: Any) -> str | None:
+        """Return the id of the model or snapshot that a task reads; None for mixtures in memory."""
+        return None if isinstance(task, Score | Fit | Route) else super().needs(task)
+
+    def forecast(self, submitted: Any, cache: Any, folder: Any) -> Forecast:
+        """Return what a run that is submitted so costs here. Raises the errors of a start."""
+        from phases.experts.forecast import forecast
+
+        return forecast(self, submitted, cache, folder)
+
+    def write_result(self, home: Home, state: MakingState, out: Any) -> dict[str, Any]:
+        """Write the result's folder, and then the bundle of experts; return the report."""
+        from phases.experts.work import write_bundle
+
+        written = super().write_result(home, state, out)
+        return {**written, "experts_folder": write_bundle(home, state, written["folder"])}
+
+    # ---- what is shown ---------------------------------------------------------------------------
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        match type_:
+            case "generation_bred":
+                return f"{data['arm']} {data['number']}: {len(data['mixtures'])} mixtures"
+            case "scored":
+                return f"{data['arm']} {data['number']}: {len(data['items'])} measured"
+            case "generation_ended":
+                return (
+                    f"{data['arm']} {data['number']}: hypervolume {data['hypervolume']:.4g} after "
+                    f"{data['evaluations']:,} mixtures"
+                )
+            case "fitted":
+                factors = ", ".join(f"{factor:+.2f}" for factor in data["factors"])
+                return f"{data['domain']}: {factors}"
+            case "observed" if data["measure"] == SOLVED:
+                values = data["values"].values()
+                share = sum(values) / len(values)
+                return f"{names.get(str(data['recipe_id']), 'model')}, {data['on']}: solves {share:.0%}"
+            case "routed":
+                return f"{sum(map(len, data['choices'].values()))} windows"
+        return super().gist(type_, data, names)
+
+    def started_line(self, data: Mapping[str, Any]) -> str:
+        """Return the numbers of an expert, and how many further models there are."""
+        return f"{data['numbers']:,} singular values, {len(data['merges'])} further models"
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        first, *rest = key.split("/")
+        if first == "score":
+            return f"measure mixtures of generation {rest[1]} of {rest[0]}"
+        if first == "fit":
+            return f"find the mixture of {rest[0]}"
+        return "choose experts by beginnings" if key == "route" else super().task_words(key, names)
+
+    def outlook(
+        self,
+        state: MakingState,
+        rehearsal: Any,
+        under_way: Sequence[tuple[str, float]] = (),
+    ) -> Outlook:
+        """Return how far the run is in steps, and the time left, with that of mixtures to measure.
+
+        A mixture costs what those before took on average; before the first the time is not known.
+        """
+        told, run = super().outlook(state, rehearsal, under_way), self.begun(state)
+        if state.completed or run is None:
+            return told
+        scores = [event for event in state.answers.values() if isinstance(event, Scored)]
+        count, spent = sum(len(e.items) for e in scores), math.fsum(e.seconds for e in scores)
+        most = recipes.trainable(run.submitted, run.started)[: run.settings.experts]
+        arms = spaces(len(run.started.merges), run.known.get("kept", most))
+        left = len(arms) * run.settings.evaluations - count
+        if left <= 0:
+            return told
+        if not count or told.eta_s is None:
+            return replace(told, inside=0.0, eta_s=None)
+        hands = max(1, len(under_way))
+        eta = told.eta_s + left * spent / count / hands
+        done = state.spent.device
+        return replace(told, inside=done / (done + eta * hands), eta_s=eta)
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the result's bits per byte in the run's row of the run list."""
+        TrainingView.row(self, entry, event)
+        if isinstance(event, Completed):
+            result = event.models[MODEL].recipe_id
+            arm = next(one for one in event.arms.values() if one.recipe_id == result)
+            bits = math.fsum(arm.bits_per_byte.values()) / len(arm.bits_per_byte)
+            entry |= {"result": result, **listed(BITS, bits, TEST)}
+
+    def headline(self, run: Run) -> Any:
+        """Return the result, called by its arm, beside the given model."""
+        shown = super().headline(run)
+        return shown and shown.model_copy(update={"name": run.result})
+
+    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+        """Return what is searched: experts, their numbers, further models, mixtures so far."""
+        adapters, done = run.started.adapters, run.state.completed
+        searches: Mapping[str, Search] = run.known.get("searches", {})
+        measured = (one.ended[-1].evaluations for one in searches.values() if one.ended)
+        gain = done.figures.get("gain") if done else None
+        return {
+            "experts": (len(run.known.get("experts", ())), ""),
+            "numbers of an expert": (run.started.numbers, ""),
+            **({"numbers of adapters": (adapters.numbers, "")} if adapters else {}),
+            "further models": (len(run.started.merges), ""),
+            "mixtures of an arm": (max(measured, default=0), ""),
+            **({"gain": (gain.value, "")} if gain else {}),
+        }
+
+    def references_of(self, run: Run) -> Sequence[str]:
+        """Return the adapters beside the experts."""
+        return [f"{LORA}{domain}" for domain in run.known.get("experts", ())]
+
+    def arms_of(self, run: Run) -> Mapping[str, Arm]:
+        """Return the arms that a run compares: those of the search, and two of each expert."""
+        return report.arms(run)
+
+    def own_panels(self, run: Run) -> Sequence[Panel]:
+        """Return gains by domain, tasks solved, the front and the hypervolume."""
+        return panels.panels(run)
+
+    def report_fields(self, run: Run) -> dict[str, Any]:
+        """Return models, experts, gains, and the factors of the result."""
+        return report.fields(run)
+
+    def sentences(self, run: Run) -> list[str]:
+        """Return what a completed run has found, as a list."""
+        return report.sentences(run)
+
+    def lines(self, state: MakingState) -> list[str]:
+        """Return the report of a completed run as lines of text for a terminal: gains, not bits."""
+        return report.lines(self.run(state))
+
+    def card_words(self, run: Run, role: str) -> list[str]:
+        """Return what the result is, and what an expert is."""
+        words, tokens = report.result(run), run.settings.reads(run.started.context)
+        return [
+            f"{words[0].upper()}{words[1:]}. An expert is {run.started.numbers:,} numbers that scale "
+            f"singular values, trained on {tokens:,} tokens."
+        ]
+
+
+def _assessment(run: Run) -> dict[str, Observe]:
+    """Return the measurements of the given model: what experts are of, what mixtures stand beside."""
+    tasks = {CHOOSING: run.on(GIVEN, MEASURE)}
+    if run.settings.evaluations:
+        tasks[SEARCH] = run.on(GIVEN, MEASURE, SEARCH)
+    if run.settings.families:
+        tasks[SOLVED] = run.on(GIVEN, SOLVED)
+    return tasks
+
+
+def _searches(run: Run, base: Mapping[str, Any]) -> dict[str, Search]:
+    """Return arm → its search over the further models and the experts that are of use."""
+    if not run.settings.evaluations:
+        return {}
+    arms = spaces(len(run.started.merges), run.known["kept"])
+    parts = run.settings, run.state.answers
+    return {arm: Search(*parts, arm, space, base[SEARCH]) for arm, space in arms.items()}
+
+
+def _choose(run: Run, base: Observed, seen: Mapping[str, Any], beside: Sequence[str]) -> None:
+    """Name the result, and the arms that are compared: the given model, each search's best, others."""
+    run.result_name = figures.best(run.settings, seen, base)
+    run.result = figures.arm_of(run.result_name)
+    best = figures.best_of_arms(run.settings, seen, base)
+    names = {GIVEN: GIVEN, **best, **{name: name for name in beside}}
+    run.arms = {arm: run.on(name, MEASURE, TEST) for arm, name in names.items()}
+    if run.settings.families:
+        run.known["solved"] = {arm: run.on(name, SOLVED, TEST) for arm, name in names.items()}
+
+
+def _compared(run: Run) -> dict[str, Observe]:
+    """Return the measurements on the test slice: of arms, of dispatch, and of tasks that are solved."""
+    solved = run.known.get("solved", {}).items()
+    further = {f"{arm}/solved": task for arm, task in solved}
+    return {**run.arms, **run.known.get("fitted", {}), **further}

@@ -1,1 +1,0 @@
-"""The work of an experts run: prepare text, train vectors, score mixtures, dispatch, write folders."""
