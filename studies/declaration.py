@@ -21,6 +21,7 @@ from studies.training_plan import memory
 
 if TYPE_CHECKING:
     from studies.context import GivenContext
+    from studies.work import Context
     from weights.folders.checkpoint import Checkpoint
 
 
@@ -46,8 +47,11 @@ class Declaration:
     #: Roles of the models that it gives, the result first.
     result_roles: ClassVar[Sequence[str]] = (MODEL,)
     #: Name of the training that takes longest: its first steps recognise a machine and make a forecast.
-    slowest: ClassVar[str]
+    #: Empty: the study has a `canary` of its own.
+    slowest: ClassVar[str] = ""
     slowest_words: ClassVar[str] = "training"
+    #: Types of events of its own that a terminal tells of while it runs.
+    said: ClassVar[Sequence[str]] = ()
 
     # ---- what a phase writes: recipes and script ---------------------------------------------
 
@@ -126,6 +130,12 @@ class Declaration:
     def memory_of(self, submitted: Any, started: Any) -> int:
         """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
         return memory(started.model.parameters, getattr(started, "trainable", None))
+
+    def _work(self) -> type[Context]:
+        """Return the class of contexts, which loads torch."""
+        from studies.work import Context
+
+        return Context
 
     # ---- a run of it -------------------------------------------------------------------------
 

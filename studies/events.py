@@ -70,8 +70,8 @@ class GivenSubmitted(common.Submitted):
     data: tuple[str, ...] = ()
 
 
-class GivenStarted(common.Started):
-    """Model, text and profile were pinned."""
+class TextStarted(common.Started):
+    """Model, text and profile were pinned, and no division of steps."""
 
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -87,9 +87,6 @@ class GivenStarted(common.Started):
     canary: Digest
     #: Tokens of a window.
     context: Count
-    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
-    #: the settings.
-    accumulation: Count | None = None
     #: Steps of a segment; no part of the lineage.
     segment: Count
 
@@ -97,6 +94,14 @@ class GivenStarted(common.Started):
     def machine(self) -> str | None:
         """The profile that a device must offer."""
         return self.profile.of_machine
+
+
+class GivenStarted(TextStarted):
+    """Model, text and profile were pinned."""
+
+    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
+    #: the settings.
+    accumulation: Count | None = None
 
 
 class ModelsCompleted(common.Completed):

@@ -16,7 +16,6 @@ from runs.home import Home
 from studies import study_report
 from studies.declaration import Declaration
 from studies.folders import ITEMS_FOLDER, publish_model
-from studies.work import Context
 from weights.folders.checkpoint import publish
 from weights.storage.output_folder import check_target
 from weights.storage.weight_cache import Artifacts
@@ -28,7 +27,7 @@ def write(study: Declaration, home: Home, state: Any, out: Path) -> dict[str, An
     Raises the errors of `check_target`.
     """
     out, run = check_target(out), study.run(state)
-    context = Context.opened(state, Artifacts.of(home))
+    context = study._work().opened(state, Artifacts.of(home))
     for role in study.result_roles:
         card = study_report.card(study, run, study.card_words(run, role))
         publish_model(context, out / role, run.name_of(role), state.head, card)

@@ -33,7 +33,6 @@ from studies.tables import FigureRule
 
 if TYPE_CHECKING:
     from runs.home import Home
-    from studies.work import Context
 
 S = TypeVar("S", bound=MakingState)
 
@@ -198,12 +197,6 @@ class Study(Declaration, OneResult[S]):
     def reopened(self, state: S, cache: Any) -> tuple[Any, Sequence[str]]:
         """Return the context of a started run, with its number of threads."""
         return self._work().opened(state, cache), ()
-
-    def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
-        from studies.work import Context
-
-        return Context
 
     def items_file(self, state: S, cache: Any) -> Path:
         """Return this machine's file of the items that a run has pinned. Raises ForgeError."""

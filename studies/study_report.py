@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runs.panels.panels import Panel
-from studies import arm_panels, comparison, training_panels
+from studies import arm_panels, comparison, training_panels, training_plan
 from studies.declaration import Declaration
 from studies.run import Run
 
@@ -14,12 +14,12 @@ from studies.run import Run
 def report(study: Declaration, run: Run) -> dict[str, Any]:
     """Return the report of a run that has completed, as plain data."""
     done = run.state.completed
-    training = run.trainings[study.slowest]
+    training = run.trainings.get(study.slowest)
     return {
         "model": run.started.model.name,
         "seed": run.settings.seed,
         #: Of each training.
-        "tokens": training.steps * training.batch * training.context,
+        **({"tokens": training_plan.tokens(training)} if training else {}),
         #: Arm → domain → bits per byte on the test slice.
         "bits_per_byte": {name: dict(arm.bits_per_byte) for name, arm in done.arms.items()},
         #: Arm → the bits per byte that it needs more than the result.

@@ -13,11 +13,16 @@ class TrainingView(View):
     """Lines of a run while it trains."""
 
     def unit(self, state: Any, row: Any) -> str | None:
-        """Return a line for a segment of a training, or for a measurement; None for other events."""
+        """Return a line for a segment of a training, a measurement, or an event that its kind says.
+
+        None for other events.
+        """
         data = json.loads(row.data)
         name = self.kind.names(state).get(data.get("recipe_id", ""), "")
         if row.type == "observed":
             return self.measured(name, data)
+        if row.type in getattr(self.kind, "said", ()):
+            return self.kind.gist(row.type, data, self.kind.names(state))
         if row.type != "advanced" or not data["curve"]:
             return None
         last, speed = data["curve"][-1], data["tokens"] / max(data["seconds"], 1e-9)

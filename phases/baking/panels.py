@@ -3,115 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from phases.baking import findings, plan, report
-from phases.baking.events import BakingState
-from runs.panels.head import Fact, Result
+from phases.baking import figures, recipes, words
+from phases.baking.figures import PROMPT
+from phases.baking.recipes import START
+from runs.panels.head import Result
 from runs.panels.panels import Arm, Arms, Column, Lines, Matrix, Panel, Series, Units
 from runs.panels.shapes import Axis, Metric
-from studies import arm_panels as panels_of
-from studies import comparison, training_panels
+from studies import arm_panels, comparison, training_panels
+from studies.events import MODEL
 from studies.observing import Observed
+from studies.run import Run
+from studies.tables import Arm as StudyArm
 from studies.training_panels import Curves
 
 SUCCESS = Metric(name="success", better="up")
 ITERATION = Axis(name="iteration", whole=True)
-#: Arm → what it is, in words; the result has the name of its iteration.
-WORDS = {
-    plan.START: "the given model, without a prompt",
-    "prompted": "the given model under the prompt of the tools",
-}
 
 
-def result(state: BakingState) -> Result | None:
+def headline(run: Run, title: str, over: str) -> Result | None:
     """Return the result's success beside the given model's; None until the run has completed."""
-    done = state.completed
+    done = run.state.completed
     if done is None:
         return None
-    one = done.figures["success"]
+    success = done.figures["success"]
     return Result(
-        name="baked model",
-        model=done.models["model"].recipe_id,
+        name=title,
+        model=done.models[MODEL].recipe_id,
         metric=SUCCESS,
-        value=one.value,
-        low=one.low,
-        high=one.high,
-        over=WORDS[plan.START],
-        lead=panels_of.lead(done.figures["gain"]),
+        value=success.value,
+        low=success.low,
+        high=success.high,
+        over=over,
+        lead=arm_panels.lead(done.figures["gain"]),
         on=comparison.TEST,
-        n=one.n,
+        n=success.n,
     )
 
 
-def facts(state: BakingState) -> tuple[Fact, ...]:
+def facts(run: Run) -> dict[str, tuple[Any, str]]:
     """Return the tasks, the cycle that is under way, and the figures of the result."""
-    if state.started is None:
-        return ()
-    found = [
-        Fact(name="families", value=len(state.submitted.config.families)),
-        Fact(name="calls are written as", value=state.started.form),
-        Fact(name="iterations", value=len(state.iterations)),
-    ]
-    if state.started.trainable is not None:
-        found.append(Fact(name="trained parameters", value=state.started.trainable))
-    if state.completed is None:
-        found.append(Fact(name="cycle", value=[*plan.rounds(state)][-1].cycle))
+    done, iterations = run.state.completed, run.known["iterations"]
+    shown: dict[str, Any] = {
+        "families": len(run.settings.families),
+        "calls are written as": run.started.form,
+        "iterations": len(words.ends(run)),
+    }
+    if run.started.trainable is not None:
+        shown["trained parameters"] = run.started.trainable
+    if done is None:
+        shown["cycle"] = iterations[-1].cycle if iterations else run.settings.cycles[0]
     else:
-        figures = state.completed.figures
-        found += [
-            Fact(name=name, value=figures[name].value)
-            for name in ("prompted", "ratio", "drift")
-            if name in figures
-        ]
-    return tuple(found)
+        names = (name for name in ("prompted", "ratio", "drift") if name in done.figures)
+        shown |= {name: done.figures[name].value for name in names}
+    return {name: (value, "") for name, value in shown.items()}
 
 
-def panels(state: BakingState, curves: Curves) -> list[Panel]:
+def panels(run: Run, arms: Mapping[str, StudyArm], title: str, curves: Curves) -> list[Panel]:
     """Return the panels of what is there."""
-    if state.started is None:
-        return []
-    found: list[Panel] = []
-    solved, best = findings.solved(state), plan.newest(state)
-    if state.completed is not None:
-        found += [_arms(state, solved, best), _families(solved, best)]
-    if state.iterations:
-        found += [_scores(state), _cycles(state)]
-    if points := _divergences(state):
-        found.append(points)
-    if report.personas(state):
-        found.append(_personas(state))
-    seen = findings.found(state)
-    if state.completed is not None:
-        words = {plan.START: WORDS[plan.START], best: "the result"}
-        found.append(panels_of.domains(words, seen, best))
-    found += training_panels.curves(curves, [], state, plan.recipes(state))
-    return [*found, training_panels.models(state, plan.recipes(state))]
+    shown: list[Panel] = []
+    done, solved, result = run.state.completed, figures.solved(run), run.result
+    if done is not None and result is not None:
+        shown += [_arms(run, arms, title, result), _families(solved, result)]
+    if words.ends(run):
+        shown += [_scores(run), _cycles(run)]
+    if points := _divergences(run):
+        shown.append(points)
+    if words.personas(run):
+        shown.append(_personas(run))
+    if done is not None and result is not None:
+        both = {START: arms[START].words, result: "the result"}
+        shown.append(arm_panels.domains(both, run.seen, result))
+    shown += training_panels.curves(curves, [], run.state, run.recipes)
+    return [*shown, training_panels.models(run.state, run.recipes)]
 
 
-def _arms(state: BakingState, solved: Mapping[str, Observed], best: str) -> Arms:
-    words = {best: "the result, without a prompt", **WORDS}
+def _arms(run: Run, arms: Mapping[str, StudyArm], title: str, result: str) -> Arms:
+    solved = figures.solved(run)
+    says = {result: "the result, without a prompt"} | {name: arms[name].words for name in arms}
     return Arms(
         name="arms",
-        title="Tool tasks that are solved",
-        says="; ".join(f"{arm}: {words[arm]}" for arm in solved)
+        title=title,
+        says="; ".join(f"{arm}: {says[arm]}" for arm in solved)
         + ". The share of test tasks, the mean over families.",
         metric=SUCCESS,
-        ours=best,
-        baseline=plan.START,
+        ours=result,
+        baseline=START,
         arms=tuple(
             Arm(
                 name=arm,
-                group="baked" if arm == best else "given",
-                value=findings.score(event),
+                group="baked" if arm == result else "given",
+                value=figures.success(event),
                 n=comparison.windows(event),
-                lead=None if arm == best else panels_of.lead(findings.lead(state, best, arm)),
+                lead=None if arm == result else arm_panels.lead(figures.lead(run, arm)),
             )
             for arm, event in solved.items()
         ),
     )
 
 
-def _families(solved: Mapping[str, Observed], best: str) -> Matrix:
+def _families(solved: Mapping[str, Observed], result: str) -> Matrix:
     """Return success by family and arm."""
     families = tuple(next(iter(solved.values())).values)
     return Matrix(
@@ -122,20 +114,19 @@ def _families(solved: Mapping[str, Observed], best: str) -> Matrix:
         columns=tuple(solved),
         metrics=(SUCCESS,),
         values=tuple(tuple(event.values[f] for event in solved.values()) for f in families),
-        ours=best,
+        ours=result,
         band=(0.0, 1.0),
     )
 
 
-def _scores(state: BakingState) -> Lines:
+def _scores(run: Run) -> Lines:
     """Return the score before and after each iteration, by cycle."""
     series = []
-    for cycle in state.submitted.config.cycles:
-        own = [one for one in state.iterations if one.cycle == cycle]
+    for cycle in run.settings.cycles:
         points: dict[int, float] = {}
-        for one in own:
-            points.setdefault(one.iteration - 1, one.before)
-            points[one.iteration] = one.before if one.after is None else one.after
+        for end in (end for end in words.ends(run) if end.cycle == cycle):
+            points.setdefault(end.iteration - 1, end.before)
+            points[end.iteration] = end.before if end.after is None else end.after
         if points:
             x = tuple(sorted(points))
             series.append(Series(name=cycle, x=x, y=tuple(points[at] for at in x)))
@@ -149,16 +140,13 @@ def _scores(state: BakingState) -> Lines:
     )
 
 
-def _divergences(state: BakingState) -> Lines | None:
+def _divergences(run: Run) -> Lines | None:
     """Return the divergence from the prompted model by iteration; None before it is measured."""
-    every = plan.recipes(state)
-    names = [plan.START, *(plan.name(one.iteration) for one in state.iterations)]
-    found = {
-        number: event.values[findings.PROMPT]
-        for number, name in enumerate(names)
-        if name in every and (event := findings.seen(state, findings.apart(every[name])))
-    }
-    if not found:
+    names = [START, *(recipes.name(end.iteration) for end in words.ends(run))]
+    tasks = {name: figures.apart(run.recipes[name]) for name in names if name in run.recipes}
+    seen = comparison.observed(run.state, tasks)
+    points = {n: seen[name].values[PROMPT] for n, name in enumerate(names) if name in seen}
+    if not points:
         return None
     return Lines(
         name="divergence",
@@ -167,16 +155,16 @@ def _divergences(state: BakingState) -> Lines | None:
         "the tools, on turns of the selection slice.",
         x=ITERATION,
         y=Axis(name="divergence", unit="nat/token", better="down"),
-        series=(Series(name="KL", x=tuple(found), y=tuple(found.values())),),
+        series=(Series(name="KL", x=tuple(points), y=tuple(points.values())),),
     )
 
 
-def _cycles(state: BakingState) -> Units:
+def _cycles(run: Run) -> Units:
     """Return how each iteration ended, and why cycles did."""
-    ends = {one.iteration: report.reason(one) for one in state.switches}
+    whys = {switch.iteration: words.reason(switch) for switch in run.known["switches"]}
     rows = [
-        (one.iteration, one.cycle, one.outcome, one.before, one.after, ends.get(one.iteration))
-        for one in state.iterations
+        (end.iteration, end.cycle, end.outcome, end.before, end.after, whys.get(end.iteration))
+        for end in words.ends(run)
     ]
     return Units(
         name="cycles",
@@ -195,11 +183,14 @@ def _cycles(state: BakingState) -> Units:
     )
 
 
-def _personas(state: BakingState) -> Units:
+def _personas(run: Run) -> Units:
     """Return the personas with their scores."""
     rows = [
-        (one.iteration, one.text.strip(), one.score, one.score - one.bare, one.baked)
-        for one in report.personas(state)
+        (
+            *(row["iteration"], row["text"].strip(), row["score"], row["score"] - row["bare"]),
+            "yes" if row["baked"] else "no",
+        )
+        for row in words.personas(run)
     ]
     return Units(
         name="personas",
@@ -214,5 +205,5 @@ def _personas(state: BakingState) -> Units:
             Column(name="over none", type="number"),
             Column(name="baked", type="text"),
         ),
-        rows=tuple((*row[:4], "yes" if row[4] else "no") for row in rows),
+        rows=tuple(rows),
     )
