@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import machine
-from phases.baking.script import Baking
-from phases.baking.settings import OTHERS
+from phases.tool_baking.script import Baking
+from phases.tool_baking.settings import OTHERS
 from runs.home import Home
 from runs.kinds.asked import Asked
 from testing.models import able_toy

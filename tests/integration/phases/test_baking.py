@@ -18,10 +18,10 @@ from evaluation.tool_tasks.item_sets import items
 from evaluation.tool_tasks.speech import Speech
 from evaluation.tools.calls import CHAT, FORMS, TAGS, Call
 from evaluation.tools.toolbox import Toolbox, World, usable
-from phases.baking import figures, recipes
-from phases.baking.events import BakingState
-from phases.baking.script import Baking, Iteration
-from phases.baking.work import Context
+from phases.tool_baking import figures, recipes
+from phases.tool_baking.events import BakingState
+from phases.tool_baking.script import Baking, Iteration
+from phases.tool_baking.work import Context
 from runs.errors import ConfigError, NotFoundError
 from runs.history import audit
 from runs.home import Home

@@ -13,7 +13,7 @@ from evaluation.data.slices import Slice
 from evaluation.tool_tasks import own
 from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.item_sets import items
-from phases.baking.settings import BakingConfig
+from phases.tool_baking.settings import BakingConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Checked, Plan
 from studies import submission

@@ -18,11 +18,11 @@ from evaluation.training_text.kept_text import ITEMS
 from evaluation.trajectories import divergence, kept
 from evaluation.trajectories.sampled import Sampled
 from events import Event, failpoints
-from phases.baking import figures, recipes, tool_tasks, turns
-from phases.baking.events import BakingState, CycleSample, Propose, Proposed, Started
-from phases.baking.script import Iteration
-from phases.baking.settings import BakingConfig
-from phases.baking.tool_tasks import Tasks
+from phases.tool_baking import figures, recipes, tool_tasks, turns
+from phases.tool_baking.events import BakingState, CycleSample, Propose, Proposed, Started
+from phases.tool_baking.script import Iteration
+from phases.tool_baking.settings import BakingConfig
+from phases.tool_baking.tool_tasks import Tasks
 from runs.errors import SourceChangedError
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration

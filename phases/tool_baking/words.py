@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phases.baking import figures
-from phases.baking.events import CycleSwitched, IterationEnded
-from phases.baking.recipes import START
+from phases.tool_baking import figures
+from phases.tool_baking.events import CycleSwitched, IterationEnded
+from phases.tool_baking.recipes import START
 from runs.event_types import Figure
 from studies.run import Run
 

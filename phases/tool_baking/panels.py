@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phases.baking import figures, recipes, words
-from phases.baking.figures import PROMPT
-from phases.baking.recipes import START
+from phases.tool_baking import figures, recipes, words
+from phases.tool_baking.figures import PROMPT
+from phases.tool_baking.recipes import START
 from runs.panels.head import Result
 from runs.panels.panels import Arm, Arms, Column, Lines, Matrix, Panel, Series, Units
 from runs.panels.shapes import Axis, Metric

@@ -13,8 +13,8 @@ import numpy as np
 
 from evaluation.measures import bootstrap
 from evaluation.measures.bootstrap import Counts
-from phases.baking.events import Proposed
-from phases.baking.recipes import PURPOSE, START
+from phases.tool_baking.events import Proposed
+from phases.tool_baking.recipes import PURPOSE, START
 from runs.event_types import Figure
 from studies import comparison
 from studies.comparison import CHOOSING, TEST

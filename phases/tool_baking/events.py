@@ -9,7 +9,7 @@ from pydantic import Field
 
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
-from phases.baking.settings import BakingConfig, Cycle
+from phases.tool_baking.settings import BakingConfig, Cycle
 from runs.event_types import Figure, HalfPrecision
 from runs.record import events as common
 from runs.record.device_setting import on_cpu

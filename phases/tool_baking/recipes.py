@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from evaluation.trajectories.sampled import Sampled
-from phases.baking.events import CycleSample, Started, Submitted
-from phases.baking.settings import BakingConfig, Cycle
+from phases.tool_baking.events import CycleSample, Started, Submitted
+from phases.tool_baking.settings import BakingConfig, Cycle
 from studies import training_plan
 from studies.making.events import Making
 from studies.training_plan import as_float32

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sampled
 from events import Event
-from phases.baking import cycles, figures, panels, recipes, words
-from phases.baking.events import (
+from phases.tool_baking import cycles, figures, panels, recipes, words
+from phases.tool_baking.events import (
     BakingState,
     Completed,
     CycleSample,
@@ -29,8 +29,8 @@ from phases.baking.events import (
     Started,
     Submitted,
 )
-from phases.baking.recipes import HOLDING, START
-from phases.baking.settings import LEAST, BakingConfig, Cycle
+from phases.tool_baking.recipes import HOLDING, START
+from phases.tool_baking.settings import LEAST, BakingConfig, Cycle
 from runs.kinds.asked import Checked, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
@@ -53,7 +53,7 @@ from studies.training_view import TrainingView
 from weights.training.trajectories import BAKED
 
 if TYPE_CHECKING:
-    from phases.baking.work import Context
+    from phases.tool_baking.work import Context
 
 
 @dataclass
@@ -267,25 +267,25 @@ class Baking(Study[MakingState]):
 
     def check_machine(self, config: BakingConfig) -> None:
         """Raise SandboxUnavailableError if tasks run programs and this machine cannot lock them in."""
-        from phases.baking import tool_tasks
+        from phases.tool_baking import tool_tasks
 
         tool_tasks.check_machine(config)
 
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
-        from phases.baking import tool_tasks
+        from phases.tool_baking import tool_tasks
 
         return tool_tasks.check(plan)
 
     def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
         """Return what a run costs here at most. Raises the errors of a start."""
-        from phases.baking.work import forecast
+        from phases.tool_baking.work import forecast
 
         return forecast(submitted, cache, folder)
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""
-        from phases.baking.work import Context
+        from phases.tool_baking.work import Context
 
         return Context
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from phases.baking import cycles
-from phases.baking.events import CycleSwitched, IterationEnded
-from phases.baking.settings import BakingConfig
+from phases.tool_baking import cycles
+from phases.tool_baking.events import CycleSwitched, IterationEnded
+from phases.tool_baking.settings import BakingConfig
 
 
 def test_moving_averages_and_slopes() -> None:

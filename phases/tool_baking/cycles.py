@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phases.baking.events import CycleSwitched, IterationEnded, Reason
-from phases.baking.settings import BakingConfig, Cycle
+from phases.tool_baking.events import CycleSwitched, IterationEnded, Reason
+from phases.tool_baking.settings import BakingConfig, Cycle
 
 
 def averages(scores: Sequence[float], smoothing: int) -> list[float]:
