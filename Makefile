@@ -10,7 +10,7 @@ JOBS   ?= 3
 # Tests start hundreds of processes: let Python keep what it compiled, whatever the caller's variable says.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test busy soak browser oracle lint format docs lock sbom dist site clean
+.PHONY: help demo test busy soak browser oracle lines lint format docs lock sbom dist site clean
 
 help:
 	@echo "make demo   train three small specialists, evolve merges of them, show the champion"
@@ -69,6 +69,10 @@ browser:
 oracle: $(READY)
 	test -x .venv-oracle/bin/mergekit-yaml || { $(PYTHON) -m venv .venv-oracle && .venv-oracle/bin/python -m pip install --quiet -c constraints.txt mergekit==0.1.5; }
 	FORGE_MERGEKIT=$(CURDIR)/.venv-oracle/bin/mergekit-yaml $(BIN)/python -m pytest tests/oracle $(ARGS)
+
+# Counts of files, lines and names; fails above those of testing/house_counts.json, which only go down.
+lines: $(READY)
+	$(BIN)/python -m testing.house_counts $(ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check .

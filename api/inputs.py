@@ -55,9 +55,9 @@ async def find(
             raise ConfigError(f"{name}: a task file is code; give a task by its name.")
     options: Options = state.options
     files = [name for name in data if name not in tasks]
-    places = await asyncio.to_thread(_places, options.place, models)
+    places = await asyncio.to_thread(_places, options.model_place, models)
     meant = {name: aliases.get(name, name) for name in places if not _is_path(places[name])}
-    places |= await asyncio.to_thread(_places, options.place, list(meant.values()))
+    places |= await asyncio.to_thread(_places, options.model_place, list(meant.values()))
     placed = await asyncio.to_thread(_places, options.data, files)
     found: dict[str, ModelReference] = {}
     known: dict[str, tuple[origins.Origin, list[str]]] = {}

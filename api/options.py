@@ -13,7 +13,7 @@ from evaluation.data import domains, hub_data, training_texts
 from runs.errors import ConfigError
 from runs.system import user_folders
 from runs.system.child_environment import may_ask_hub
-from weights.folders import gguf_names
+from weights.folders import adapter_folders, gguf_names, sources
 
 #: Names of this machine that only this machine has.
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -160,16 +160,31 @@ class Options:
 
     def model(self, text: str) -> str:
         """Return a model of a request; Hub ids and aliases only if this server may fetch models."""
-        placed = self.place(text)
+        placed = self.model_place(text)
         self.check_fetched(placed)
         return placed
+
+    def model_place(self, text: str) -> str:
+        """Return a model of a request as `place` does: of BASE+ADAPTER both.
+
+        An adapter alone becomes BASE+ADAPTER, by the base that its settings name. Raises ConfigError.
+        """
+        parts = [self.place(part) for part in self._parts(text)]
+        folder = Path(parts[0])
+        if len(parts) == 1 and folder.is_absolute() and adapter_folders.is_adapter(folder):
+            base = adapter_folders.base_of(folder)
+            parts = [self.place(base), *parts] if base else parts
+        return "+".join(parts)
 
     def check_fetched(self, placed: str) -> None:
         """Raise ConfigError for a placed model that is no path, where no models may be fetched.
 
         Packages that are installed here are trusted, and so may be read.
         """
-        if not (Path(placed).is_absolute() or self.hub or gguf_names.is_package(placed)):
+        if any(
+            not (Path(part).is_absolute() or self.hub or gguf_names.is_package(part))
+            for part in self._parts(placed)
+        ):
             raise ConfigError(
                 f"{placed[:200]!r} is in none of this server's folders (`GET /me` lists them), and no "
                 "run or registered model has that name. It fetches nothing from the Hub: start it with "
@@ -214,6 +229,10 @@ class Options:
                     f"{file.name[:200]!r} in {place.name[:200]!r} is a link out of the folders that "
                     "this server may read. Put the file itself there."
                 )
+
+    def _parts(self, text: str) -> tuple[str, ...]:
+        """Return the names of BASE and ADAPTER; of anything that exists, or has no +, itself."""
+        return (text,) if self.there(text) else sources.split(text) or (text,)
 
     def _placed(self, text: str) -> str:
         plain = user_folders.expanded(text)

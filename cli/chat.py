@@ -82,10 +82,10 @@ def chat_command(
 ) -> int:
     """Talk with a model: type a line, and it replies.
 
-    MODEL is a folder, a Hub id, a run (RUN, RUN:ROLE), a registered name, or a GGUF file, which replies
-    in llama.cpp (package xllamacpp). Replies follow the model's chat template; a model without one
-    continues each text by itself. /help lists the commands. If the standard input is no terminal, its
-    lines are the texts, and stdout has the replies alone.
+    MODEL is a folder, a Hub id, a run (RUN, RUN:ROLE), a registered name, BASE+ADAPTER, or a GGUF file,
+    which replies in llama.cpp (package xllamacpp). Replies follow the model's chat template; a model
+    without one continues each text by itself. /help lists the commands. If the standard input is no
+    terminal, its lines are the texts, and stdout has the replies alone.
 
     Control characters of a reply are escaped. With --once, --json prints the reply exactly, its tokens
     and seconds, and the reason of its end: end, length, context or stopped.

@@ -38,9 +38,9 @@ def extract_command(
 ) -> None:
     """Write a fine-tuned MODEL as a LoRA adapter of BASE, by truncated singular values.
 
-    Each is a folder, a Hub id, RUN:ROLE or a registered name. The share of the squared singular values
-    that the rank keeps is printed, in total and of the layers of which least is kept; tensors that
-    differ and are not in the adapter are named. peft loads OUT.
+    Each is a folder, a Hub id, RUN:ROLE or a registered name. The energy is the share of the squared
+    difference between the models that the adapter keeps, here and by smaller ranks; layers of which
+    least is kept, and tensors that differ and are not in the adapter, are named. peft loads OUT.
 
     \b
     Example:
@@ -66,7 +66,11 @@ def say(told: dict[str, Any], as_json: bool) -> None:
         return
     count = len(told["energy_by_layer"])
     click.echo(f"adapter:  {told['folder']} (rank {told['rank']}, {count} layers that differ)")
-    click.echo(f"energy:   {told['energy']:.6f} kept in total; least:")
+    smaller = [f"{share:.4f} by rank {r}" for r, share in told["kept_by_rank"].items()][:-1]
+    click.echo(f"energy:   {told['kept']:.6f} of the squared difference is kept")
+    if smaller:
+        click.echo(f"          ({', '.join(smaller)})")
+    click.echo("          least, of a layer's own difference:")
     for name, share in told["worst"].items():
         click.echo(f"          {share:.6f}  {name}")
     if told["saved"]:
@@ -74,5 +78,6 @@ def say(told: dict[str, Any], as_json: bool) -> None:
     if lost := told["lost"]:
         more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
         click.echo(
-            f"lost:     {', '.join(lost[:3])}{more}, {told['lost_share']:.2%} of the squared difference"
+            f"lost:     {told['lost_share']:.6f} is in tensors without an adapter: "
+            f"{', '.join(lost[:3])}{more}"
         )

@@ -86,7 +86,7 @@ COMMANDS = {
     "pipeline": ("cli.pipeline.pipeline", "Run phases in a row, with gates between them."),
     "override": ("cli.pipeline.pipeline", "Let a pipeline go on behind a gate that stopped it."),
     "bake": ("cli.phases.bake", "Bake a prompt into a model's weights."),
-    "bitnet": ("cli.phases.bitnet", "Train a model to have ternary weights."),
+    "bitnet": ("cli.runs.start", "Train a model to have ternary weights."),
     "compress": ("cli.phases.compression", "Encode a model in few bytes, at a measured rate."),
     "cognate": ("cli.phases.cognate", "Train a small base and three specialists here."),
     "quietstar": ("cli.runs.start", "Train a model to think before each token."),

@@ -66,12 +66,13 @@ def list_models(kind: str | None, tag: str | None, as_json: bool) -> None:
             number(m["metrics"].get("test")),
             m["run_name"] or m["run"] or "-",
             " ".join(m["tags"]),
+            origin_words(m["origin"]),
             m["path"] or "-",
         ]
         for m in rows
     ]
-    columns = ["id", "kind", "name", "parameters", "test", "run", "tags", "where"]
-    table(columns, cells, droppable=["where", "run", "test", "tags", "parameters", "kind"])
+    columns = ["id", "kind", "name", "parameters", "test", "run", "tags", "from", "where"]
+    table(columns, cells, droppable=["where", "run", "test", "tags", "parameters", "kind", "from"])
     if total > len(rows):
         click.echo(f"{total - len(rows)} more: --json has the newest {len(rows)} only", err=True)
 
@@ -118,8 +119,17 @@ def show_model(model: str, as_json: bool) -> None:
             value = ", ".join(f"{k} {v:.4f}" for k, v in value.items())
         elif key == "lineage":
             value = ", ".join(value)
+        elif key == "origin":
+            value = ", ".join(
+                [origin_words(value), *(value[k] for k in ("file", "digest") if k in value)]
+            )
         say(f"{key:14s}{'-' if value in (None, '') else visible(str(value))}")
     _say_measured(across)
+
+
+def origin_words(origin: dict[str, str]) -> str:
+    """Return where a registered model came from, in words, as GGUF Q4_1."""
+    return f"GGUF {origin.get('type', '')}".rstrip() if origin else "-"
 
 
 def _say_measured(across: Across) -> None:
@@ -147,7 +157,7 @@ def _say_measured(across: Across) -> None:
 
 @models_command.command("register")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--name", help="Default: the folder's.")
+@click.option("--name", help="Default: the folder's, or the file's.")
 @click.option(
     "--kind",
     type=click.Choice(["base", "source", "specialist"]),
@@ -159,11 +169,15 @@ def _say_measured(across: Across) -> None:
 def register_model(
     folder: Path, name: str | None, kind: Any, lineage: tuple[str, ...], as_json: bool
 ) -> None:
-    """Put a model folder into the registry; its weights are read and hashed.
+    """Put a model into the registry; its weights are read and hashed.
+
+    FOLDER is a model's folder, BASE+ADAPTER, or a GGUF file, which is converted; the list says that it
+    came from one, and how its weights were rounded.
 
     \b
     Example:
       forge models register models/base --kind base
+      forge models register model-Q4_1.gguf --kind base
     """
     from worker.commands import model_registry as commands_model_registry
 

@@ -7,20 +7,38 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from evaluation.backends.backend import Losses, batches
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Ids, Packed, Posed
 from runs.system.durations import duration
-from runs.system.stopwatch import least
+from runs.system.stopwatch import least_of_both
 
 #: Seconds of work below which nothing is said, and between two messages at least.
 QUIET = 20.0
+#: Ratio of clock time to processor time from which a forecast is a range.
+APART = 1.5
 #: Messages about the share done, at most.
 MESSAGES = 50
 #: Continuations and problems that the forecast measures.
 SAMPLE = 8
+
+
+def forecast(seconds: float, alone: float) -> str:
+    """Return how long all items take, in words.
+
+    `seconds` are at the pace of the probe, `alone` those in which all threads do the same work without
+    waiting for a processor. They differ if other programs ran beside the probe, and if threads idled.
+    """
+    probe = "by a probe of each kind of item"
+    if seconds < APART * alone:
+        return f"about {duration(seconds)}, {probe}"
+    return (
+        f"{duration(alone)} to {duration(seconds)}, {probe}: the former if the processors are "
+        "free, the latter if they stay as busy as now"
+    )
 
 
 class Metered:
@@ -45,15 +63,20 @@ class Metered:
         _, first = next(batches(windows, model.rows, 1, model.positions))
         batch = [windows[place] for place in first]
         #: Seconds of a window, a continuation and a problem.
-        self._prices = {"windows": least(lambda: model.losses(batch)) / len(batch)}
-        self._total = self._prices["windows"] * len(windows)
+        self._prices: dict[str, float] = {}
+        #: Seconds of all items at the pace of the probe, and if this process had its processors alone.
+        self._total = self._alone = 0.0
+        self._add("windows", len(windows), len(batch), lambda: model.losses(batch))
         if pairs:
-            self._add("pairs", len(pairs), lambda: model.continuations(pairs[:SAMPLE]))
+            few = pairs[:SAMPLE]
+            self._add("pairs", len(pairs), len(few), lambda: model.continuations(few))
         if problems:
             sample = problems[:SAMPLE]
-            self._add("problems", len(problems), lambda: model.replies(sample, tokenizer))
+            self._add(
+                "problems", len(problems), len(sample), lambda: model.replies(sample, tokenizer)
+            )
         if self._total >= QUIET:
-            tell(f"about {duration(self._total)}, by a probe of each kind of item")
+            tell(forecast(self._total, self._alone))
         self._done, self._began = 0.0, time.monotonic()
         self._told = self._began
 
@@ -83,10 +106,14 @@ class Metered:
         self._count("problems", len(problems))
         return replies
 
-    def _add(self, kind: str, count: int, sample: Callable[[], object]) -> None:
-        """Measure the price of a kind of item on at most SAMPLE items, and add `count` of them."""
-        self._prices[kind] = least(sample) / min(SAMPLE, count)
-        self._total += self._prices[kind] * count
+    def _add(self, kind: str, count: int, size: int, sample: Callable[[], object]) -> None:
+        """Measure the price of a kind of item on a sample of `size`, and add `count` of them."""
+        seconds, of_processors = least_of_both(sample)
+        self._prices[kind] = seconds / size
+        self._total += seconds / size * count
+        on_cpu = self._model.device.type == "cpu"
+        alone = min(seconds, of_processors / torch.get_num_threads()) if on_cpu else seconds
+        self._alone += alone / size * count
 
     def _count(self, kind: str, count: int) -> None:
         """Add finished items; now and then tell the share done and the time left."""

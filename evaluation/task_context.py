@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 from runs.kinds.state import State
@@ -30,6 +30,15 @@ class TaskContext(Generic[S]):
         context = cls(state, cache)
         context.check_unchanged()
         return context
+
+    @classmethod
+    def to_read(cls, state: S, cache: Artifacts, digests: Iterable[str]) -> Self:
+        """Open a run to read models of it by their digests. Raises the errors of `opened`.
+
+        What the cache has needs no training, and so no look at the machine.
+        """
+        kept = all(cache.files(digest) for digest in digests)
+        return cls(state, cache) if kept else cls.opened(state, cache)
 
     def check_unchanged(self) -> None:
         """Raise a ForgeError if an input or the profile is not the one that `started` pins."""

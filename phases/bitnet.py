@@ -176,6 +176,18 @@ class Bitnet(Study[MakingState]):
             (Forked.type, 2): on_cpu,
         },
     )
+    offered = ("tokens",)
+    command_words = (
+        "Train a model to have weights of -s, 0 and s in its linear layers (BitNet b1.58).\n\n"
+        "MODEL is a folder, Hub id, RUN or RUN:ROLE. The ternary model is measured beside continued "
+        "training in full precision, the model itself and the best rounding without training, at equal "
+        "tokens. The folder of --out gets the models and the report."
+    )
+    examples = (
+        "forge bitnet models/base --out ternary",
+        "forge bitnet 20261121-3fa9c1:base --out ternary --tokens 5000000 --data law=texts/law",
+        "forge export RUN --format gguf --type TQ2_0 --out model.gguf",
+    )
     as_given = (MASTER,)
     result_roles = (MODEL, MASTER)
     result_title = "ternary model"

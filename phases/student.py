@@ -272,6 +272,11 @@ class Student(Study[MakingState]):
             (Forked.type, 2): on_cpu,
         },
     )
+    offered = ("tokens", "width", "depth")
+    examples = (
+        "forge student models/base --out small --width 0.5 --depth 0.5",
+        "forge compress models/base --student RUN --out packed",
+    )
     result_title = "student"
     comparison_title = "Student beside the given model"
     arms: ClassVar[Mapping[str, Arm]] = {

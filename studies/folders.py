@@ -114,10 +114,7 @@ def settle(
     role = next(name for name, one in recipes.items() if one.id == recipe_id)
 
     def written(place: Path) -> None:
-        cache = Artifacts.of(home)
-        # What the cache has needs no training, and so no look at the machine.
-        kept = cache.files(digest)
-        context = context_of(state, cache) if kept else context_of.opened(state, cache)
+        context = context_of.to_read(state, Artifacts.of(home), [digest])
         publish_model(context, place, role, head)
 
     return model_files.settled(
@@ -155,8 +152,8 @@ class ResultFolders:
 
         Raises the errors of `check_target`.
         """
-        context, told = self.context_of.opened(state, Artifacts.of(home)), self.report(state)
-        name = self._name(state)
+        name, told = self._name(state), self.report(state)
+        context = self._context(state, Artifacts.of(home))
         return write_result(context, out, name, told, self.card(told), self.mark)
 
     def settle(
@@ -171,8 +168,12 @@ class ResultFolders:
 
     def files(self, state: Any, cache: Artifacts) -> list[tuple[str, Path]]:
         """Return (name in an archive, file) of the result, made again if the cache lacks it."""
-        context = self.context_of.opened(state, cache)
-        return files(context, cache, [self._name(state)])
+        return files(self._context(state, cache), cache, [self._name(state)])
+
+    def _context(self, state: Any, cache: Artifacts) -> GivenContext[Any]:
+        """Return the context in which the result is read, or made again."""
+        recipe = self.recipes(state)[self._name(state)]
+        return self.context_of.to_read(state, cache, [state.made[recipe.id].digest])
 
     def _name(self, state: Any) -> str:
         """Return the name of the result, which is known."""

@@ -15,6 +15,7 @@ from studies.folders import write_companions
 from studies.work import Context
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
+from weights.model import Model
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 from weights.training.canary import STEPS
@@ -41,10 +42,7 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
     rounded = sum(name + given_dtype.FLOAT32 in run.recipes for name in run.recipes)
     whole = len(run.recipes) - rounded
     kept, words = given_dtype.stored(state.started, whole, rounded, numbers)
-    stand_in = folder / FIRST
-    stand_in.mkdir(parents=True)
-    write_weights(stand_in, first.weights, SHARD_BYTES)
-    write_companions(context, stand_in)
+    stand_in = _stand_in(context, first, folder / FIRST)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     return Forecast(
         Amount(
@@ -53,10 +51,7 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
             f"are {steps:,} steps in all, none slower; the start {duration(opening)}. {passes} "
             "measurements come on top",
         ),
-        Amount(
-            kept + text,
-            f"counted: {words}, and the text",
-        ),
+        Amount(kept + text, f"counted: {words}, and the text"),
         Amount(
             study.memory_of(submitted, state.started),
             "counted: weights, gradients and two moments of one training, and a teacher; activations "
@@ -65,3 +60,11 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
         {role: stand_ins.write(stand_in, folder / role, role) for role in study.result_roles},
         context.text.folder / ITEMS,
     )
+
+
+def _stand_in(context: Context, first: Model, folder: Path) -> Path:
+    """Write the model that the slowest training begins with; return its folder."""
+    folder.mkdir(parents=True)
+    write_weights(folder, first.weights, SHARD_BYTES)
+    write_companions(context, folder)
+    return folder

@@ -27,7 +27,7 @@ def write(study: Declaration, home: Home, state: Any, out: Path) -> dict[str, An
     Raises the errors of `check_target`.
     """
     out, run = check_target(out), study.run(state)
-    context = study._work().opened(state, Artifacts.of(home))
+    context = study._work().to_read(state, Artifacts.of(home), run.result_digests)
     for role in study.result_roles:
         card = study_report.card(study, run, study.card_words(run, role))
         publish_model(context, out / role, run.name_of(role), state.head, card)

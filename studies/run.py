@@ -59,6 +59,7 @@ class Run:
         self.candidates: dict[str, Observe] = {}
         #: Name of the result: an arm, and a recipe unless it is the given model; None before.
         self.result: str | None = None
+        self._leads: dict[str, dict[str, Figure]] = {}
         #: Further conclusions of the script, by name.
         self.known: dict[str, Any] = {}
         #: What the script waits for, and the function that it returns at its end.
@@ -118,12 +119,17 @@ class Run:
         """Arm → bits per byte in each resample of the windows."""
         return comparison.drawn(self.seen, self.study.purpose, self.settings.seed)
 
-    @cached_property
+    @property
     def leads(self) -> dict[str, Figure]:
-        """Arm → the bits per byte that it needs more than the result, with the interval."""
-        if self.result is None:
-            return {}
-        return comparison.leads(self.seen, self.result, self.study.purpose, self.settings.seed)
+        """Arm → the bits per byte that it needs more than the result; empty before there is one."""
+        return {} if self.result is None else self.leads_of(self.result)
+
+    def leads_of(self, arm: str) -> dict[str, Figure]:
+        """Return other arm → the bits per byte that it needs more than `arm`, with the interval."""
+        if arm not in self._leads:
+            purpose, seed = self.study.purpose, self.settings.seed
+            self._leads[arm] = comparison.leads(self.seen, arm, purpose, seed)
+        return self._leads[arm]
 
     @property
     def windows(self) -> int:
@@ -140,6 +146,11 @@ class Run:
     def name_of(self, role: str) -> str:
         """Return the name among the recipes of a model that the run gives."""
         return role if role in self.recipes else str(self.result)
+
+    @property
+    def result_digests(self) -> list[str]:
+        """BLAKE3 of the weights of the models that a completed run gives."""
+        return [one.digest for one in self.state.completed.models.values()]
 
     def models(self) -> dict[str, Result]:
         """Return role → model of a run whose models are made."""

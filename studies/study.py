@@ -250,8 +250,9 @@ class Study(Declaration, OneResult[S]):
         """Return the weight files of the models that it gives, made again if the cache lacks them."""
         from studies import folders as files
 
-        names = [self.run(state).name_of(role) for role in self.result_roles]
-        return files.files(self._work().opened(state, cache), cache, names)
+        run = self.run(state)
+        context = self._work().to_read(state, cache, run.result_digests)
+        return files.files(context, cache, [run.name_of(role) for role in self.result_roles])
 
     def write_result(self, home: Home, state: S, out: Path) -> dict[str, Any]:
         """Write the result's folder and return the report. Raises ForgeError."""

@@ -17,6 +17,7 @@ from events import Event
 from runs.errors import UnreproducedError
 from runs.event_types import HalfPrecision, Profile, SourceRecord
 from runs.kinds.tasks import Start
+from runs.system import freed_memory
 from studies.making.events import Making
 from studies.making.maker import Maker, forget, snapshots
 from studies.making.making import Make, MakingState
@@ -122,6 +123,7 @@ class TrainingContext(TaskContext[S]):
             except OutOfMemoryError as error:
                 last = str(error)  # the error itself holds all that the attempt had in memory
             gc.collect()
+            freed_memory.give_back()
         raise OutOfMemoryError(
             f"not even one window of {started.context} tokens fits in memory ({last}). Set a smaller "
             "context, or train on a machine with more memory."
@@ -163,9 +165,12 @@ class TrainingContext(TaskContext[S]):
         if isinstance(task, Start):
             return self.started()
         if isinstance(task, Make):
-            return self.maker.make(task)
-        assert isinstance(task, Observe)
-        return self._observed(task)
+            event: Event = self.maker.make(task)
+        else:
+            assert isinstance(task, Observe)
+            event = self._observed(task)
+        freed_memory.give_back()
+        return event
 
     def profile(self) -> Profile:
         """Return the profile of this process: all facts that can change the last bit of a number."""

@@ -136,11 +136,11 @@ def in_words(store: EventStore, found: list[family.Generation]) -> dict[str, Any
 async def registered(
     request: Request, model: schemas.NewModel, user: User = Depends(SUBMITTER)
 ) -> Response:
-    """Register a model folder; its weights are read and hashed, in a process beside the server."""
+    """Register a model folder or GGUF file, read and hashed in a process beside the server."""
     store, options = desk_of(request).store, request.app.state.options
-    place = Path(await asyncio.to_thread(options.place, model.path))
+    place = Path(await asyncio.to_thread(options.model, model.path))
     if not place.is_absolute():
-        detail = f"{model.path!r} is no folder that this server may read."
+        detail = f"{model.path!r} is no folder or file that this server may read."
         raise Problem(422, UNPROCESSABLE, detail)
     parents = await asyncio.to_thread(
         commands_model_registry.check, store, place, model.name, model.lineage, model.metrics

@@ -24,6 +24,8 @@ class Model(Answer):
     parameters: int
     metrics: dict[str, float]
     lineage: list[str]
+    #: Of a GGUF file: `file`, `type` that it rounds most weights to, `digest` of its bytes; or empty.
+    origin: dict[str, str]
     run: str | None
     #: What the run is called.
     run_name: str | None

@@ -2,11 +2,16 @@
 
     forge export MODEL --format gguf --type Q8_0,Q4_K_M --imatrix DATA --out FOLDER --json > files.json
     python -m benchmarks.weights.gguf_table MODEL --data DATA --gguf files.json [--codec uniform-1 …]
+    python -m benchmarks.weights.gguf_table MODEL --data DATA --gguf files.json --read
 
 The first command writes the GGUF files and measures them in llama.cpp; the second measures the model
 itself, and files of our codecs (`forge compress`'s menu, embedding included), on the same documents in
 torch, and prints one table. Grams are those of the text of the importance matrix, so that both sides
 have seen the same text.
+
+With `--read` every GGUF file is read back: its weights are measured in torch, and once more in
+llama.cpp, written as F32. What llama.cpp computes otherwise beside quantised matrices (activations
+rounded to 8 bits) is then apart from what the file holds.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +36,9 @@ from evaluation.measures import rolling
 from phases.compression.menu import MENU, Setting
 from weights.codecs.feedback.calibration import grams, token_counts
 from weights.folders.checkpoint import open_checkpoint
-from weights.formats import coded_file
+from weights.folders.gguf_source import cached
+from weights.formats import coded_file, gguf_file, gguf_tokens
+from weights.formats.libllama import Library
 from weights.tensors import HEADS
 from worker.exports import gguf_measures as measures
 
@@ -45,7 +53,7 @@ class Bench:
         self.checkpoint = open_checkpoint(folder)
         self.weights = {name: t.float() for name, t in self.checkpoint.tensors().items()}
         self.model = ResidentModel(folder, "cpu", self.checkpoint.tied)
-        tokenizer = load_tokenizer(str(folder))
+        self.tokenizer = tokenizer = load_tokenizer(str(folder))
         items = load_items(data, needed=(measures.IMPORTANCE, measures.LOSS))
         split = measures.split_of(self.checkpoint, tokenizer, items, measures.LOSS)
         self.split = measures.first_documents(split)
@@ -61,6 +69,16 @@ class Bench:
             for queue in self.split.values()
         ]
         return sum(rates) / len(rates) / math.log(2)
+
+    def read_back(self, file: Path) -> tuple[float, float]:
+        """Return bits per byte of a GGUF file's weights: in torch, and in llama.cpp as F32."""
+        with tempfile.TemporaryDirectory() as place, Library(torch.get_num_threads()) as library:
+            opened = open_checkpoint(cached.folder(file, Path(place), str(file)))
+            ours = self.bits({name: t.float() for name, t in opened.tensors().items()})
+            exact = Path(place) / "exact.gguf"
+            tokens = gguf_tokens.of(self.tokenizer, opened.config["vocab_size"])
+            gguf_file.write(opened, tokens, exact, "F32", file.stem)
+            return ours, measures.bits_per_byte(library, exact, self.split, lambda text: None)
 
     def coded(self, setting: Setting) -> Iterator[Any]:
         """Yield the tensors of a file: matrices by a setting's codec, vectors in float16."""
@@ -79,6 +97,17 @@ class Bench:
                 yield coded_file.code(name, tensor, "plain@1", {"dtype": "float16"})
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in one thread: on a busy machine two wait for each other in every step of a codec."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def rows(bench: Bench, codecs: list[str], gguf: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row for the model, for each GGUF file, and for each setting of our codecs."""
     yield {"name": "the model", "bytes": bench.checkpoint.bytes, "bits": bench.bits(bench.weights)}
@@ -92,7 +121,8 @@ def rows(bench: Bench, codecs: list[str], gguf: Mapping[str, Any]) -> Iterator[d
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model.forge"
-            coded_file.write(file, bench.coded(MENU[name]), bench.checkpoint.config)
+            with one_thread():
+                coded_file.write(file, bench.coded(MENU[name]), bench.checkpoint.config)
             size = file.stat().st_size
             decoded = dict(coded_file.CodedFile(file).tensors())
             yield {
@@ -103,6 +133,20 @@ def rows(bench: Bench, codecs: list[str], gguf: Mapping[str, Any]) -> Iterator[d
             }
 
 
+def print_read(bench: Bench, gguf: Mapping[str, Any]) -> None:
+    """Print what each GGUF file's weights give here and in llama.cpp."""
+    print("| file | bits per byte in llama.cpp | read back, here | | as F32 in llama.cpp | |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for file in gguf["files"]:
+        ours, exact = bench.read_back(Path(file["file"]))
+        theirs = file["bits_per_byte"]
+        print(
+            f"| {file['type']} | {theirs:.5f} | {ours:.5f} | {100 * (theirs / ours - 1):+.3f} % | "
+            f"{exact:.5f} | {100 * (exact / ours - 1):+.3f} % |",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
@@ -110,11 +154,15 @@ def main() -> None:
     parser.add_argument("--data", action="append", required=True)
     parser.add_argument("--gguf", type=Path, help="what `forge export … --json` printed")
     parser.add_argument("--codec", nargs="*", default=CODECS, choices=sorted(MENU))
+    parser.add_argument("--read", action="store_true", help="measure what the GGUF files hold")
     options = parser.parse_args()
     bench = Bench(options.model, tuple(options.data))
     gguf = {} if options.gguf is None else json.loads(options.gguf.read_text())
     tokens = sum(len(w) - 1 for queue in bench.split.values() for d in queue for w in d.windows)
     print(f"{machine()}; {tokens:,} tokens measured, {sum(map(len, bench.windows)):,} calibrated\n")
+    if options.read:
+        print_read(bench, gguf)
+        return
     print("| file | bytes | bits a weight | bits per byte | excess | seconds |")
     print("|---|---:|---:|---:|---:|---:|")
     whole = 0.0

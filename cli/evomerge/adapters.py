@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,14 +19,6 @@ _OPTIONS = (
         metavar="A,B,…",
         help="Merge LoRA adapters of one base, folders or Hub ids, into an adapter; give OUT, and no "
         "CONFIG.",
-    ),
-    click.option(
-        "--weights", metavar="W,W,…", help="With --adapters: a weight for each.  [default: 1]"
-    ),
-    click.option(
-        "--method",
-        type=click.Choice(COMBINATIONS),
-        help="With --adapters: as in peft's add_weighted_adapter.  [default: svd]",
     ),
     click.option(
         "--density", type=float, help="With --adapters: the share of the numbers that is kept."
@@ -51,31 +43,14 @@ def adapter_options(command: Command) -> Command:
     return command
 
 
-def asked(
-    options: Mapping[str, Any], first: str | None, second: str | None, others: Iterable[Any]
-) -> bool:
-    """Return True if adapters are to be merged, False if a config is.
-
-    `first` and `second` are the arguments: OUT, or CONFIG and OUT; `others` are options of a config.
-    Raises ConfigError for options of the other merge, and UsageError for a missing argument.
-    """
+def numbers(weights: str | None) -> list[float]:
+    """Return the numbers of --weights; none without the option. Raises ConfigError."""
     from runs.errors import ConfigError
 
-    if options["adapters"] is not None:
-        if second is not None or any(others):
-            raise ConfigError(
-                "with --adapters leave out CONFIG, --device, --threads, --check, --model, --dry-run "
-                "and --strict."
-            )
-        if first is None:
-            raise click.UsageError("Missing argument 'OUT'.")
-        return True
-    if wrong := [name for name, value in options.items() if value is not None]:
-        raise ConfigError(f"--{wrong[0]} is an option of --adapters: a config says its own.")
-    for name, argument in (("CONFIG", first), ("OUT", second)):
-        if argument is None:
-            raise click.UsageError(f"Missing argument '{name}'.")
-    return False
+    try:
+        return [float(word) for word in split(weights)] if weights else []
+    except ValueError as error:
+        raise ConfigError(f"--weights {weights!r}: give numbers with commas between.") from error
 
 
 def merge_adapters(
@@ -89,18 +64,21 @@ def merge_adapters(
     rank: int | None,
     sign: str | None,
 ) -> None:
-    """Merge adapters into an adapter, and say so. Raises ConfigError for a weight without a number."""
+    """Merge adapters into an adapter, and say so. Raises ConfigError."""
     from runs.errors import ConfigError
     from weights.adapters import merging
-    from weights.folders.sources import resolve
+    from weights.folders.sources import resolve_adapter
 
     models = split(adapters)
-    try:
-        shares = [float(word) for word in split(weights)] if weights else [1.0] * len(models)
-    except ValueError as error:
-        raise ConfigError(f"--weights {weights!r}: give numbers with commas between.") from error
+    shares = numbers(weights) or [1.0] * len(models)
+    if method is not None and method not in COMBINATIONS:
+        raise ConfigError(
+            f"--method {method} merges no adapters. Take one of {', '.join(COMBINATIONS)}."
+        )
     how = Combination(method or "svd", density, rank, sign or "total", seed)
-    record = merging.merge([Path(resolve(model).path) for model in models], shares, how, out)
+    record = merging.merge(
+        [Path(resolve_adapter(model).path) for model in models], shares, how, out
+    )
     if as_json:
         emit(record)
         return

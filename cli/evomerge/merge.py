@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.evomerge.adapters import adapter_options, asked, merge_adapters
+from cli.evomerge.adapters import adapter_options, merge_adapters
+from cli.evomerge.merge_options import OF_MODELS, config_text, merge_kind, method_options
 from cli.options import emit, json_option
 
 if TYPE_CHECKING:
+    from evomerge.mergekit.parser import Document
     from weights.storage.model_origin import Finder
 
 
 @click.command("merge")
-@click.argument("config", type=click.Path(), required=False)
-@click.argument("out", type=click.Path(), required=False)
+@click.argument("paths", type=click.Path(), nargs=-1, metavar="[CONFIG|MODELS…] OUT")
+@method_options
 @adapter_options
 @click.option(
     "--device",
@@ -43,8 +45,7 @@ if TYPE_CHECKING:
 @click.option("--strict", is_flag=True, help="Refuse what would be a warning.")
 @json_option
 def merge_command(
-    config: str | None,
-    out: str | None,
+    paths: tuple[str, ...],
     device: str,
     threads: int | None,
     seed: int,
@@ -54,44 +55,64 @@ def merge_command(
     dry_run: bool,
     strict: bool,
     as_json: bool,
-    **of_adapters: Any,
+    **words: Any,
 ) -> None:
     """Merge models as a config says: mergekit's YAML, or the recipe file of a champion.
 
-    A merge that was interrupted goes on where it was when the same command is given again. Of a file
-    with several documents each is written to OUT/<its name>, and may use earlier ones by name.
+    With --method the options say it all, and MODELS stand before OUT. A merge that was interrupted
+    goes on where it was when the same command is given again. Of a file with several documents each
+    is written to OUT/<its name>, and may use earlier ones by name.
 
     \b
     Example:
       forge merge ties.yml merged
+      forge merge --method regmean++ --data code.jsonl --data math.jsonl code math both
       forge merge --adapters code,math --weights 0.7,0.3 --method ties --density 0.5 both
     """
     from runs.errors import ConfigError
     from weights.devices import check_device, resolve
 
-    others = (check, dry_run, strict, model, threads, device != "auto")
-    if asked(of_adapters, config, out, others) or config is None or out is None:
-        merge_adapters(Path(str(config)), seed, as_json, **of_adapters)
+    of_models = any((check, dry_run, strict, model, threads, device != "auto"))
+    kind = merge_kind(paths, words, of_models)
+    out = Path(paths[-1])
+    if kind == "adapters":
+        merge_adapters(out, seed, as_json, **{n: words[n] for n in words if n not in OF_MODELS})
         return
     size = shard_bytes(shard_size)
     check_device(device)
-    if _is_recipe_file(Path(config)):
+    if kind == "config" and _is_recipe_file(Path(paths[0])):
         if strict or seed or device != "auto" or threads:
             raise ConfigError(
                 "leave --seed, --device, --threads and --strict out: a recipe file says it all."
             )
-        _rebuilt(Path(config), Path(out), model, size, dry_run, as_json)
-        if check:
-            from evomerge.tasks.results.champion import check_loads
-
-            check_loads(Path(out))
+        _rebuilt(Path(paths[0]), out, model, size, dry_run, as_json)
+        _check(out, check)
         return
     if model:
         raise ConfigError("--model says where a recipe file's sources are; a config names its own.")
     options = {"seed": seed, "device": resolve(device), "threads": threads, "shard_bytes": size}
-    told = _merged(Path(config), Path(out), options, check, dry_run, strict, as_json)
+    told = _merged(_documents(paths, words), out, options, check, dry_run, strict, as_json)
     if as_json:
         emit({"merges": told})
+
+
+def _documents(paths: tuple[str, ...], words: dict[str, Any]) -> list[Document]:
+    """Return the merges of a config file, or the one that options say."""
+    from evomerge.tasks import merge
+
+    if (method := words["method"]) is None:
+        return merge.read(Path(paths[0]))
+    of_models = {name: words[name] for name in OF_MODELS}
+    text = config_text(method, paths[:-1], words["weights"], **of_models)
+    return merge.parse(text, f"--method {method}")
+
+
+def _check(out: Path, asked: bool) -> None:
+    """Load the result with transformers, if the user asks for it."""
+    if asked:
+        from evomerge.tasks.results.champion import check_loads
+
+        check_loads(out)
 
 
 def _say_if_new(quiet: bool) -> None:
@@ -116,7 +137,7 @@ def _is_recipe_file(config: Path) -> bool:
 
 
 def _merged(
-    config: Path,
+    documents: list[Document],
     out: Path,
     options: dict[str, Any],
     check: bool,
@@ -127,7 +148,7 @@ def _merged(
     """Merge every document of a config, one after the other."""
     from evomerge.tasks import merge
 
-    documents, named = merge.read(config), _names()
+    named = _names()
     made: dict[str, Path] = {}
     told = []
     for document, place in zip(documents, merge.outputs(documents, out), strict=True):
@@ -138,7 +159,7 @@ def _merged(
                 click.echo(f"{place}: builds on {', '.join(earlier)}, so not looked at yet")
             made[str(document.name)] = place
             continue
-        prepared = merge.prepare(document, place, made, named)
+        prepared = merge.prepare(document, place, made, named, _tell)
         _warn(prepared.warnings, strict)
         entry: dict[str, Any] = {"name": document.name, "folder": str(place)}
         if dry_run:
@@ -150,10 +171,7 @@ def _merged(
             entry["digest"] = merge.run(prepared, **options, progress=show)
             show.end()
             line = f"weights digest {entry['digest']}"
-            if check:
-                from evomerge.tasks.results.champion import check_loads
-
-                check_loads(prepared.out)
+            _check(prepared.out, check)
         made[str(document.name)] = prepared.out
         told.append(entry)
         if not quiet:
@@ -184,7 +202,7 @@ def _names() -> Finder:
     from runs.home import Home
     from weights.storage.model_origin import Finder
 
-    return Finder(Home.default(), lambda told: click.echo(told, err=True))
+    return Finder(Home.default(), _tell)
 
 
 def shard_bytes(text: str) -> int:
@@ -203,6 +221,10 @@ def shard_bytes(text: str) -> int:
             f"--shard-size {text!r} is no size: give a number with KB, MB or GB, as 2GB."
         )
     return size
+
+
+def _tell(words: str) -> None:
+    click.echo(words, err=True)
 
 
 def _warn(warnings: list[str], strict: bool) -> None:

@@ -1,4 +1,4 @@
-"""`forge mergeability`: what can be told of a merge before a search."""
+"""`forge mergeability`: what can be measured of a merge before a search."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CHECKED = 30_000_000
 @click.option("--weights-only", is_flag=True, help="Compare the weights; measure no losses.")
 @json_option
 def mergeability_command(models: tuple[str, ...], base: str, as_json: bool, **options: Any) -> None:
-    """Tell before a search if a merge of MODELS can beat the best of them.
+    """Compare MODELS of one base before a search: their changes, and the loss between them.
 
     MODELS and the base are folders, Hub ids, runs (RUN/champion, RUN:ROLE) or registered models. The
     weights: how far each model moved from the base, pairwise cosines, the share of elements that moved
     the same way, overlap of leading singular vectors. The losses: at five places of the line from the
-    base to each model and between each two, and their mean. Forecast, from the losses alone: yes if
-    the best merge is better than the best model with its whole 95 % interval, no if all merges are
-    worse, else open. It is of this text's loss: a run that is scored on problems may end otherwise.
+    base to each model and between each two, and their mean, with a 95 % interval of the best merge's
+    loss less the best model's. It is a measurement of this text, and no forecast of a search: of 18
+    recorded runs, 17 scored on problems solved, it said yes or no of 6 and was right in 1.
 
     \b
     Example:

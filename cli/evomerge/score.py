@@ -61,7 +61,8 @@ def score_command(
     """Measure models as runs do, on a slice of the data, without a run; in the weights' own dtype.
 
     MODELS are folders, GGUF files (PATH, hub:OWNER/NAME/FILE or package:NAME), Hub ids, aliases,
-    runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), or registered models by id or name. Columns:
+    runs (RUN/champion, RUN:ROLE, RUN:CANDIDATE), registered models by id or name, or any of these with
+    an adapter behind it, BASE+ADAPTER. Columns:
     perplexity; bits per byte, which compares models of different tokenizers; share of tokens
     predicted; questions whose right choice was the most likely, chance in brackets; problems whose
     generated reply a program found right.

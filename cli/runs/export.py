@@ -52,11 +52,11 @@ def export_command(
     RUN:MODEL writes another model of the run: a fixed merge by its name, a role, a candidate's id. The
     Parquet tables are generations, candidates, evaluations, items and events.
 
-    With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name); it is
-    written as one file for llama.cpp, and nothing is recorded. With --format compressed-tensors it
-    becomes a folder for vLLM, its matrices rounded to --type int8 or int4; with --format bitnet it is
-    a ternary model, of `forge bitnet`, and becomes a packed folder that transformers loads. With
-    --format adapter a model that a run trained by adapters becomes one.
+    With --format gguf RUN may be any model (a folder, a Hub id, RUN:ROLE, a registered name,
+    BASE+ADAPTER); it is written as one file for llama.cpp, and nothing is recorded. With --format
+    compressed-tensors it becomes a folder for vLLM, its matrices rounded to --type int8 or int4; with
+    --format bitnet it is a ternary model, of `forge bitnet`, and becomes a packed folder that
+    transformers loads. With --format adapter a model that a run trained by adapters becomes one.
 
     --push takes the token of HF_TOKEN or `hf auth login`, and sends to HF_ENDPOINT or huggingface.co.
 

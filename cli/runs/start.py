@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from runs.home import Home
     from runs.kinds.asked import Plan
 
-#: Models of the examples, by the order of a kind's roles.
-EXAMPLES = ("models/math", "models/base")
+#: The model of examples of kinds that have none of their own.
+EXAMPLE = "models/base"
 
 
 @click.command("start")
@@ -31,7 +31,9 @@ EXAMPLES = ("models/math", "models/base")
     help="A folder, Hub id, run or registered model; again for several.",
 )
 @click.option("--data", multiple=True, type=click.Path(), help="Files or folders of data.")
-@click.option("--output-dir", type=click.Path(), help="Folder for the result.")
+@click.option(
+    "--out", "--output-dir", "output_dir", type=click.Path(), help="Folder for the result."
+)
 @click.option(
     "--resume", metavar="RUN", help="Go on with a run of any kind after a crash or Ctrl-C."
 )
@@ -86,22 +88,48 @@ def start_command(
 
 
 def of_kind(kind: str, line: str) -> click.Command:
-    """Return the command that starts runs of one kind under its name; `line` says what it does."""
+    """Return the command that starts runs of one kind under its name; `line` says what it does.
+
+    The model of the kind's main role stands without a role; settings that the kind offers are options.
+    """
     from runs import kinds
     from runs.kinds.asked import roles
 
-    given = [role for role in roles(kinds.of(kind).submitted) if role in ("model", "against")]
-    models = " ".join(f"--model {role}={path}" for role, path in zip(given, EXAMPLES, strict=False))
+    own = kinds.of(kind)
+    main = own.main_role if own.main_role in roles(own.submitted) else None
+    words = own.command_words or line
+    examples = own.examples or (f"forge {kind}{f' {EXAMPLE}' if main else ''} --out out",)
     text = (
-        f"{line} The same as `forge start {kind}`; `forge settings {kind}` lists the settings.\n\n"
-        f"\b\nExample:\n  forge {kind} {models} --output-dir out"
+        f"{words}\n\n`forge settings {kind}` lists the settings. After Ctrl-C or a crash `forge start "
+        f"--resume RUN` goes on with the run; its name is printed first.\n\n\b\nExample:\n  "
+        + "\n  ".join(examples)
     )
-    own = [param for param in start_command.params if param.name not in ("kind", "resume")]
-    return click.Command(
-        kind,
-        params=own,
-        help=text,
-        callback=partial(start_command.callback, kind=kind, resume=None),  # pyright: ignore
+    params = [param for param in start_command.params if param.name not in ("kind", "resume")]
+    params = [*(_option(own.config, name) for name in own.offered), *params]
+    if main:
+        params.insert(0, click.Argument([main], required=False, metavar=main.upper()))
+    return click.Command(kind, params=params, help=text, callback=partial(_started, kind, main))
+
+
+def _option(config: Any, name: str) -> click.Option:
+    """Return the option of a setting that a kind offers, as `--rate`."""
+    field = config.model_fields[name]
+    flag = f"--{name.replace('_', '-')}"
+    return click.Option([flag, f"setting_{name}"], metavar="VALUE", help=field.description)
+
+
+def _started(kind: str, main: str | None, **given: Any) -> None:
+    """Start a run of a kind, from the arguments of its command."""
+    model = given.pop(main, None) if main else None
+    if main and model is None and not any(one.startswith(f"{main}=") for one in given["models"]):
+        raise click.UsageError(f"give the {main}: a folder, Hub id, RUN or RUN:ROLE.")
+    models = (f"{main}={model}", *given["models"]) if model is not None else given["models"]
+    chosen = {n: given.pop(n) for n in list(given) if n.startswith("setting_")}
+    sets = [f"{n.removeprefix('setting_')}={v}" for n, v in chosen.items() if v is not None]
+    settings = (*sets, *given["settings"])
+    assert start_command.callback is not None
+    start_command.callback(
+        kind=kind, resume=None, **{**given, "models": models, "settings": settings}
     )
 
 

@@ -24,6 +24,8 @@ from weights.training.windows import Ids
 Draw = Callable[[Sequence[int], int], "LogitsProcessor | None"]
 #: Beginnings of a forward pass; fewer if they are long or the vocabulary is large.
 ROWS = 32
+#: Tokens of a forward pass, beginnings and replies: only the last token of each row has logits.
+PASS_TOKENS = 4096
 
 
 def sample(
@@ -32,21 +34,35 @@ def sample(
     limit: int,
     ends: Collection[int],
     *key: str | int,
+    tokens: int | None = None,
 ) -> list[Ids]:
-    """Return a reply to every beginning: 1 to `limit` token ids, the last an end token if it ended."""
+    """Return a reply to every beginning: 1 to `limit` token ids, the last an end token if it ended.
+
+    A forward pass has beginnings and replies of at most `tokens` tokens; None: as many as have room for
+    the logits of all of them.
+    """
 
     def drawing(numbers: Sequence[int], length: int) -> Drawing:
         places = np.stack([randomness.uniform(limit, *key, "reply", number) for number in numbers])
         return Drawing(places, length)
 
-    return _replies(model, beginnings, limit, ends, drawing)
+    return _replies(model, beginnings, limit, ends, drawing, tokens)
 
 
 def greedy(
-    model: LocalModel, beginnings: Sequence[Ids], limit: int, ends: Collection[int]
+    model: LocalModel,
+    beginnings: Sequence[Ids],
+    limit: int,
+    ends: Collection[int],
+    tokens: int | None = None,
 ) -> list[Ids]:
     """Return the reply to every beginning whose tokens are each the likeliest, as `sample` does."""
-    return _replies(model, beginnings, limit, ends, lambda numbers, length: None)
+    return _replies(model, beginnings, limit, ends, lambda numbers, length: None, tokens)
+
+
+def rows_of_pass(model: LocalModel, length: int, tokens: int | None) -> int:
+    """Return how many beginnings of a length, with their replies, go into one forward pass."""
+    return min(ROWS, model.rows(length) if tokens is None else max(1, tokens // length))
 
 
 def _replies(
@@ -55,13 +71,14 @@ def _replies(
     limit: int,
     ends: Collection[int],
     drawing: Draw,
+    tokens: int | None,
 ) -> list[Ids]:
     """Return the replies to all beginnings, the short ones first."""
     found: dict[int, Ids] = {}
     order = sorted(range(len(beginnings)), key=lambda number: (len(beginnings[number]), number))
     while order:
         length = len(beginnings[order[min(ROWS, len(order)) - 1]])
-        rows = min(ROWS, model.rows(length + limit))
+        rows = rows_of_pass(model, length + limit, tokens)
         chosen, order = order[:rows], order[rows:]
         replies = _batch(model, [beginnings[n] for n in chosen], chosen, limit, ends, drawing)
         found |= dict(zip(chosen, replies, strict=True))

@@ -27,9 +27,9 @@ Answer = Literal["yes", "no", "open"]
 INSIDE = (0.25, 0.5, 0.75)
 #: What an answer says, in words.
 WORDS: Mapping[Answer, str] = {
-    "yes": "yes, a merge can beat {best} on this text",
-    "no": "no, on this text no merge on the lines comes up to {best}",
-    "open": "open: on this text no merge on the lines is better than {best}, nor are all worse",
+    "yes": "the best merge on the lines is better than {best}",
+    "no": "every merge on the lines is worse than {best}",
+    "open": "no merge on the lines is certainly better than {best}, and not all are certainly worse",
 }
 
 #: Domain → (summed losses, predicted tokens) of each window.

@@ -56,13 +56,14 @@ def losses(points: Sequence[Point], names: Sequence[str], base: str) -> Table:
 
 
 def sentence(found: Forecast, names: Sequence[str], base: str) -> str:
-    """Return the forecast as a sentence."""
+    """Return what the losses say, and what they do not."""
     best, merge = place(found.best_end, names, base), place(found.best_merge, names, base)
     words = WORDS[found.answer].format(best=best)
     lead = found.difference
     return (
-        f"forecast: {words} (best merge: {merge}, {lead.difference:+.4f} nats a token, "
-        f"95 % interval {lead.low:+.4f} to {lead.high:+.4f})"
+        f"loss of this text: {words} (best merge: {merge}, {lead.difference:+.4f} nats a token, "
+        f"95 % interval {lead.low:+.4f} to {lead.high:+.4f}). It did not foretell the "
+        "recorded runs that are scored on problems solved."
     )
 
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,16 +21,21 @@ from typing import Any
 import torch
 
 from events import failpoints
+from evomerge.mergekit import regression
 from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Reference
 from evomerge.mergekit.plan import Layout
+from evomerge.mergekit.regression import Regression
 from evomerge.merging.execute import Progress, execute
 from evomerge.merging.kernels.chunks import Pool
 from evomerge.merging.safetensors_sink import SafetensorsSink, full
+from evomerge.merging.tensor_ops import Spec, TensorOp, copied
 from runs.errors import ConflictError, NotFiniteError, SourceChangedError
 from weights.folders.checkpoint import SHARD_BYTES, exchange, settle, sync
 
 PLAN = ".plan"
+#: Folder of the blocks that a regression has merged.
+SOLVED = ".regression"
 #: Counted up if the last bit of a merge changes: a merge that was begun earlier is not resumed.
 ARITHMETIC = 3
 
@@ -45,20 +50,27 @@ def merge(
     pool: Pool,
     shard_bytes: int = SHARD_BYTES,
     progress: Progress = lambda done, all_, name: None,
+    regressed: Regression | None = None,
 ) -> str:
     """Write the merged model to `out`; return the digest of its weights.
 
-    `fill(folder, digest)` adds everything but weights. Raise UnavailableError (disk), ConflictError
-    (another merge writes `out`), SourceChangedError or NotFiniteError; nothing is at `out` then.
+    With `regressed`, linear layers are merged by it before all others. `fill(folder, digest)` adds
+    everything but weights. Raise UnavailableError (disk), ConflictError (another merge writes `out`),
+    SourceChangedError or NotFiniteError; nothing is at `out` then.
     """
     hidden = out.parent / f".{out.name}.merging"
     stamps = {str(reference): model.stamp() for reference, model in models.items()}
+    identity = _identity(layout, stamps, seed, shard_bytes, regressed)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with _alone(out):
             try:
+                _begin(hidden, identity)
+                plan = [replace(op, seed=seed) for op in layout.outputs]
+                if regressed is not None:
+                    plan = _regressed(plan, layout, regressed, hidden / SOLVED, pool, progress)
                 return _merged(
-                    layout, models, out, hidden, stamps, fill, seed, pool, shard_bytes, progress
+                    plan, layout, models, out, hidden, stamps, fill, pool, shard_bytes, progress
                 )
             except NotFiniteError:  # resuming would end the same
                 shutil.rmtree(hidden, ignore_errors=True)
@@ -89,25 +101,45 @@ def _alone(out: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
+def _regressed(
+    plan: Sequence[TensorOp],
+    layout: Layout,
+    regressed: Regression,
+    folder: Path,
+    pool: Pool,
+    progress: Progress,
+) -> list[TensorOp]:
+    """Return the plan with the linear layers merged by the models' texts, as copies of what is made."""
+
+    def tell(done: int, all_: int) -> None:
+        progress(done, all_, "blocks by their texts")
+
+    solved = regression.solve(layout, regressed, folder, pool, tell)
+    reads = {read.tensor: read for read in layout.sources.merged_before(solved)}
+    return [
+        copied(op.name, Spec(op.dtype, op.shape), reads[op.name]) if op.name in reads else op
+        for op in plan
+    ]
+
+
 def _merged(
+    plan: Sequence[TensorOp],
     layout: Layout,
     models: Mapping[Reference, Model],
     out: Path,
     hidden: Path,
     stamps: Mapping[str, Any],
     fill: Callable[[Path, str], None],
-    seed: int,
     pool: Pool,
     shard_bytes: int,
     progress: Progress,
 ) -> str:
-    _begin(hidden, _identity(layout, stamps, seed, shard_bytes))
-    plan = [replace(op, seed=seed) for op in layout.outputs]
     with SafetensorsSink(hidden, plan, shard_bytes) as sink:
         execute([plan], layout.sources, [sink], pool, strict=True, progress=progress)
         _check_unchanged(models, stamps)
         digest = sink.digest()
     failpoints.hit("merge-weights-written")
+    shutil.rmtree(hidden / SOLVED, ignore_errors=True)
     fill(hidden, digest)
     settle(hidden)
     failpoints.hit("merge-settled")
@@ -117,7 +149,13 @@ def _merged(
     return digest
 
 
-def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes: int) -> str:
+def _identity(
+    layout: Layout,
+    stamps: Mapping[str, Any],
+    seed: int,
+    shard_bytes: int,
+    regressed: Regression | None,
+) -> str:
     """Return the identity of a merge: a hidden folder of the same identity can be resumed."""
     told: list[Any] = []
     for op in layout.outputs:
@@ -127,6 +165,8 @@ def _identity(layout: Layout, stamps: Mapping[str, Any], seed: int, shard_bytes:
     if words is not None:
         rules = {token: repr(rule) for token, rule in words.rules.items()}
         told.append([str(words.donor.folder), words.tokens, rules])
+    if regressed is not None:
+        told.append(regressed.record())
     version = [ARITHMETIC, str(torch.__version__)]
     text = json.dumps([told, stamps, seed, shard_bytes, version], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -7,7 +7,7 @@ is written anywhere. Tensors are memory-mapped, and read when a stretch of them 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,13 @@ class Opened:
         self._models = {str(reference): model for reference, model in models.items()}
         self._rows: dict[Read, Rows] = {}
 
+    def merged_before(self, tensors: Mapping[str, torch.Tensor]) -> Iterator[Read]:
+        """Add tensors of the result that are made already; yield the place of each, in order."""
+        for name, tensor in tensors.items():
+            read = Read("", name)
+            self._rows[read] = as_rows(tensor)
+            yield read
+
     def add(self, reference: Reference, name: str, rows: Rows) -> Read:
         """Add a tensor's rows; return the place that operations read them from."""
         read = Read(str(reference), name)
@@ -160,4 +167,5 @@ class Opened:
     def read_ahead(self, reads: Iterable[Read]) -> None:
         """Tell the kernel that these tensors are needed soon."""
         for read in reads:
-            self._models[read.model].read_ahead([read.tensor])
+            if read.model in self._models:
+                self._models[read.model].read_ahead([read.tensor])

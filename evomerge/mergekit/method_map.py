@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from evomerge.mergekit.parameters import Settings
 from evomerge.mergekit.parser import Document, Part, Reference
 from evomerge.merging import folded_factors, method_registry, pipelines, stages
+from evomerge.merging.methods import regmean
 from evomerge.recipes.recipe import Genes
 from runs.errors import ConfigError
 
@@ -194,6 +195,11 @@ def _decomposed(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     return {"weights": _each(own, "weight", 1.0), "scale": whole.number("lambda", 1.0)}
 
 
+def _averaged(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
+    """Return the parameters of what regmean averages; its linear layers: `regression.py`."""
+    return {"weights": _each(own, "weight", 1.0)}
+
+
 def _karcher(own: Sequence[Settings], whole: Settings) -> dict[str, Any]:
     given: dict[str, Any] = {"weights": _each(own, "weight", 1.0)}
     if (most := whole.get("max_iter")) is not None:
@@ -251,6 +257,8 @@ _OF_ALL = {
     "eps",
     "r",
     "alpha",
+    "tokens",
+    "context",
 }
 #: Techniques that read of a model's own parameters at most its weight.
 _WHOLE = ("stages", "dfs", "ram", "ramplus_tl")
@@ -355,6 +363,17 @@ METHODS: Mapping[str, Method] = {
         *(
             Method(name, name, _decomposed, "task", known=("weight", "lambda"))
             for name in ("tsv_m", "iso_c")
+        ),
+        *(
+            Method(
+                name,
+                "linear",
+                _averaged,
+                "none",
+                2,
+                known=("weight", "data", "alpha", "tokens", "context"),
+            )
+            for name in regmean.PREFIXES
         ),
         *(Method(name, "stages", _genes, "task", 2, known=_GENES) for name in stages.NAMES),
     )

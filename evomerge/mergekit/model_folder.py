@@ -11,6 +11,7 @@ from evomerge.mergekit import chat_templates, vocabulary
 from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout
+from evomerge.mergekit.regression import Regression
 from runs.errors import ConfigError, SourceError
 from runs.system import bounded_files
 from weights import architectures, block_names
@@ -33,6 +34,7 @@ def fill(
     models: Mapping[Reference, Model],
     digest: str,
     seed: int,
+    regressed: Regression | None = None,
 ) -> None:
     """Write everything but weights. Raise ConfigError if the result could not be used."""
     donor = layout.vocabulary.donor.folder if layout.vocabulary else layout.donor.checkpoint.folder
@@ -55,6 +57,8 @@ def fill(
         "models": {str(r): str(m.checkpoint.folder) for r, m in models.items()},
         "warnings": list(layout.warnings),
     }
+    if regressed is not None:
+        told["regression"] = regressed.record()
     (folder / MARK).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
     said = card(document, models, digest)
     said += model_card.section(config) + architectures.note(config)

@@ -10,14 +10,15 @@ from evomerge.mergekit import engine, method_map, model_folder, parser
 from evomerge.mergekit.inputs import Model
 from evomerge.mergekit.parser import Document, Reference
 from evomerge.mergekit.plan import Layout, lay_out
+from evomerge.mergekit.regression import Regression
 from evomerge.merging.kernels.chunks import Pool
-from evomerge.tasks import source_warnings
+from evomerge.tasks import merge_texts, source_warnings
 from runs.errors import ConflictError
 from runs.event_types import ModelReference
 from runs.kinds.asked import Names
 from weights.folders.adapter import Adapter
 from weights.folders.checkpoint import SHARD_BYTES, open_checkpoint
-from weights.folders.sources import resolve
+from weights.folders.sources import resolve, resolve_adapter
 from weights.storage.output_folder import check_target
 
 #: Hears of progress: document, number of tensors done, number of all tensors, last tensor's name.
@@ -32,6 +33,8 @@ class Prepared:
     models: Mapping[Reference, Model]
     layout: Layout
     out: Path
+    #: The regression of linear layers on the models' texts; None for methods that read no text.
+    regressed: Regression | None = None
 
     @property
     def warnings(self) -> list[str]:
@@ -61,17 +64,22 @@ def open_models(
         place = made.get(reference.model) or Path(resolve(reference.model, named=named).path)
         adapter = None
         if reference.adapter is not None:
-            adapter = Adapter(Path(resolve(reference.adapter).path))
+            adapter = Adapter(Path(resolve_adapter(reference.adapter).path))
         found[reference] = Model(str(reference), open_checkpoint(place), adapter)
     return found
 
 
 def prepare(
-    document: Document, out: Path, made: Mapping[str, Path], named: Names | None = None
+    document: Document,
+    out: Path,
+    made: Mapping[str, Path],
+    named: Names | None = None,
+    tell: Callable[[str], None] = lambda words: None,
 ) -> Prepared:
     """Check one merge and return it prepared; `named` finds the models of a log.
 
-    Raises ConfigError, SourceError, ConflictError, UnavailableError.
+    `tell` hears how data is read. Raises ConfigError, ConflictError, DataError, SourceError,
+    UnavailableError.
     """
     target = check_target(out)
     models = open_models(document, made, named)
@@ -88,7 +96,9 @@ def prepare(
     model_folder.check(document, layout, models, target)
     more = model_folder.warnings(document, layout, models)
     layout = replace(layout, warnings=(*layout.warnings, *more))
-    return Prepared(document, models, layout, target)
+    return Prepared(
+        document, models, layout, target, merge_texts.regression(document, layout, tell)
+    )
 
 
 def run(
@@ -109,12 +119,13 @@ def run(
             prepared.models,
             prepared.out,
             lambda place, digest: model_folder.fill(
-                place, document, layout, prepared.models, digest, seed
+                place, document, layout, prepared.models, digest, seed, prepared.regressed
             ),
             seed=seed,
             pool=pool,
             shard_bytes=shard_bytes,
             progress=lambda done, all_, name: progress(document, done, all_, name),
+            regressed=prepared.regressed,
         )
 
 
@@ -127,7 +138,15 @@ def outputs(documents: list[Document], out: Path) -> list[Path]:
 
 def read(config: Path) -> list[Document]:
     """Return the merges of a config file. Raises ConfigError."""
-    documents = parser.read(config)
+    return _checked(parser.read(config))
+
+
+def parse(text: str, name: str) -> list[Document]:
+    """Return the merges of a config's text, which errors call by `name`. Raises ConfigError."""
+    return _checked(parser.parse(text, name))
+
+
+def _checked(documents: list[Document]) -> list[Document]:
     for document in documents:
         method_map.method(document)
     return documents

@@ -47,7 +47,7 @@ class Forked(common.Forked):
 class Started(common.Started):
     """Model, text, contexts and profile were pinned."""
 
-    schema_version = 4
+    schema_version = 5
 
     model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
@@ -78,6 +78,8 @@ class Started(common.Started):
     trainable: Large | None = None
     #: Half precision that the given model has and results are rounded to; None: results are float32.
     dtype: HalfPrecision | None = None
+    #: Tokens of a forward pass that writes replies; None: as many as have room for all their logits.
+    pass_tokens: Count | None = None
 
     @property
     def machine(self) -> str | None:
@@ -101,6 +103,11 @@ def _as_before(data: dict[str, Any]) -> dict[str, Any]:
     return {**told, "config": {**told["config"], "beyond": None, "singly": False}}
 
 
+def _in_few_rows(data: dict[str, Any]) -> dict[str, Any]:
+    """Return `started` with `pass_tokens`: earlier runs left room for the logits of all tokens."""
+    return {**data, "pass_tokens": None}
+
+
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, *making.EVENTS, Sampled, Observed, Completed),
     {
@@ -111,6 +118,7 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 2): all_weights,
         (Started.type, 2): without_adapters,
         (Started.type, 3): not_rounded,
+        (Started.type, 4): _in_few_rows,
         (Submitted.type, 3): on_cpu,
         (Forked.type, 3): on_cpu,
     },

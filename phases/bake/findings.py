@@ -110,6 +110,20 @@ def observations(state: BakeState) -> list[Observe]:
     return list((every | choosing(state) if stages.changes(state) else every).values())
 
 
+def expected(state: BakeState) -> list[Observe]:
+    """Return what will be measured on the test slice, before the result is chosen; for a forecast.
+
+    The ends of trainings are in the place of the results.
+    """
+    if chosen(state) is not None:
+        return []
+    measures = (DIVERGENCE, BITS, behaviour.MEASURE)[
+        : 3 if any(state.submitted.config.checks) else 2
+    ]
+    models = (plan.parent(state.started), *stages.trainings(state).values())
+    return [Observe(recipe.id, measure, TEST) for recipe in models for measure in measures]
+
+
 # ---- what follows ----------------------------------------------------------------------------
 
 

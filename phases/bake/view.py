@@ -34,8 +34,10 @@ class BakeView(GivenView[BakeState]):
         return stages.trainings(state)
 
     def observations(self, state: BakeState) -> Sequence[Observe]:
-        """Return all that the run measures, as far as it is known yet."""
-        return findings.observations(state) if plan.sampled(state) else ()
+        """Return all that the run measures, as far as it is known yet or expected."""
+        if not plan.sampled(state):
+            return ()
+        return [*findings.observations(state), *findings.expected(state)]
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""

@@ -75,6 +75,10 @@ class Kind(View[S], Outcome[S]):
     naming: ClassVar[frozenset[str]] = frozenset()
     #: Role of the models that a request over the API calls `models`.
     main_role: ClassVar[str] = "sources"
+    #: Settings that its command has an option for, its words in `--help`, and example commands.
+    offered: ClassVar[Sequence[str]] = ()
+    command_words: ClassVar[str] = ""
+    examples: ClassVar[Sequence[str]] = ()
     #: Unit of a figure in `figures_of`, for those that have one.
     figure_units: ClassVar[Mapping[str, str]] = {}
 

@@ -64,6 +64,9 @@ class ModelRegistered(Event):
     metrics: dict[str, float] = {}
     #: Ids of the models that it was made from.
     lineage: tuple[str, ...] = ()
+    #: Of a GGUF file: `file` is its name, `type` how it rounds most weights, `digest` the first 32
+    #: digits of the BLAKE3 of its bytes.
+    origin: dict[str, str] = {}
 
 
 @REGISTRY.event
@@ -115,6 +118,7 @@ class ModelRow(SQLModel, table=True):
     #: JSON.
     metrics: str
     lineage: str
+    origin: str
     #: The run that made it, or that it was first seen in.
     run: str | None
     #: Where the model was, as recorded last: a folder or a Hub id.
@@ -161,7 +165,7 @@ class Models:
     """The projection of the model registry."""
 
     name = "models"
-    version = 4
+    version = 5
     tables = (MODELS, RUNS)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -246,10 +250,12 @@ class Models:
             own = MODELS.c.id == id_of(event.digest)
             known = connection.execute(select(MODELS).where(own)).first()
             if known is not None and known.run is not None and not known.removed:
-                where = {"path": event.path, "bytes": event.bytes}  # what runs recorded stays
+                where = {"path": event.path, "bytes": event.bytes, "origin": _text(event.origin)}
+                # what runs recorded stays
                 connection.execute(MODELS.update().where(own).values(**where))
                 return
             values = event.model_dump(exclude={"metrics", "lineage"})
+            values["origin"] = _text(event.origin)
             connection.execute(delete(MODELS).where(own))
             _put(connection, row, values, event.metrics, list(event.lineage), None)
 
@@ -286,7 +292,12 @@ def _put(
     own = {"id": id_, "first": row.position, "registered_at": row.recorded_at, "run": run}
     told = {"metrics": json.dumps(metrics, sort_keys=True), "lineage": json.dumps(lineage)}
     words = {"note": "", "tags": ""}
+    values = {"origin": _text({}), **values}
     connection.execute(insert(MODELS).values(**values, **own, **told, **words, removed=False))
+
+
+def _text(origin: dict[str, str]) -> str:
+    return json.dumps(origin, sort_keys=True)
 
 
 def listed(
@@ -390,6 +401,7 @@ def _told(store: EventStore, rows: Sequence[Any]) -> list[dict[str, Any]]:
             "run_name": names.get(row.run, row.run),
             "metrics": json.loads(row.metrics),
             "lineage": json.loads(row.lineage),
+            "origin": json.loads(row.origin),
             "tags": row.tags.split(),
         }
         for row in rows

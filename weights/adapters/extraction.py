@@ -52,16 +52,10 @@ class Choice:
     whole: bool = False
 
 
-def extract(
-    base: Source,
-    model: Source,
-    out: Path,
-    choice: Choice,
-) -> dict[str, Any]:
+def extract(base: Source, model: Source, out: Path, choice: Choice) -> dict[str, Any]:
     """Write the adapter of `base` that is nearest to `model`; return what was written, as JSON has it.
 
-    Raises ConfigError for a rank or layers that the model lacks,
-    ConflictError, NotFiniteError, SourceError for models that do not fit, UnavailableError.
+    Raises ConfigError for a rank or layers that the model lacks, and the errors of models and folders.
     """
     place = check_target(out, lambda folder: (folder / RECORD).is_file())
     layers = _layers(base.checkpoint, choice)
@@ -77,6 +71,8 @@ def extract(
     saved = sorted({module for name in rest if (module := _module(name)) not in made})
     saved = saved if choice.whole else []
     lost = [name for name in rest if _module(name) not in saved]
+    whole = sum(total for _, total in energies.values()) + sum(rest.values())
+    by_rank = _by_rank(made, sum(rest[name] for name in rest if name not in lost), whole)
     record = {
         "base": {"name": base.name, "digest": base.digest},
         "model": {"name": model.name, "digest": model.digest},
@@ -84,18 +80,19 @@ def extract(
         "modules": list(choice.modules),
         "energy": _share(list(energies.values())),
         "energy_by_layer": {name: _share([pair]) for name, pair in energies.items()},
+        "kept": by_rank[str(choice.rank)],
+        "kept_by_rank": by_rank,
         "saved": saved,
         "lost": lost,
-        "lost_share": sum(rest[name] for name in lost)
-        / (sum(total for _, total in energies.values()) + sum(rest.values())),
+        "lost_share": sum(rest[name] for name in lost) / whole,
     }
     settings = _settings(base, made, layers, saved)
 
     def fill(folder: Path) -> None:
-        whole = {name: tensor for name, tensor in after.items() if _module(name) in saved}
-        for embedding in set(whole) & set(HEADS) if base.checkpoint.tied else ():
-            whole[HEADS[embedding]] = whole[embedding].clone()  # peft reads both of a tied model
-        pairs.write(folder, made, settings, whole=whole)
+        tensors = {name: tensor for name, tensor in after.items() if _module(name) in saved}
+        tied = set(tensors) & set(HEADS) if base.checkpoint.tied else ()
+        tensors |= {HEADS[name]: tensors[name].clone() for name in tied}  # peft reads both
+        pairs.write(folder, made, settings, whole=tensors)
         (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         (folder / "README.md").write_text(_card(base, record), "utf-8")
 
@@ -179,6 +176,23 @@ def _module(name: str) -> str:
     return name.rpartition(".")[0]
 
 
+def _by_rank(made: Mapping[str, Pair], saved: float, whole: float) -> dict[str, float]:
+    """Return rank → share of `whole`, the models' squared difference, that an adapter of it keeps.
+
+    Ranks are powers of two and the pairs' own; `saved` is the part in tensors that are saved whole.
+    """
+    squares = [
+        (pair.a.double().norm(dim=1) * pair.b.double().norm(dim=0)).square()
+        for pair in made.values()
+    ]
+    rank = max(len(values) for values in squares)
+    ranks = [*(1 << power for power in range((rank - 1).bit_length())), rank]
+    return {
+        str(r): min((saved + sum(float(values[:r].sum()) for values in squares)) / whole, 1.0)
+        for r in ranks
+    }
+
+
 def _share(energies: Sequence[Sequence[float]]) -> float:
     """Return the share of the squared singular values that is kept; 1 if nothing differs."""
     total = sum(one[1] for one in energies)
@@ -214,8 +228,8 @@ def _card(base: Source, record: Mapping[str, Any]) -> str:
             "",
             f"# {record['model']['name']} as an adapter of {base.name}",
             "",
-            f"Rank {record['rank']}. It has {record['energy']:.4f} of the squared singular values of "
-            "the linear layers' differences.",
+            f"Rank {record['rank']}. It keeps {record['kept']:.4f} of the squared difference of the "
+            "models.",
             lost,
             f"Weights of the base: BLAKE3 `{record['base']['digest']}`; of the model: "
             f"`{record['model']['digest']}`.",

@@ -48,30 +48,29 @@ def files(model: Path) -> dict[str, Path]:
     return {f"{BESIDE}{CONFIG}": adapter / CONFIG, f"{BESIDE}{WEIGHTS}": weights_file(adapter)}
 
 
-def check_no_adapter(folder: Path) -> None:
-    """Raise SourceError if a folder that stands for a model holds an adapter and no model."""
-    if not (folder / CONFIG).is_file() or any(folder.glob("model*.safetensors*")):
-        return
+def is_adapter(folder: Path) -> bool:
+    """Return True if a folder holds an adapter and no model."""
+    return (folder / CONFIG).is_file() and not any(folder.glob("model*.safetensors*"))
+
+
+def base_of(folder: Path) -> str | None:
+    """Return the base that an adapter's settings name; None without a name that can be printed."""
     try:
         base = bounded_files.read_object(folder / CONFIG, MOST_CONFIG).get(
             "base_model_name_or_path"
         )
     except SourceError:
-        base = None
-    named = isinstance(base, str) and base.isprintable() and 0 < len(base) < 1000
-    meant = f"{base if named else 'BASE'}+{folder}"
-    raise SourceError(
-        f"model {folder} is an adapter, not a model. In a config of `forge merge` write "
-        f"{'it behind its base' if named else 'BASE+ADAPTER'}: {meant}, and so as a source of `forge "
-        "evo`. All other commands take whole models: merge the adapter first:\n"
-        f"  echo '{merge_config(meant)}' > whole.yml\n"
-        f"  forge merge whole.yml {folder.name}-merged"
-    )
+        return None
+    return base if isinstance(base, str) and base.isprintable() and 0 < len(base) < 1000 else None
 
 
-def merge_config(model: str) -> str:
-    """Return the config of a merge that makes a whole model of BASE+ADAPTER."""
-    return f'{{merge_method: passthrough, models: [{{model: "{model}"}}]}}'
+def check_no_adapter(folder: Path) -> None:
+    """Raise SourceError if a folder that stands for a model holds an adapter and no model."""
+    if is_adapter(folder):
+        raise SourceError(
+            f"model {folder} is an adapter, not a model: write its base before it, "
+            f"{base_of(folder) or 'BASE'}+{folder}."
+        )
 
 
 def weights_file(folder: Path) -> Path:

@@ -25,7 +25,13 @@ from events import failpoints
 from runs.errors import SourceError, UnavailableError
 from runs.event_types import HalfPrecision
 from runs.system import bounded_files, open_files
-from weights.folders import adapter_folders, gguf_note, model_config, safetensors_header
+from weights.folders import (
+    adapter_folders,
+    gguf_note,
+    made_folders,
+    model_config,
+    safetensors_header,
+)
 from weights.folders.adapted_tensors import AdaptedTensors
 from weights.folders.adapter import Adapter
 from weights.folders.confrontation import TORCH, confront
@@ -45,7 +51,7 @@ class Checkpoint:
     """An opened model folder: its tensors and the files that hold them."""
 
     folder: Path
-    #: The folder that the user named; `folder` may be a private copy of it.
+    #: What the user named, for messages; `folder` may be a private copy of it, or be made of it.
     given: Path
     #: Content of config.json; `tie_word_embeddings` is as the stored tensors have it.
     config: Mapping[str, Any]
@@ -202,7 +208,8 @@ def read_folder(folder: Path, given: Path | None = None) -> Checkpoint:
     model_config.check(config_file, config, {name: shape for name, (_, shape) in shapes.items()})
     stored = {name: name for name in files}
     notes = gguf_note.warnings(given or folder)
-    return Checkpoint(folder, given or folder, config, files, shapes, stored, warnings=notes)
+    named = made_folders.named(given or folder)
+    return Checkpoint(folder, named, config, files, shapes, stored, warnings=notes)
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,28 @@
 """Models in GGUF files by their names; each is converted into a folder of the home's cache.
 
 PATH/model.gguf is a file that begins as such files do, also under another name. The name
-hub:OWNER/NAME/FILE.gguf[@REVISION], with or without hub:, is of a file in a Hub repository, and
-package:DIST[/FILE.gguf] of one in an installed Python package, which is not imported.
+hub:OWNER/NAME/FILE.gguf[@REVISION], with or without hub:, is of a file in a Hub repository;
+hub:OWNER/NAME is of the only one in it. The name package:DIST[/FILE.gguf] is of one in an installed
+Python package, which is not imported.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import re
 from pathlib import Path
 
-from runs.errors import SourceError
+from runs.errors import SourceError, UnavailableError
 from runs.event_types import ModelReference
-from runs.home import Home
 from runs.system import user_folders
-from weights.folders.hub_errors import not_fetched
+from weights.folders import made_folders
+from weights.folders.hub_errors import fetching
 
 ENDING = ".gguf"
 _HUB, _PACKAGE = "hub:", "package:"
 _DIST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,200}[A-Za-z0-9])?")
-_ADDRESS = re.compile(r"-[0-9a-f]{32}-\d+$")
+_LATER_PART = re.compile(r"-(?!00001-)\d{5}-of-\d{5}\.gguf$")
 _REPOSITORY = re.compile(
     r"(?!.*\.\.)([\w.-]{1,96}/[\w.-]{1,96})/([\w./+ -]{1,300}\.gguf)", re.ASCII
 )
@@ -31,6 +33,12 @@ def is_package(text: str) -> bool:
     return text.startswith(_PACKAGE)
 
 
+def is_file(text: str) -> bool:
+    """Return True if a text names a GGUF file of the Hub or of a package, and so no BASE+ADAPTER."""
+    body = text.partition("@")[0]
+    return body.endswith(ENDING) and (is_prefixed(text) or bool(_REPOSITORY.fullmatch(body)))
+
+
 def is_prefixed(text: str) -> bool:
     """Return True if a text begins as names of GGUF files do, and so is no name of the log."""
     return text.startswith((_HUB, _PACKAGE))
@@ -39,15 +47,10 @@ def is_prefixed(text: str) -> bool:
 def at(place: Path, name: str = "") -> ModelReference | None:
     """Return the model of a GGUF file, converted; None if the path is no such file.
 
-    A folder of the cache that is gone is made again.
-
     Raise SourceError for another file whose name ends in .gguf, and as `cached.folder` does.
     """
     from weights.folders.gguf_source import header
 
-    if place.parent == _cache():  # a folder that an earlier command was told of
-        folder = place if place.is_dir() else made_again(place) or place
-        return ModelReference(name=name or _ADDRESS.sub("", place.name), path=str(folder))
     if not place.is_file():
         return None
     if not header.is_gguf(place):
@@ -72,37 +75,15 @@ def named(text: str) -> ModelReference | None:
     return None
 
 
-def made_again(folder: Path) -> Path | None:
-    """Return a folder of the cache that is gone, converted again; None if its file is gone, too.
-
-    Raise SourceError if the file is another one now, UnavailableError.
-    """
-    from weights.folders.gguf_source import cached
-
-    origin = cached.origin(folder) if folder.parent == _cache() else None
-    if origin is None:
-        return None
-    model = at(Path(origin)) if Path(origin).is_absolute() else named(origin)
-    if model is not None and Path(model.path) != folder:
-        raise SourceError(
-            f"{origin} has changed since {folder.name} was made of it: that folder is gone, and cannot "
-            "be made again. Name the file itself."
-        )
-    return None if model is None else folder
-
-
 def _first_fault(file: Path) -> str:
     return "does not begin as one" if file.stat().st_size else "is empty"
-
-
-def _cache() -> Path:
-    return Home.default().artifacts / "gguf"
 
 
 def _converted(place: Path, name: str, origin: str) -> ModelReference:
     from weights.folders.gguf_source import cached
 
-    return ModelReference(name=name, path=str(cached.folder(place, _cache(), origin)))
+    folder = cached.folder(place, made_folders.cache(made_folders.GGUF), origin)
+    return ModelReference(name=name, path=str(folder))
 
 
 def _in_package(text: str, whole: str) -> Path:
@@ -139,26 +120,73 @@ def _in_package(text: str, whole: str) -> Path:
 def _of_hub(text: str) -> ModelReference:
     """Return the model of a file of the Hub, fetching it with all parts if it is not here yet."""
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError
 
     from weights.folders.gguf_source import header
 
     body, _, revision = text.removeprefix(_HUB).partition("@")
+    user_folders.check_hub_cache()
+    repository, name = _file_of_hub(text, body, revision or None)
+    try:
+        with fetching(f"file {name} of {repository}"):
+            place = Path(hf_hub_download(repository, name, revision=revision or None))
+            commit = place.parents[name.count("/")].name
+            places = [place]
+            for part in header.part_names(place.name):
+                whole = str(Path(name).with_name(part))
+                places.append(Path(hf_hub_download(repository, whole, revision=commit)))
+    except EntryNotFoundError as error:
+        names = ", ".join(_files_of_hub(repository, revision or None)) or "none that ends in .gguf"
+        raise SourceError(f"{repository} has no file {name}; it has {names}.") from error
+    for file in places:
+        _check_digest(file)
+    folder = _converted(place, header.stem(place), f"{_HUB}{repository}/{name}@{commit}")
+    return folder.model_copy(update={"hub_id": f"{repository}/{name}", "revision": commit})
+
+
+def _file_of_hub(text: str, body: str, revision: str | None) -> tuple[str, str]:
+    """Return repository and file that OWNER/NAME/FILE, or OWNER/NAME with one such file, names."""
     match = _REPOSITORY.fullmatch(body)
-    if match is None:
+    if match is not None:
+        return match[1], match[2]
+    if not re.fullmatch(r"(?!.*\.\.)[\w.-]{1,96}/[\w.-]{1,96}", body, re.ASCII):
         raise SourceError(
             f"{text[:200]!r} names no GGUF file of the Hub: write hub:OWNER/NAME/FILE.gguf, with "
             "@REVISION behind it if one is meant. A model of the Hub in a folder is OWNER/NAME."
         )
-    repository, name = match[1], match[2]
-    user_folders.check_hub_cache()
-    try:
-        place = Path(hf_hub_download(repository, name, revision=revision or None))
-        commit = place.parents[name.count("/")].name
-        for part in header.part_names(place.name):
-            whole = str(Path(name).with_name(part))
-            hf_hub_download(repository, whole, revision=commit)
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError, ValueError) as error:
-        raise not_fetched(f"file {name} of {repository}", error) from error
-    folder = _converted(place, header.stem(place), f"{_HUB}{repository}/{name}@{commit}")
-    return folder.model_copy(update={"hub_id": f"{repository}/{name}", "revision": commit})
+    names = _files_of_hub(body, revision)
+    if not names:
+        raise SourceError(f"{body} holds no GGUF file. A model of the Hub in a folder is {body}.")
+    if len(names) > 1:
+        raise SourceError(
+            f"{body} holds {len(names)} GGUF files: write {_HUB}{body}/FILE, of {', '.join(names)}."
+        )
+    return body, names[0]
+
+
+def _files_of_hub(repository: str, revision: str | None) -> list[str]:
+    """Return the GGUF files of a repository; of a file in parts the first. Raise UnavailableError."""
+    from huggingface_hub import HfApi
+
+    with fetching(f"the list of files of {repository}"):
+        info = HfApi().model_info(repository, revision=revision)
+    names = [file.rfilename for file in info.siblings or ()]
+    return sorted(n for n in names if n.endswith(ENDING) and not _LATER_PART.search(n))[:50]
+
+
+def _check_digest(place: Path) -> None:
+    """Raise UnavailableError for a file of the Hub's cache whose bytes are not those of its name.
+
+    Large files are kept under their SHA-256, which the Hub tells. A damaged one is removed.
+    """
+    blob = place.resolve()
+    if not re.fullmatch(r"[0-9a-f]{64}", blob.name):
+        return
+    with blob.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != blob.name:
+        blob.unlink()
+        raise UnavailableError(
+            f"{place.name} of the Hub is damaged here: its SHA-256 is {digest[:12]}…, the Hub's is "
+            f"{blob.name[:12]}…. It was removed from {blob.parent}. Run the command again."
+        )

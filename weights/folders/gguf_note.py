@@ -9,22 +9,42 @@ from runs.system import bounded_files
 
 #: The note's file, and its bytes at most.
 NOTE = "gguf.json"
+#: The note of a folder of BASE+ADAPTER, which has the same facts of its base.
+ADAPTED = "adapted.json"
 MOST_BYTES = 1 << 16
+
+
+def facts(folder: Path) -> dict[str, str]:
+    """Return name and type of the GGUF file that a folder was made of; empty for any other folder.
+
+    A folder of BASE+ADAPTER has the facts of its base.
+    """
+    for file in (NOTE, ADAPTED):
+        if (folder / file).is_file():
+            return _read(folder / file)
+    return {}
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        note = bounded_files.read_object(file, MOST_BYTES)
+    except SourceError:
+        return {}
+    words = {key: note.get(key) for key in ("name", "rounded")}
+    return {
+        key: word
+        for key, word in words.items()
+        if isinstance(word, str) and word.isprintable() and len(word) < 300
+    }
 
 
 def warnings(folder: Path) -> tuple[str, ...]:
     """Return what users are to know of a folder that was made of a GGUF file; () for any other."""
-    if not (folder / NOTE).is_file():
+    note = facts(folder)
+    if len(note) < 2:
         return ()
-    try:
-        note = bounded_files.read_object(folder / NOTE, MOST_BYTES)
-    except SourceError:
-        return ()
-    name, rounded = note.get("name"), note.get("rounded")
-    words = (name, rounded)
-    if not all(isinstance(word, str) and word.isprintable() and len(word) < 300 for word in words):
-        return ()
-    return (f"{name}: weights were rounded to {_bits(str(rounded))} before they came here.",)
+    bits = _bits(note["rounded"])
+    return (f"{note['name']}: weights were rounded to {bits} before they came here.",)
 
 
 def _bits(type_: str) -> str:

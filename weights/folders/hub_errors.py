@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from runs.errors import UnavailableError
+
+
+@contextmanager
+def fetching(what: str) -> Iterator[None]:
+    """Raise UnavailableError for any trouble with the Hub but a file that a repository lacks."""
+    import httpx2  # of huggingface_hub
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+    )
+
+    try:
+        yield
+    except LocalEntryNotFoundError as error:  # without the Hub nothing is known of the file
+        raise not_fetched(what, error) from error
+    except EntryNotFoundError:
+        raise
+    except (HfHubHTTPError, OSError, ValueError, httpx2.HTTPError) as error:
+        raise not_fetched(what, error) from error
 
 
 def not_fetched(what: str, error: Exception) -> UnavailableError:

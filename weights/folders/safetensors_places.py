@@ -6,14 +6,17 @@ The format: github.com/huggingface/safetensors, "Format"; see `safetensors_heade
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from weights.folders.checkpoint import SINGLE, TORCH
+from weights.folders.checkpoint import INDEX, SINGLE, TORCH
 from weights.tensors import Shape, elements
 
+#: Bytes at whose multiples torch begins tensors.
+ALIGNED = 64
 _NAMES = {dtype: name for name, dtype in TORCH.items()}
 
 
@@ -32,7 +35,7 @@ class Place:
 def places(
     tensors: Sequence[tuple[str, torch.dtype, Shape]], shard_bytes: int
 ) -> tuple[list[Place], dict[str, bytes]]:
-    """Return the places of tensors, which are in order of name, and the header of each file."""
+    """Return the places of tensors, which are in the order given, and the header of each file."""
     shards: list[list[tuple[str, torch.dtype, Shape, int]]] = [[]]
     used = 0
     for name, dtype, shape in tensors:
@@ -57,10 +60,31 @@ def places(
     return found, headers
 
 
+def write(folder: Path, weights: Mapping[str, torch.Tensor], shard_bytes: int) -> None:
+    """Write weights into an existing folder: one file, or shards with an index.
+
+    Those of wide numbers come first, so that each begins at a multiple of its numbers' bytes.
+    """
+    order = sorted(weights, key=lambda name: (-weights[name].itemsize, name))
+    found, headers = places(
+        [(name, weights[name].dtype, tuple(weights[name].shape)) for name in order], shard_bytes
+    )
+    for file, header in headers.items():
+        with (folder / file).open("xb") as out:
+            out.write(header)
+            for place in found:
+                if place.file == file and place.size:
+                    flat = weights[place.name].contiguous().view(-1)
+                    out.write(flat.view(torch.uint8).numpy().data)
+    if len(headers) > 1:
+        (folder / INDEX).write_text(index_of(found), "utf-8")
+
+
 def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
     """Return a header: eight bytes of length, then JSON.
 
-    The JSON is padded with spaces so that data begins at a multiple of 8.
+    The JSON is padded with spaces so that data begins at a multiple of `ALIGNED`: tensors of most
+    shapes then lie in a mapped file as torch's own do in memory.
     """
     told: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
@@ -73,7 +97,7 @@ def _header(shard: Sequence[tuple[str, torch.dtype, Shape, int]]) -> bytes:
         told[name] = entry
         offset += size
     text = json.dumps(told, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-(8 + len(text)) % ALIGNED)
     return len(text).to_bytes(8, "little") + text
 
 

@@ -1,9 +1,9 @@
 """Sources of a merge: from the text that a user types to opened models that fit together.
 
 A model is a local folder or GGUF file, an alias, a GGUF file elsewhere (`gguf_names`), a model of the
-log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a Hub id (`owner/name[@revision]`), in this order; a
-source may be BASE+ADAPTER. Sources must agree on tensors and shapes; settings that bear on the function
-but not on shapes are compared (`compared_settings`).
+log (`RUN:ROLE`, `RUN/ROLE`, a registered name) or a Hub id (`owner/name[@revision]`), in this order. It
+may be BASE+ADAPTER, or an adapter alone, whose settings name its base. Sources must agree on tensors
+and shapes; settings that bear on the function but not on shapes are compared (`compared_settings`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runs.errors import SourceError
+from runs.errors import SourceError, UnavailableError
 from runs.event_types import ModelReference
 from runs.kinds.asked import Names
 from runs.system import user_folders
-from weights.folders import adapter_folders, gguf_names, model_config
+from weights.folders import adapter_folders, gguf_names, made_folders, model_config
 from weights.folders.compared_settings import compare_settings
 from weights.folders.hub_errors import not_fetched
 from weights.tensors import HEADS, Shape
@@ -42,15 +42,120 @@ def resolve(
 ) -> ModelReference:
     """Return what the user typed as a local folder, fetching a Hub model if it is not here yet.
 
-    A GGUF file is converted into a folder of the home's cache.
+    A GGUF file is converted into a folder of the home's cache, and BASE+ADAPTER is summed into one.
 
     `named` finds the models of a log. An alias stands for a name of any form. Raise SourceError or
     UnavailableError.
     """
+    model = resolve_source(text, aliases, named)
+    base, adapter = adapter_folders.parts(Path(model.path))
+    if adapter is None:
+        return model
+    from weights.folders import adapted_folders  # imports torch
+
+    folder = adapted_folders.folder(base, adapter, model.name)
+    return model.model_copy(update={"path": str(folder)})
+
+
+def resolve_source(
+    text: str,
+    aliases: Mapping[str, str] = ALIASES,
+    named: Names | None = None,
+) -> ModelReference:
+    """Return a source of a merge: as `resolve` does, but BASE+ADAPTER stays the path of two folders.
+
+    Raise SourceError or UnavailableError.
+    """
+    pair = split(text if _place(text) is not None else aliases.get(text, text))
+    if pair is not None:
+        return _pair(resolve(pair[0], aliases, named), resolve_adapter(pair[1]))
+    model = _found(text, aliases, named)
+    if not adapter_folders.is_adapter(Path(model.path)):
+        return model
+    return _pair(_base_of(model), model)
+
+
+def resolve_adapter(text: str) -> ModelReference:
+    """Return an adapter as a local folder. Raise SourceError or UnavailableError."""
+    return _found(text, ALIASES, None)
+
+
+def make_again(folder: Path) -> Path | None:
+    """Make a folder of the home's cache again that is gone, and return it; None for any other.
+
+    Raise SourceError if it was made of files that are others now, UnavailableError.
+    """
+    origin = made_folders.origin(folder) if made_folders.is_cached(folder) else None
+    if origin is None:
+        return None
+    model = resolve(origin)
+    if Path(model.path) != folder:
+        raise SourceError(
+            f"{origin} has changed since {folder.name} was made of it: that folder is gone, and cannot "
+            "be made again. Name the model itself."
+        )
+    return folder
+
+
+def split(text: str) -> tuple[str, str] | None:
+    """Return the names of base and adapter of BASE+ADAPTER; None for another name.
+
+    A folder, or a file of a Hub or a package, may have a + in its name.
+    """
+    base, _, adapter = text.partition("+")
+    if not base or not adapter or gguf_names.is_file(text):
+        return None
+    place = _place(text)
+    return None if place is not None and place.exists() else (base, adapter)
+
+
+def _pair(base: ModelReference, adapter: ModelReference) -> ModelReference:
+    """Return BASE+ADAPTER as one reference. Raise SourceError if the second is no adapter."""
+    models = (base, adapter)
+    if mixed := next((model for model in models if "+" in model.path), None):
+        raise SourceError(f"the folder {mixed.path} has a + in its path: rename it.")
+    for model in models:
+        if not Path(model.path).exists():
+            what = "base" if model is base else "adapter"
+            raise SourceError(
+                f"{what} {model.path} does not exist. Check the path, or give a Hub id."
+            )
+    if not adapter_folders.is_adapter(Path(adapter.path)):
+        raise SourceError(
+            f"{adapter.path} is no adapter: it has no {adapter_folders.CONFIG}, or holds a whole model."
+        )
+    return ModelReference(
+        name="+".join(model.name for model in models), path="+".join(m.path for m in models)
+    )
+
+
+def _base_of(adapter: ModelReference) -> ModelReference:
+    """Return the base that an adapter's settings name: a folder or file here, a package, a Hub id.
+
+    Settings that came from a Hub name no path of this machine. Raise SourceError if it is not here.
+    """
+    base = adapter_folders.base_of(Path(adapter.path))
+    remedy = f"write BASE+{adapter.path}"
+    if base is None:
+        raise SourceError(f"{adapter.path} is an adapter that does not name its base: {remedy}.")
+    why = f"{adapter.path} is an adapter of {base}"
+    place = _place(base)
+    if place is not None and (adapter.hub_id is not None or not place.exists()):
+        raise SourceError(f"{why}, which is not here: {remedy}.")
+    try:
+        model = _found(base, ALIASES, None)
+    except (SourceError, UnavailableError) as error:
+        raise type(error)(f"{why}: {error} If that base is elsewhere, {remedy}.") from error
+    if adapter_folders.is_adapter(Path(model.path)):
+        raise SourceError(f"{why}, which is an adapter itself: {remedy}, with a whole model.")
+    return model
+
+
+def _found(text: str, aliases: Mapping[str, str], named: Names | None) -> ModelReference:
+    """Return what a name other than BASE+ADAPTER means. Raise SourceError or UnavailableError."""
     if not text.strip():
         raise SourceError("a model's name is empty: give a folder, a Hub id or an alias.")
     place = _place(text)
-    _check_whole(text, place)
     if place is not None:
         if named is not None and not text.startswith((".", "/", "~")):
             named.hidden_by(text, place)
@@ -80,30 +185,15 @@ def resolve(
 
 
 def _local(place: Path, name: str = "") -> ModelReference:
-    """Return the model of a folder, or of a GGUF file, which is converted."""
-    folder = ModelReference(name=name or place.name, path=str(place))
-    return gguf_names.at(place, name) or folder
+    """Return the model of a folder, or of a GGUF file, which is converted.
 
-
-def resolve_source(
-    text: str,
-    aliases: Mapping[str, str] = ALIASES,
-    named: Names | None = None,
-) -> ModelReference:
-    """Return a source of a merge as `resolve` does; of BASE+ADAPTER both are looked up.
-
-    Raise SourceError or UnavailableError.
+    A folder of the home's cache that is gone is made again.
     """
-    place = _place(text)
-    base, _, adapter = text.partition("+")
-    if not base or not adapter or (place is not None and place.exists()):
-        return resolve(text, aliases, named)
-    models = [resolve(base, aliases, named), resolve(adapter)]
-    if mixed := next((model for model in models if "+" in model.path), None):
-        raise SourceError(f"the folder {mixed.path} has a + in its path: rename it.")
-    return ModelReference(
-        name="+".join(model.name for model in models), path="+".join(m.path for m in models)
-    )
+    if (file := gguf_names.at(place, name)) is not None:
+        return file
+    if made_folders.is_cached(place) and not place.is_dir():
+        make_again(place)
+    return ModelReference(name=name or made_folders.plain_name(place), path=str(place))
 
 
 def _place(text: str) -> Path | None:
@@ -119,21 +209,6 @@ def _place(text: str) -> Path | None:
         return path.resolve() if there else None
     except (OSError, RuntimeError) as error:  # too long, links in a circle, no such user
         raise SourceError(f"model {text[:200]!r} is no path: {error}.") from error
-
-
-def _check_whole(text: str, place: Path | None) -> None:
-    """Raise SourceError for BASE+ADAPTER, unless that is the name of a folder."""
-    model, _, adapter = text.partition("+")
-    if not model or not adapter or (place is not None and place.exists()):
-        return
-    part = _place(model)
-    if part is None or part.exists():  # of a path with a + of which nothing exists, opening tells
-        raise SourceError(
-            f"model {text[:200]!r} is a model with an adapter, which only a config of `forge merge` "
-            "and the sources of `forge evo` may be. Merge the adapter into the model first:\n"
-            f"  echo '{adapter_folders.merge_config(text[:2000])}' > whole.yml\n"
-            "  forge merge whole.yml whole"
-        )
 
 
 def _fetch(repository: str, revision: str | None) -> Path:

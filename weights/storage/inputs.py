@@ -23,9 +23,9 @@ from runs.errors import (
     UnavailableError,
 )
 from runs.event_types import ModelReference, SourceRecord
-from weights.folders import adapter_folders, checkpoint, companions, gguf_names
+from weights.folders import adapter_folders, checkpoint, companions
 from weights.folders.checkpoint import Checkpoint
-from weights.folders.sources import resolve
+from weights.folders.sources import make_again, resolve
 from weights.recipes import Source
 from weights.storage.model_copies import ORIGIN, Copies, written_since
 
@@ -157,7 +157,7 @@ class Supply:
         """
         if adapter_folders.exists(Path(given.path)):
             return Path(given.path)
-        if (folder := gguf_names.made_again(Path(given.path))) is not None:
+        if (folder := make_again(Path(given.path))) is not None:
             return folder
         if given.hub_id is not None:
             return Path(resolve(f"{given.hub_id}@{given.revision}").path)

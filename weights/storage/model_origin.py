@@ -236,8 +236,11 @@ def settle(home: Home, asked: dict[str, Any]) -> str:
         kind = kinds.of(state.kind)
         return kind.settle(home, state, rows[-1].hash, asked["recipe_id"], folders)
     from weights.folders.holding import holds
+    from weights.folders.sources import make_again
 
     for folder in folders:
+        if not folder.exists():
+            make_again(folder)
         if holds(folder, asked["digest"]):
             if folder == kept:
                 touch(kept)

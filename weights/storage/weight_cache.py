@@ -9,7 +9,6 @@ file is removed and counts as missing. torch is loaded by the first weights, not
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runs.errors import ConfigError, TamperedError, UnavailableError
+from runs.system import freed_memory
 from runs.system.digests import checked
 from weights.tensors import Weights
 
@@ -121,16 +121,14 @@ class Artifacts:
     def release(self) -> None:
         """Hold no weights in memory any more, and give the system back what is free.
 
-        The buffer pool keeps the memory of weights for further ones, and glibc freed memory in its
-        heaps: dropped and trimmed, it is there for other programs.
+        The buffer pool keeps the memory of weights for further ones.
         """
         from weights import buffer_pool
 
         self._memory.clear()
         gc.collect()
         buffer_pool.drop()
-        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-            trim(0)
+        freed_memory.give_back()
 
     def keep(self, digest_: str, weights: Weights, seconds: float = 0.0) -> None:
         """Write weights to disk too, and into the shared store.
@@ -138,14 +136,15 @@ class Artifacts:
         `seconds` is what it takes to make them again: what is cheap for its size is removed first.
         A full disk only leads to a warning: the weights can be rebuilt.
         """
-        from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
+        from weights.folders import safetensors_places
+        from weights.folders.checkpoint import SHARD_BYTES, publish
 
         place = self._place(digest_)
         if place.exists():
             return
 
         def fill(folder: Path) -> None:
-            write_weights(folder, weights, SHARD_BYTES)
+            safetensors_places.write(folder, weights, SHARD_BYTES)
             if seconds:
                 (folder / COST).write_text(f"{seconds}\n", "utf-8")
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from runs.errors import ConfigError
+from runs.system import freed_memory
 from weights.algorithms import check_complete
 from weights.model import Model
 from weights.recipes import Train
@@ -27,6 +28,10 @@ from weights.training.optimisers import Optimiser
 from weights.training.pinned import pinned
 from weights.training.processes import Processes
 from weights.training.windows import Ids
+
+#: Seconds after which memory that steps have freed is given back: of a large model, after each step.
+#: It lies between what is kept, and the heap would grow from step to step.
+FREED_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -107,7 +112,10 @@ def segment(
         optimiser = _carried(optimiser)
     with pinned(threads):
         training = Training(recipe, start, optimiser, streams, inputs or {}, device, group, sharded)
-        return training.run(first, last, report, should_stop)
+        made = training.run(first, last, report, should_stop)
+    del training
+    freed_memory.give_back()
+    return made
 
 
 def _check_state(recipe: Train, optimiser: Weights | None, first: int) -> None:
@@ -200,11 +208,15 @@ class Training:
     ) -> list[Step]:
         """Do the steps in place and return those that were done; see `segment`."""
         began, done = time.perf_counter(), []
+        freed = began
         for number in range(first, last):
             loss, rate, norm = self.step(number)
             tokens = (len(done) + 1) * self._objective.tokens
             done.append(Step(number, loss, rate, norm, tokens, time.perf_counter() - began))
             report(done[-1])
+            if time.perf_counter() - freed > FREED_SECONDS:
+                freed_memory.give_back()
+                freed = time.perf_counter()
             if number + 1 < last and self._processes.agree(should_stop()):
                 break
         return done

@@ -6,13 +6,14 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from events import ConcurrencyError, Context, Event, EventStore, New
 from runs.errors import ConfigError, ConflictError, NotFoundError
 from runs.lists import finding, model_registry
 from runs.system import plain_text
+from weights.folders import made_folders
 from weights.folders.sources import ALIASES
 from weights.storage import model_origin
 from worker.append import actor
@@ -27,19 +28,32 @@ class Measured:
     digest: str
     bytes: int
     parameters: int
+    #: As `runs.lists.model_registry.ModelRegistered` has it; empty unless it was a GGUF file.
+    origin: dict[str, str] = field(default_factory=dict)
 
 
 def measure(folder: Path) -> Measured:
-    """Read and hash a model's weights. Raises SourceError if the folder is not a model."""
-    from weights.folders.checkpoint import digest, open_checkpoint
+    """Read and hash the weights of a model: a folder, a GGUF file, or BASE+ADAPTER.
 
+    Raises SourceError for anything else.
+    """
+    from weights.folders import gguf_note
+    from weights.folders.checkpoint import digest, open_checkpoint
+    from weights.folders.sources import resolve
+
+    folder = Path(resolve(str(folder.resolve())).path)
     checkpoint = open_checkpoint(folder)
+    note = gguf_note.facts(folder)
+    origin = {"file": note["name"], "digest": made_folders.digits_of(folder)} if note else {}
+    if "rounded" in note:
+        origin["type"] = note["rounded"]
     weights = checkpoint.tensors()
     return Measured(
-        path=str(folder.resolve()),
+        path=str(folder),
         digest=digest(weights),
         bytes=sum(t.numel() * t.element_size() for t in weights.values()),
         parameters=checkpoint.parameters,
+        origin=origin,
     )
 
 
@@ -120,7 +134,7 @@ def record(
 
 def _named(folder: Path, name: str | None) -> str:
     """Return the model's name, by default the folder's. Raises ConfigError for an invalid name."""
-    name = folder.resolve().name if name is None else name.strip()
+    name = made_folders.plain_name(folder.resolve()) if name is None else name.strip()
     plain_text.check_name(name, "the model's name")
     if not name or len(name) > 200:
         raise ConfigError("a model's name has 1 to 200 characters.")

@@ -21,11 +21,13 @@ def verdicts(
     config: BakeConfig,
     known: Mapping[str, Sequence[Trajectory]],
     given: bool,
+    tokens: int | None,
 ) -> dict[str, list[float]]:
     """Return group → score of the reply to each context, from 0 to 1.
 
     `known` are the trajectories of each place, whose beginnings are continued: without the prompts, and
-    with them if `given` is True. Raises the errors of `Verifier.verify`.
+    with them if `given` is True. `tokens` is `Started.pass_tokens`. Raises the errors of
+    `Verifier.verify`.
     """
     ends, verifier = end_tokens(model, tokenizer), FormVerifier()
     checks: Any = config.checks
@@ -35,7 +37,7 @@ def verdicts(
         if given:
             arms[PROMPTED] = [one.prompted for one in some]
         for arm, beginnings in arms.items():
-            replies = greedy(model, beginnings, config.reply_tokens, ends)
+            replies = greedy(model, beginnings, config.reply_tokens, ends, tokens)
             said = [_text(tokenizer, reply, ends) for reply in replies]
             contexts = [_text(tokenizer, one.plain, ()) for one in some]
             for number, check in enumerate(checks, 1):

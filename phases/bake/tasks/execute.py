@@ -15,7 +15,7 @@ from evaluation.trajectories import divergence, kept
 from evaluation.trajectories.contexts import Beginnings
 from evaluation.trajectories.kept import LazyStreams
 from evaluation.trajectories.sampled import Sample, Sampled
-from evaluation.trajectories.sampling import ROWS
+from evaluation.trajectories.sampling import PASS_TOKENS, rows_of_pass
 from events import Event, failpoints
 from phases.bake import behaviour, findings, plan, prompts, stages, submission
 from phases.bake.events import BakeState, Started
@@ -92,7 +92,8 @@ class Context(GivenContext[BakeState]):
         writer = self.parent_model
         if task.recipe_id != plan.parent(self.state.started).id:
             writer = self._loaded(task.recipe_id)
-        return replies.written(writer, self.text, self._beginnings, config, streams)
+        tokens = self.state.started.pass_tokens
+        return replies.written(writer, self.text, self._beginnings, config, streams, tokens)
 
     def tried_replies(self) -> tuple[float, list[Trajectory]]:
         """Return the seconds of all replies by those of a forward pass of each stream; and a pass.
@@ -102,14 +103,15 @@ class Context(GivenContext[BakeState]):
         config, streams, seconds = self.state.submitted.config, self._wanted(), 0.0
         written: list[Trajectory] = []
         room = config.context_tokens + config.reply_tokens + self.state.started.prompt_tokens
-        rows = min(ROWS, self.parent_model.rows(room))
+        tokens = self.state.started.pass_tokens
+        rows = rows_of_pass(self.parent_model, room, tokens)
         few = config.model_copy(update={"trajectories": rows, "held_out": rows})
         for name, stream in streams.items():
             if stream.like is None:
                 began = time.monotonic()
                 single = {name: stream}
                 written = replies.written(
-                    self.parent_model, self.text, self._beginnings, few, single
+                    self.parent_model, self.text, self._beginnings, few, single, tokens
                 )[name]
                 seconds += (time.monotonic() - began) * -(-prompts.count(config, stream) // rows)
         return seconds, written
@@ -192,7 +194,8 @@ class Context(GivenContext[BakeState]):
         places = {behaviour.NEAR: prompts.TEST, behaviour.FAR: prompts.FAR}
         known = {place: unpack(found[name]) for place, name in places.items() if name in found}
         config, tokenizer = self.state.submitted.config, self.text.tokenizer
-        return behaving.verdicts(model, tokenizer, config, known, given)
+        tokens = self.state.started.pass_tokens
+        return behaving.verdicts(model, tokenizer, config, known, given, tokens)
 
     def _apart(
         self, model: ResidentModel, task: Observe
@@ -247,6 +250,7 @@ class Context(GivenContext[BakeState]):
             beyond=beyond,
             trainable=trainable,
             dtype=self.dtype,
+            pass_tokens=PASS_TOKENS,
         )
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:

@@ -56,11 +56,12 @@ def written(
     made: Beginnings,
     config: BakeConfig,
     streams: Mapping[str, Stream],
+    tokens: int | None,
 ) -> dict[str, list[Trajectory]]:
     """Return stream → trajectories: the model's replies to contexts after prompts.
 
-    A stream that has the replies of another comes after it. Raises DataError if no context leaves room
-    for a reply.
+    `tokens` is `Started.pass_tokens`. A stream that has the replies of another comes after it. Raises
+    DataError if no context leaves room for a reply.
     """
     found: dict[str, list[Trajectory]] = {}
     ends = end_tokens(model, text.tokenizer)
@@ -78,7 +79,8 @@ def written(
         if stream.like:
             said = [one.reply for one in found[stream.like]]
         else:
-            said = sample(model, [one[1] for one in both], config.reply_tokens, ends, *key, name)
+            asked = [one[1] for one in both]
+            said = sample(model, asked, config.reply_tokens, ends, *key, name, tokens=tokens)
         pairs = zip(both, said, strict=True)
         found[name] = [Trajectory(*beginning, reply) for beginning, reply in pairs]
     return found

@@ -16,7 +16,7 @@ from runs.event_types import SourceRecord
 from runs.home import segment_steps
 from studies import training_defaults
 from studies.making.maker import Maker
-from studies.observing import Observe, Observed
+from studies.observing import Items, Observe, Observed
 from studies.submission import trainable
 from studies.training_context import TrainingContext
 from weights import operations
@@ -109,9 +109,20 @@ class Context(TrainingContext[CognateState]):
         if task.measure == findings.QUALITY:
             return measure.quality(task, self.resident, weights, self.held_out)
         if task.measure == findings.LINE:
-            return measure.line(task, self.resident, self.weights(base), weights, self.held_out)
+            ends = {0.0: base.id, 1.0: task.recipe_id}
+            return measure.line(
+                task, self.resident, self.weights(base), weights, self.held_out, self._known(ends)
+            )
         others = {role: self.weights(m) for role, m in models.items() if role != plan.BASE}
         return measure.geometry(task, weights, others)
+
+    def _known(self, ends: Mapping[float, str]) -> dict[float, Items]:
+        """Return place → −log p of every window by domain, of the recipes whose quality is known."""
+        asked = {
+            place: Observe(id_, findings.QUALITY, findings.SLICE) for place, id_ in ends.items()
+        }
+        events = {place: self.state.answers.get(task.key) for place, task in asked.items()}
+        return {place: one.items for place, one in events.items() if isinstance(one, Observed)}
 
     # ---- started -------------------------------------------------------------------------------
 

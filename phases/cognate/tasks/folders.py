@@ -37,7 +37,7 @@ def write(home: Home, state: CognateState, out: Path) -> dict[str, Any]:
     Raises the errors of `check_target`.
     """
     out = check_target(out)
-    context = Context.opened(state, Artifacts.of(home))
+    context = Context.to_read(state, Artifacts.of(home), _digests(state).values())
     told = report.report(state)
     for role, recipe in plan.models(state).items():
         _publish(context, out / role, role, recipe, told, state.head)
@@ -108,9 +108,7 @@ def settle(
     role, recipe = next((r, m) for r, m in plan.models(state).items() if m.id == recipe_id)
 
     def written(place: Path) -> None:
-        cache = Artifacts.of(home)
-        # What the cache has needs no training, and so no look at the machine.
-        context = Context(state, cache) if cache.files(digest) else Context.opened(state, cache)
+        context = Context.to_read(state, Artifacts.of(home), [digest])
         _publish(context, place, role, recipe, None, head)
 
     return model_files.settled(
@@ -120,6 +118,7 @@ def settle(
 
 def files(state: CognateState, cache: Artifacts) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of all models' weights, made again if the cache lacks them."""
-    context, recipes = Context.opened(state, cache), plan.models(state).values()
+    context = Context.to_read(state, cache, _digests(state).values())
+    recipes = plan.models(state).values()
     models = {state.made[one.id].digest: partial(context.weights, one) for one in recipes}
     return model_files.files(cache, models, state.making_seconds)

@@ -12,7 +12,7 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.measures.perplexity import score_windows
 from phases.cognate import findings
-from studies.observing import Observe, Observed, answered
+from studies.observing import Items, Observe, Observed, answered
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -35,14 +35,23 @@ def line(
     base: Weights,
     specialist: Weights,
     data: Mapping[str, Packed],
+    ends: Mapping[float, Items],
 ) -> Observed:
-    """Measure −log p of every window, and its predicted tokens, at each place of the line."""
+    """Measure −log p of every window, and its predicted tokens, at each place of the line.
+
+    `ends` are places whose models were measured: place → domain → −log p of every window.
+    """
     began, items, sizes = time.monotonic(), {}, {}
     for place in findings.PLACES:
-        model.load({n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base})
+        if place not in ends:
+            blend = {n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base}
+            model.load(blend)
         for domain in sorted(data):
-            nll, tokens, _ = score_windows(model, data[domain].windows)
-            items[f"{place}/{domain}"], sizes[f"{place}/{domain}"] = tuple(nll), tuple(tokens)
+            windows = data[domain].windows
+            known = ends.get(place)
+            nll = score_windows(model, windows)[0] if known is None else known[domain]
+            items[f"{place}/{domain}"] = tuple(nll)
+            sizes[f"{place}/{domain}"] = tuple(len(window) - 1 for window in windows)
     return answered(task, items, sizes, began)
 
 

@@ -690,11 +690,62 @@ def test_settings_that_are_none_are_named(tmp_path: Path) -> None:
 
 
 def test_options_of_a_merge_of_adapters_are_not_dropped(toys: Toys, tmp_path: Path) -> None:
-    for option, value in (("--method", "ties"), ("--sign", "total"), ("--weights", "1")):
+    for option, value in (("--rank", "2"), ("--sign", "total"), ("--density", "1")):
         words = ("merge", option, value, "config.yml", "out")
         assert f"{option} is an option of --adapters" in fails(tmp_path, 2, *words)
+    for option in ("--data", "--base", "--weights", "--parameter"):
+        words = ("merge", option, "1", "config.yml", "out")
+        assert f"{option} is an option of --method" in fails(tmp_path, 2, *words)
+        if option != "--weights":
+            told = fails(tmp_path, 2, "merge", "--adapters", "a,b", option, "1", "out")
+            assert "with --adapters leave out" in told
+    told = fails(tmp_path, 2, "merge", "--adapters", "a,b", "--method", "regmean", "out")
+    assert "merges no adapters" in told
     assert "Missing argument 'OUT'" in fails(tmp_path, 2, "merge", "--adapters", "a,b")
     assert "Missing argument 'CONFIG'" in fails(tmp_path, 2, "merge")
     assert "Missing argument 'OUT'" in fails(tmp_path, 2, "merge", "config.yml")
     base = str(toys.base)
     assert "--modules is empty" in fails(tmp_path, 2, "extract", base, base, "o", "--modules", "")
+
+
+def test_a_merge_needs_no_config(toys: Toys, tmp_path: Path) -> None:
+    """The options of a merge are written as a config beside its result, which gives the same again."""
+    models, out = list(map(str, toys.sources)), tmp_path / "both"
+    words = [
+        "merge",
+        "--method",
+        "regmean++",
+        "--data",
+        str(toys.data),
+        "--parameter",
+        "tokens=300",
+    ]
+    told = call(tmp_path, *words, "--weights", "1,2,0", *models, str(out), "--json")
+    assert told.exit_code == 0, told.output
+    digest = json.loads(told.stdout)["merges"][0]["digest"]
+    config = out / "mergekit_config.yml"
+    again = call(tmp_path, "merge", str(config), str(tmp_path / "again"), "--json")
+    assert json.loads(again.stdout)["merges"][0]["digest"] == digest
+    apart = call(tmp_path, "merge", "--method", "ram", "--base", str(toys.base), *models, str(out))
+    assert (apart.exit_code, apart.stderr) == (0, ""), apart.output
+
+
+def test_a_merge_without_a_config_says_what_is_wrong(toys: Toys, tmp_path: Path) -> None:
+    """Before any work, and in the words of the command line."""
+    models = list(map(str, toys.sources))
+    regmean = ("merge", "--method", "regmean")
+    told = fails(tmp_path, 2, *regmean, "--data", "a", "--data", "b", *models, "out")
+    assert (
+        told == "2 --data for 3 models: give one for all models, or one for each, in their order."
+    )
+    told = fails(tmp_path, 2, *regmean, "--weights", "1,2", *models, "out")
+    assert told == "2 --weights for 3 models: give one for each, in their order."
+    assert "give KEY=VALUE" in fails(tmp_path, 2, *regmean, "--parameter", "alpha", *models, "out")
+    assert "is not YAML" in fails(tmp_path, 2, *regmean, "--parameter", "alpha=[", *models, "out")
+    assert "takes 2 or more models" in fails(tmp_path, 2, *regmean, models[0], "out")
+    assert "no merge_method 'regnean'" in fails(
+        tmp_path, 2, "merge", "--method", "regnean", "a", "o"
+    )
+    assert "Missing argument 'OUT'" in fails(tmp_path, 2, *regmean, "out")
+    told = fails(tmp_path, 2, "merge", "a.yml", "b", "c")
+    assert "say the method" in told

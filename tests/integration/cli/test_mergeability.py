@@ -56,7 +56,7 @@ def test_the_table_is_one_screen_wide(toys: Toys, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert any(line.startswith("forecast: ") for line in lines)
+    assert any(line.startswith("loss of this text: ") for line in lines)
     assert "about" in result.stderr  # it says how long it takes before it begins
 
 

@@ -47,10 +47,17 @@ def test_figures_are_the_same_and_the_share_done_is_told(
     measured = evaluate(model, data, draws, judge).outcomes
     assert measured == evaluate(resident, data, draws, judge).outcomes
     shares = [int(words.partition("%")[0]) for words in messages[1:]]
-    assert messages[0].startswith("about ")
+    assert "by a probe of each kind of item" in messages[0]
     assert len(shares) > 4
     assert shares == sorted(shares)
     assert shares[-1] <= 100
+
+
+def test_a_probe_beside_other_programs_gives_a_range() -> None:
+    """Two threads that worked for 30 s each, and waited as long for a processor."""
+    assert metered.forecast(60.0, 60.0).startswith("about 1 min 00 s, ")
+    assert metered.forecast(80.0, 60.0).startswith("about 1 min 20 s, ")
+    assert metered.forecast(120.0, 60.0).startswith("1 min 00 s to 2 min 00 s, ")
 
 
 def test_short_work_says_nothing(

@@ -73,10 +73,16 @@ def test_every_setting_is_on_its_page() -> None:
     """Users of the source documents look there for what became of a setting."""
     from evomerge.config import REFUSED, RENAMED
     from evomerge.settings_table import settings
+    from runs import kinds
 
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
+    merging, _, further = page.partition("\n## Other kinds of run\n")
+    for name in set(kinds.KINDS) - {"evomerge"}:
+        section = further.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+        for setting in kinds.of(name).config.model_fields:
+            assert f"\n| `{setting}` |" in section, (name, setting)
     for setting in settings():
-        assert page.count(f"\n| `{setting.name}` |") == max(1, len(setting.strategies)), setting
+        assert merging.count(f"\n| `{setting.name}` |") == max(1, len(setting.strategies)), setting
     for name in (*RENAMED, *REFUSED):
         assert f"\n| `{name}` |" in page, name
 

@@ -114,7 +114,7 @@ def test_the_result_and_each_strength_leave_as_adapters(made, model: Path, tmp_p
         out = tmp_path / name.replace(":", "-")
         told = call(home.folder, "export", name, "--format", "adapter", "--out", str(out))
         assert told.exit_code == 0, told.output
-        assert "energy:   1.000000 kept in total" in told.stdout
+        assert "energy:   1.000000 of the squared difference is kept" in told.stdout
         config = json.loads((out / "adapter_config.json").read_text())
         assert (config["r"], config["target_modules"]) == (4, ["down_proj", "q_proj"])
         assert config["base_model_name_or_path"] == str(model)

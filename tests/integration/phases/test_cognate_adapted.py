@@ -98,7 +98,7 @@ def test_a_specialist_leaves_as_an_adapter_of_the_given_base(made, tmp_path: Pat
         home.folder, "export", f"{state.run}:sums", "--format", "adapter", "--out", str(out)
     )
     assert told.exit_code == 0, told.output
-    assert "energy:   1.000000 kept in total" in told.stdout
+    assert "energy:   1.000000 of the squared difference is kept" in told.stdout
     config = json.loads((out / "adapter_config.json").read_text())
     assert (config["r"], config["base_model_name_or_path"]) == (4, str(base))
     plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)

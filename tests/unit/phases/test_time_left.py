@@ -1,4 +1,4 @@
-"""A run whose trainings are not known yet tells no time that is left."""
+"""The time that a bake has left: not told too early, and with all that is still to be measured."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from events import Envelope
+from phases.bake import plan
 from runs import kinds
 from runs.kinds.state import fold_into
 
@@ -30,3 +31,18 @@ def test_before_the_replies_of_a_bake_are_sampled_no_time_is_known(log: Path) ->
         seen = kind.outlook(state, None)
         assert seen.eta_s is None
     assert told
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda path: path.stem)
+def test_what_a_bake_measures_at_its_end_is_expected_before_its_result_is_chosen(log: Path) -> None:
+    """The time left quadrupled when the last measurements became known."""
+    rows = [Envelope(**json.loads(line)) for line in log.read_text("utf-8").splitlines()]
+    kind: Any = kinds.of("bake")
+    trained = next(n for n, row in enumerate(rows) if row.type == "advanced") + 1
+    expected = {task.key for task in kind.observations(fold_into(kind.state(), rows[:trained]))}
+    ended = fold_into(kind.state(), rows)
+    given = plan.parent(ended.started).id
+    asked = kind.observations(ended)
+    of_given = {task.key for task in asked if (task.on, task.recipe_id) == ("test", given)}
+    assert of_given
+    assert of_given <= expected

@@ -305,18 +305,17 @@ def test_an_empty_name_is_no_model():
         resolve("")
 
 
-def test_a_model_with_an_adapter_is_merged_first(tmp_path: Path) -> None:
-    """A run takes whole models; a folder with a + in its name is one."""
+def test_a_plus_in_the_name_of_a_folder_is_no_adapter(tmp_path: Path) -> None:
+    """Of BASE+ADAPTER the part that is missing is named."""
     base = model(tmp_path / "base")
-    for text in (f"{base.path}+{tmp_path / 'lora'}", "org/name+org/lora", "qwen2+lora"):
-        with pytest.raises(
-            SourceError, match=r"only a config of `forge merge` and the sources"
-        ) as refused:
-            resolve(text)
-        assert f'{{model: "{text}"}}' in str(refused.value)
     plus = model(tmp_path / "c++" / "a+b")
     assert resolve(plus.path) == plus
-    assert resolve(f"{tmp_path}/gone+x").path == f"{tmp_path}/gone+x"
+    for text, missing in {
+        f"{tmp_path}/gone+{tmp_path}/x": f"{tmp_path}/gone",
+        f"{base.path}+{tmp_path}/lora": f"{tmp_path}/lora",
+    }.items():
+        with pytest.raises(SourceError, match=f"{missing} does not exist"):
+            resolve(text)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import combinations
 from typing import Any
 
@@ -126,12 +126,13 @@ class Adapters:
             layer.forward = _adapted(layer, scale)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return copies of all matrices of the adapted layers: W, A and B, as LAYER/PARAMETER."""
-        return {
-            f"{name}/{part}": getattr(layer, part).detach().clone()
-            for name, layer in self._layers.items()
-            for part in ("weight", DOWN, UP)
-        }
+        """Return all matrices of the adapted layers: W, and copies of A and B, as LAYER/PARAMETER."""
+        found = {}
+        for name, layer in self._layers.items():
+            found[f"{name}/weight"] = layer.weight.detach()  # nothing changes it in place
+            for part in (DOWN, UP):
+                found[f"{name}/{part}"] = getattr(layer, part).detach().clone()
+        return found
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -142,25 +143,23 @@ class Adapters:
         for key, tensor in tensors.items():
             name, _, part = key.partition("/")
             layer = self._layers[name]
-            if part == "weight":  # it may be the memory of another model
-                copied = tensor.to(layer.weight.device, layer.weight.dtype, copy=True)
-                layer.weight = torch.nn.Parameter(copied, requires_grad=False)
+            if part == "weight":  # not copied into, as it may be the memory of another model
+                placed = tensor.to(layer.weight.device, layer.weight.dtype)
+                layer.weight = torch.nn.Parameter(placed, requires_grad=False)
             else:
                 getattr(layer, part).copy_(tensor)
 
 
 @torch.no_grad()
-def merged(module: Any) -> dict[str, torch.Tensor]:
-    """Return a module's parameters by name, tied ones once, with adapters added to their matrices."""
-    found = {}
+def merged(module: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield parameters with their names, tied ones once, adapters added to their matrices."""
     for name, parameter in module.named_parameters():
         place, _, part = name.rpartition(".")
         if part in (DOWN, UP):
             continue
         layer = module.get_submodule(place)
         adapted = part == "weight" and hasattr(layer, "lora_scale")
-        found[name] = parameter + _delta(layer) if adapted else parameter.detach()
-    return found
+        yield name, parameter + _delta(layer) if adapted else parameter.detach()
 
 
 def _delta(layer: Any) -> torch.Tensor:

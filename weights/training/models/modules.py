@@ -99,7 +99,4 @@ def weights(module: Any) -> dict[str, torch.Tensor]:
 
     Adapters are added to the matrices that they are of.
     """
-    return {
-        name: whole(p).to("cpu", copy=True).contiguous()
-        for name, p in low_rank.merged(module).items()
-    }
+    return {name: whole(p).to("cpu", copy=True).contiguous() for name, p in low_rank.merged(module)}

@@ -32,7 +32,7 @@ from weights.training.windows import Ids, Windows
 #: Role of the model that the guards are of, if it is not the teacher.
 GUARD = "guard"
 #: Bytes of the parent's predictions that are kept; those beyond are computed again, with the same bits.
-KEPT_BYTES = 1 << 30
+KEPT_BYTES = 1 << 29
 
 #: log p of the parent along a trajectory, and the tokens that it is of (None: all).
 Wanted = tuple[torch.Tensor, torch.Tensor | None]

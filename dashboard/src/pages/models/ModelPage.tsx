@@ -95,6 +95,14 @@ function Told({ model }: { model: OwnedModel }) {
             <dd>{model.owner || NONE}</dd>
             <dt>folder</dt>
             <dd className="mono">{files.data?.folder ?? model.path ?? NONE}</dd>
+            {model.origin.file && (
+              <>
+                <dt>from file</dt>
+                <dd title={`BLAKE3 ${model.origin.digest}`}>
+                  <span className="mono">{model.origin.file}</span>, GGUF {model.origin.type}
+                </dd>
+              </>
+            )}
             <dt>from run</dt>
             <dd>
               {model.run ? (

@@ -114,6 +114,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
               <th scope="row" title={model.path ?? undefined}>
                 <a href={href(["models", model.id])}>{model.name}</a>
                 {model.path && <span className="under quiet mono">{model.path}</span>}
+                {model.origin.file && <span className="under quiet">from GGUF {model.origin.type}</span>}
               </th>
               <td>
                 <span className={`tag ${model.kind === "champion" ? "champion" : ""}`}>{model.kind}</span>

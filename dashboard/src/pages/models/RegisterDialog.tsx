@@ -23,11 +23,11 @@ export function RegisterDialog({ onClose, onDone }: { onClose: () => void; onDon
   };
   return (
     <FormDialog title="Register a model" does="Register" onClose={onClose} act={act}>
-      <Field label="Folder" wrong={tried && !path.trim() ? "Give a folder on the server." : null}
-        hint={roots.length > 0 ? `below ${roots.join(" or ")}` : "a folder with safetensors, on the server"}>
+      <Field label="Folder or GGUF file" wrong={tried && !path.trim() ? "Give a folder or a GGUF file on the server." : null}
+        hint={roots.length > 0 ? `below ${roots.join(" or ")}` : "a folder with safetensors, or a GGUF file, on the server"}>
         {(given) => <input {...given} className="input mono" value={path} onChange={(event) => setPath(event.target.value)} />}
       </Field>
-      <Field label="Name" hint="Default: the folder's name.">
+      <Field label="Name" hint="Default: the name of the folder or file.">
         {(given) => <input {...given} className="input" value={name} onChange={(event) => setName(event.target.value)} />}
       </Field>
       <Field label="Kind">

@@ -80,11 +80,12 @@ def test_the_energy_is_that_of_the_largest_singular_values(base: Path, tmp_path:
     model = tuned(base, tmp_path / "model", changes)
     told = extraction.extract(source(base), source(model), tmp_path / "out", Choice(2))
     before, after = (open_checkpoint(folder).tensors() for folder in (base, model))
-    kept, total = 0.0, 0.0
+    first, kept, total = 0.0, 0.0, 0.0
     for name in names:
         moved = (after[name] - before[name]).double()
         values = torch.linalg.svdvals(moved).square()
         kept, total = kept + float(values[:2].sum()), total + float(values.sum())
+        first += float(values[0])
         share = float(values[:2].sum() / values.sum())
         assert told["energy_by_layer"][name.removesuffix(".weight")] == pytest.approx(
             share, abs=1e-6
@@ -94,6 +95,7 @@ def test_the_energy_is_that_of_the_largest_singular_values(base: Path, tmp_path:
         nearest = (u[:, :2] * s[:2]) @ vh[:2]
         torch.testing.assert_close(pair.delta().double(), nearest, rtol=1e-4, atol=1e-5)
     assert told["energy"] == pytest.approx(kept / total, abs=1e-6)
+    assert told["kept_by_rank"] == pytest.approx({"1": first / total, "2": kept / total}, abs=1e-6)
     worst = list(told["worst"].values())
     assert worst == sorted(told["energy_by_layer"].values())[: len(worst)]
 
@@ -181,8 +183,9 @@ def test_the_command_tells_the_energy(base: Path, tmp_path: Path) -> None:
     told = call(tmp_path, "extract", str(base), str(model), out, "--rank", "4")
     assert told.exit_code == 0, told.output
     share = 4 / min(shape)
-    assert f"energy:   {share:.6f} kept in total" in told.stdout
-    assert "lost:     model.norm.weight, 50.00% of the squared difference" in told.stdout
+    assert f"energy:   {share / 2:.6f} of the squared difference is kept" in told.stdout
+    assert " by rank 1, " in told.stdout
+    assert "lost:     0.500000 is in tensors without an adapter: model.norm.weight" in told.stdout
     card = (tmp_path / "out" / "README.md").read_text()
     assert "Not in the adapter: model.norm.weight." in card
     record = json.loads((tmp_path / "out" / "adapter_extraction.json").read_text())

@@ -1,0 +1,176 @@
+"""Folders that are made of other files: a cache of the home, which may be deleted at any time.
+
+    FOLDER/NAME-DIGEST-VERSION/    a model folder, with a note of its files
+    FOLDER/.NAME-….lock            held by the process that makes it
+    FOLDER/.NAME-….origin          the name that its model was last given by, to make it again
+
+DIGEST is of the bytes that the folder is made of, VERSION that of the making. A folder is made hidden
+and renamed when it is on disk. Before it is used again its files are compared with the note.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import blake3
+
+from runs.errors import SourceError, UnavailableError
+from runs.home import Home
+from runs.system import bounded_files, open_files
+from weights.folders.kept_folders import DISK_BYTES, alone, evict, touch
+
+log = logging.getLogger(__name__)
+
+#: The folders below the home's artifacts: of GGUF files, and of BASE+ADAPTER.
+GGUF, ADAPTED = "gguf", "adapted"
+#: Bytes of the largest note.
+MOST_BYTES = 1 << 16
+#: Bytes that are read at once.
+CHUNK = 1 << 22
+_ADDRESS = re.compile(r"-[0-9a-f]{32}-\d+$")
+
+
+def cache(kind: str) -> Path:
+    """Return the cache of the home for `GGUF` or `ADAPTED`."""
+    return Home.default().artifacts / kind
+
+
+def is_cached(folder: Path) -> bool:
+    """Return True if a folder, which may be gone, belongs to one of the caches."""
+    return folder.parent.name in (GGUF, ADAPTED) and folder.parent == cache(folder.parent.name)
+
+
+def place(folder: Path, name: str, files: Iterable[Path], version: int) -> Path:
+    """Return the folder of `files` in a cache. Raise SourceError if one cannot be read."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80].lstrip(".") or "model"
+    return folder / f"{plain}-{digest(files)[:32]}-{version}"
+
+
+def named(folder: Path) -> Path:
+    """Return what the user named: of a folder of a cache the file or model that it was made of."""
+    model = origin(folder) if is_cached(folder) else None
+    return folder if model is None else Path(model)
+
+
+def name_of(folder: Path) -> str:
+    """Return the name that a folder was made under."""
+    return _ADDRESS.sub("", folder.name)
+
+
+def plain_name(model: Path) -> str:
+    """Return the name of a model's folder or GGUF file, without what a cache or a file type adds."""
+    return name_of(model) if is_cached(model) else model.name.removesuffix(".gguf")
+
+
+def digits_of(folder: Path) -> str:
+    """Return the first 32 hex digits of the BLAKE3 digest of the files that a folder was made of."""
+    return folder.name.split("-")[-2]
+
+
+def settled(
+    folder: Path,
+    note: str,
+    origin: str,
+    make: Callable[[Path], Mapping[str, Any]],
+    publish: Callable[[Path, Callable[[Path], None]], None],
+    disk_bytes: int = DISK_BYTES,
+) -> Path:
+    """Return a folder of a cache, making it if it is missing or damaged.
+
+    `make` fills a hidden folder and returns what the file `note` says beside the folder's files;
+    `origin` is the name that the user gave, `publish` that of `weights.folders.checkpoint`. Raise what
+    `make` raises, and UnavailableError if the disk lacks space.
+    """
+
+    def fill(hidden: Path) -> None:
+        words = make(hidden)
+        entries = {file.name: _entry(file) for file in sorted(hidden.iterdir())}
+        (hidden / note).write_text(
+            json.dumps({**words, "files": entries}, indent=1) + "\n", "utf-8"
+        )
+
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with alone(folder.parent / f".{folder.name}.lock"):
+            if not _is_whole(folder, note):
+                for rest in folder.parent.glob(f".{folder.name}.*.part"):  # of a killed process
+                    shutil.rmtree(rest, ignore_errors=True)
+                log.info("making %s of %s", folder, origin)
+                publish(folder, fill)
+            _origin_file(folder).write_text(origin, "utf-8")
+    except OSError as error:
+        raise UnavailableError(
+            f"{origin} cannot be converted into {folder.parent}: {error.strerror or error}. Free "
+            "space, or set FORGE_HOME to a folder on another disk."
+        ) from error
+    touch(folder)
+    evict(folder.parent, disk_bytes, lambda old: shutil.rmtree(old, ignore_errors=True))
+    return folder
+
+
+def check_space(what: str, folder: Path, need: int) -> None:
+    """Raise UnavailableError if a disk has fewer than `need` bytes free for a folder."""
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise UnavailableError(
+            f"{what} becomes a folder of {need / 1e9:.1f} GB, and {folder} has {free / 1e9:.1f} GB "
+            "free. Free space, or set FORGE_HOME to a folder on another disk."
+        )
+
+
+def origin(folder: Path) -> str | None:
+    """Return the name of the model that a folder, which may be gone, was made of; None: not known."""
+    try:
+        return bounded_files.read_text(_origin_file(folder), MOST_BYTES)
+    except SourceError:
+        return None
+
+
+def _origin_file(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.origin")
+
+
+def _entry(file: Path) -> dict[str, Any]:
+    """Return what the note says of a file: size, time of its last change, digest."""
+    state = file.stat()
+    return {"size": state.st_size, "mtime": state.st_mtime_ns, "digest": digest((file,))}
+
+
+def _is_whole(folder: Path, note: str) -> bool:
+    """Return True if a folder has the files of its note. Only changed files are read whole."""
+    if not folder.is_dir():
+        return False
+    try:
+        files = bounded_files.read_object(folder / note, MOST_BYTES)["files"]
+        whole = all(_is_same(folder / name, entry) for name, entry in files.items())
+    except (OSError, SourceError, KeyError, AttributeError, TypeError):
+        whole = False
+    if not whole:
+        log.warning("the folder %s in the cache is damaged: it is made again", folder)
+    return whole
+
+
+def _is_same(file: Path, entry: Mapping[str, Any]) -> bool:
+    state = file.stat()
+    if state.st_size != entry["size"]:
+        return False
+    return state.st_mtime_ns == entry["mtime"] or digest((file,)) == entry["digest"]
+
+
+def digest(files: Iterable[Path]) -> str:
+    """Return BLAKE3 over the bytes of files, 64 hex digits. Raise SourceError if one is gone."""
+    hasher = blake3.blake3()
+    for file in files:
+        try:
+            with open_files.reading(file), file.open("rb") as opened:
+                while piece := opened.read(CHUNK):
+                    hasher.update(piece)
+        except OSError as error:
+            raise SourceError(f"{file} cannot be read: {error.strerror}.") from error
+    return hasher.hexdigest()
