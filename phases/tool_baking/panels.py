@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from phases.tool_baking import figures, recipes, words
 from phases.tool_baking.figures import PROMPT
@@ -42,10 +41,10 @@ def headline(run: Run, title: str, over: str) -> Result | None:
     )
 
 
-def facts(run: Run) -> dict[str, tuple[Any, str]]:
+def facts(run: Run) -> dict[str, tuple[str | float, str]]:
     """Return the tasks, the cycle that is under way, and the figures of the result."""
     done, iterations = run.state.completed, run.known["iterations"]
-    shown: dict[str, Any] = {
+    shown: dict[str, str | float] = {
         "families": len(run.settings.families),
         "calls are written as": run.started.form,
         "iterations": len(words.ends(run)),
@@ -187,8 +186,8 @@ def _personas(run: Run) -> Units:
     """Return the personas with their scores."""
     rows = [
         (
-            *(row["iteration"], row["text"].strip(), row["score"], row["score"] - row["bare"]),
-            "yes" if row["baked"] else "no",
+            *(row.iteration, row.text.strip(), row.score, row.score - row.bare),
+            "yes" if row.baked else "no",
         )
         for row in words.personas(run)
     ]

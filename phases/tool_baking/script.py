@@ -176,7 +176,7 @@ class Baking(Study[MakingState]):
             return _unproposed(state.submitted.config, task, event)
         return super().unasked(state, task, event)
 
-    def needs(self, task: Any) -> str | None:
+    def needs(self, task: Task) -> str | None:
         """Return the id of the model or snapshot that a task reads."""
         return task.recipe_id if isinstance(task, CycleSample | Propose) else super().needs(task)
 
@@ -216,7 +216,7 @@ class Baking(Study[MakingState]):
         done, of = super().progress(state)
         return done, of if run.result else run.settings.iterations * run.settings.steps
 
-    def yardstick(self, state: MakingState) -> dict[str, Any]:
+    def yardstick(self, state: MakingState) -> dict[str, object]:
         """Return the texts and the tool tasks that results are measured on."""
         tools = state.started.tasks if state.started else None
         return {**super().yardstick(state), "they were measured on other tool tasks": tools}
@@ -229,7 +229,7 @@ class Baking(Study[MakingState]):
         """Return the result's success beside the given model's; None until the run has completed."""
         return panels.headline(run, self.result_title, self.arms[START].words)
 
-    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+    def facts(self, run: Run) -> Mapping[str, tuple[str | float, str]]:
         """Return the tasks, the cycle that is under way, and the figures of the result."""
         return panels.facts(run)
 
@@ -240,7 +240,7 @@ class Baking(Study[MakingState]):
             return []
         return panels.panels(run, self.arms, self.comparison_title, self.curves(state))
 
-    def report_fields(self, run: Run) -> dict[str, Any]:
+    def report_fields(self, run: Run) -> dict[str, object]:
         """Return the sizes, the iterations, the personas, and the success by family."""
         return words.report_fields(run)
 
@@ -277,7 +277,7 @@ class Baking(Study[MakingState]):
 
         return tool_tasks.check(plan)
 
-    def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
+    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
         """Return what a run costs here at most. Raises the errors of a start."""
         from phases.tool_baking.work import forecast
 
@@ -297,8 +297,8 @@ class Baking(Study[MakingState]):
 
         def fill(folder: Path) -> None:
             for number, row in enumerate(personas, 1):
-                place = folder / f"{row['iteration']:02d}-{number:02d}.txt"
-                place.write_text(row["text"], "utf-8")
+                place = folder / f"{row.iteration:02d}-{number:02d}.txt"
+                place.write_text(row.text, "utf-8")
 
         if personas:
             publish(out / "personas", fill)

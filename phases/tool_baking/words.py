@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from phases.tool_baking import figures
@@ -64,23 +65,31 @@ def ends(run: Run) -> list[IterationEnded]:
 # ---- report ------------------------------------------------------------------------------------
 
 
-def personas(run: Run) -> list[dict[str, Any]]:
-    """Return all personas that were scored, and which of them was baked.
+@dataclass(frozen=True)
+class Persona:
+    """A persona that the model proposed: its text is the recipe by which `forge bake` bakes it."""
 
-    A text is the recipe by which `forge bake` bakes it. `score` and `bare` are success on the selection
-    slice under it, and without it.
-    """
+    iteration: int
+    text: str
+    #: Success on the selection slice under it, and without it.
+    score: float
+    bare: float
+    baked: bool
+
+
+def personas(run: Run) -> list[Persona]:
+    """Return all personas that were scored, and which of them was baked."""
     rows = []
     for iteration in run.known["iterations"]:
         end = iteration.ended
         baked = end.persona if end and end.outcome == "kept" else None
         for text, score in iteration.auditions.items():
-            shown = {"iteration": iteration.number, "text": text, "score": score}
-            rows.append({**shown, "bare": iteration.before, "baked": text == baked})
+            before = iteration.before
+            rows.append(Persona(iteration.number, text, score, before, text == baked))
     return rows
 
 
-def report_fields(run: Run) -> dict[str, Any]:
+def report_fields(run: Run) -> dict[str, object]:
     """Return the fields of the report beside those that every study has."""
     started, settings = run.started, run.settings
     return {
@@ -95,7 +104,7 @@ def report_fields(run: Run) -> dict[str, Any]:
         "iterations": [end.model_dump(exclude={"iteration"}) for end in ends(run)],
         #: Why each cycle ended.
         "switches": [reason(switch) for switch in run.known["switches"]],
-        "personas": personas(run),
+        "personas": [asdict(persona) for persona in personas(run)],
         #: Arm → family → share of the test tasks that are solved.
         "success": {arm: dict(event.values) for arm, event in figures.solved(run).items()},
         "chosen": run.result,
@@ -154,7 +163,7 @@ def sentences(run: Run) -> list[str]:
 def card_words(run: Run) -> list[str]:
     """Return how the model was baked, the prompt of the tools, and the personas."""
     settings, started = run.settings, run.started
-    baked = [f"Persona: {row['text'].strip()}" for row in personas(run) if row["baked"]]
+    baked = [f"Persona: {row.text.strip()}" for row in personas(run) if row.baked]
     return [
         f"Prompts baked in {len(ends(run))} iterations of {settings.steps:,} steps, each at "
         f"{settings.strength:g} of its strength (prompt baking, arXiv 2409.13697). Calls have the "

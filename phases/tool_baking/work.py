@@ -11,6 +11,7 @@ from typing import Any
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.measures.perplexity import score_windows
 from evaluation.sandbox.sandbox import Sandbox
+from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.episodes import Bounds, Player
 from evaluation.tool_tasks.item_sets import digest
 from evaluation.tool_tasks.speech import Speech
@@ -19,12 +20,20 @@ from evaluation.trajectories import divergence, kept
 from evaluation.trajectories.sampled import Sampled
 from events import Event, failpoints
 from phases.tool_baking import figures, recipes, tool_tasks, turns
-from phases.tool_baking.events import BakingState, CycleSample, Propose, Proposed, Started
+from phases.tool_baking.events import (
+    BakingState,
+    CycleSample,
+    Propose,
+    Proposed,
+    Started,
+    Submitted,
+)
 from phases.tool_baking.script import Iteration
 from phases.tool_baking.settings import BakingConfig
 from phases.tool_baking.tool_tasks import Tasks
 from runs.errors import SourceChangedError
 from runs.kinds.forecast import Amount, Forecast
+from runs.kinds.tasks import Task
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
 from studies import given_dtype, submission, training_plan
@@ -194,7 +203,7 @@ class Context(study_work.Context):
         assert isinstance(event, Sampled)
         return kept.streams(event, self._cache, lambda: self._written(task))
 
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, CycleSample):
             event = kept.answered(task, self._cache, lambda: self._written(task))
@@ -234,7 +243,8 @@ class Context(study_work.Context):
         """Return group → 1 for each task that is solved, else 0."""
         player, tasks = self._player(model), self.tasks[task.on]
         if task.measure == figures.PERSONAS:
-            proposed: Any = self.state.answers[Propose(task.recipe_id).key]
+            proposed = self.state.answers[Propose(task.recipe_id).key]
+            assert isinstance(proposed, Proposed)
             return {
                 f"{number}/{family}": some
                 for number, text in enumerate(proposed.personas, 1)
@@ -299,14 +309,14 @@ class Context(study_work.Context):
         return operations.apply(as_float32(started), {"of": self.given()})
 
 
-def _by_cell(tasks: Tasks) -> dict[str, list[Any]]:
+def _by_cell(tasks: Tasks) -> dict[str, list[ToolItem]]:
     """Return "FAMILY/SLICE" → tasks."""
     return {
         f"{family}/{on}": [*some] for on, found in tasks.items() for family, some in found.items()
     }
 
 
-def forecast(submitted: Any, cache: Artifacts, folder: Path) -> Forecast:
+def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a run costs here at most. Raises the errors of a start.
 
     The given model's work on the held-out tasks is timed, and steps on ordinary text.
