@@ -21,7 +21,6 @@ from studies.training_plan import memory
 
 if TYPE_CHECKING:
     from studies.context import GivenContext
-    from studies.work import Context
     from weights.folders.checkpoint import Checkpoint
 
 
@@ -130,12 +129,6 @@ class Declaration:
     def memory_of(self, submitted: Any, started: Any) -> int:
         """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
         return memory(started.model.parameters, getattr(started, "trainable", None))
-
-    def _work(self) -> type[Context]:
-        """Return the class of contexts, which loads torch."""
-        from studies.work import Context
-
-        return Context
 
     # ---- a run of it -------------------------------------------------------------------------
 

@@ -16,18 +16,21 @@ from runs.home import Home
 from studies import study_report
 from studies.declaration import Declaration
 from studies.folders import ITEMS_FOLDER, publish_model
+from studies.work import Context
 from weights.folders.checkpoint import publish
 from weights.storage.output_folder import check_target
 from weights.storage.weight_cache import Artifacts
 
 
-def write(study: Declaration, home: Home, state: Any, out: Path) -> dict[str, Any]:
+def write(
+    study: Declaration, context_of: type[Context], home: Home, state: Any, out: Path
+) -> dict[str, Any]:
     """Write every folder whole or not at all, the items, and last the report; return it.
 
     Raises the errors of `check_target`.
     """
     out, run = check_target(out), study.run(state)
-    context = study._work().to_read(state, Artifacts.of(home), run.result_digests)
+    context = context_of.to_read(state, Artifacts.of(home), run.result_digests)
     for role in study.result_roles:
         card = study_report.card(study, run, study.card_words(run, role))
         publish_model(context, out / role, run.name_of(role), state.head, card)

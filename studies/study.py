@@ -33,6 +33,7 @@ from studies.tables import FigureRule
 
 if TYPE_CHECKING:
     from runs.home import Home
+    from studies.work import Context
 
 S = TypeVar("S", bound=MakingState)
 
@@ -198,6 +199,12 @@ class Study(Declaration, OneResult[S]):
         """Return the context of a started run, with its number of threads."""
         return self._work().opened(state, cache), ()
 
+    def _work(self) -> type[Context]:
+        """Return the class of contexts, which loads torch."""
+        from studies.work import Context
+
+        return Context
+
     def items_file(self, state: S, cache: Any) -> Path:
         """Return this machine's file of the items that a run has pinned. Raises ForgeError."""
         from evaluation.training_text.kept_text import ITEMS
@@ -258,7 +265,7 @@ class Study(Declaration, OneResult[S]):
         """Write the result's folder and return the report. Raises ForgeError."""
         from studies.result import write
 
-        return write(self, home, state, out)
+        return write(self, self._work(), home, state, out)
 
     # ---- verification ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What a baking run says: lines of events, report, sentences, card. Pure."""
+"""Words of a baking run: lines of events, report, sentences, card. Pure."""
 
 from __future__ import annotations
 
