@@ -1,4 +1,4 @@
-"""The rule of the cycles: when one ends, and which goes on. Pure.
+"""Iterations, and the rule of the cycles: when one ends, and which goes on. Pure.
 
 A cycle ends if its last bake was not kept, if there was nothing to bake, or on a plateau: the slope of
 the moving average of its scores is below ε. The other cycle goes on then; none does if this one has
@@ -8,10 +8,44 @@ twice alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from phases.tool_baking.events import CycleSwitched, IterationEnded, Reason
+from evaluation.trajectories.sampled import Sampled
+from phases.tool_baking.events import CycleSwitched, IterationEnded, Outcome, Reason
 from phases.tool_baking.settings import BakingConfig, Cycle
+from studies.making.events import Making
+from studies.script import Note
+
+
+@dataclass
+class Iteration:
+    """An iteration, as far as it is known."""
+
+    number: int
+    cycle: Cycle
+    #: The model that it begins with, in float32, and its success on the selection slice.
+    start: Making
+    before: float
+    #: Persona → success on the selection slice under it.
+    auditions: Mapping[str, float] = field(default_factory=dict)
+    #: The persona that is baked, and what the model wrote.
+    persona: str | None = None
+    written: Sampled | None = None
+    ended: IterationEnded | None = None
+
+    def note(self, outcome: Outcome, after: float | None = None, why: str = "") -> Note:
+        """Return the step that records its end."""
+        event = IterationEnded(
+            iteration=self.number,
+            cycle=self.cycle,
+            outcome=outcome,
+            before=self.before,
+            after=after,
+            persona=None if outcome == "nothing" else self.persona,
+            why=why,
+        )
+        return Note(f"iteration/{self.number}", event)
 
 
 def averages(scores: Sequence[float], smoothing: int) -> list[float]:

@@ -8,7 +8,6 @@ one goes on and the cycle ends (`cycles.py`). The last model that was kept is th
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +15,7 @@ from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sampled
 from events import Event
 from phases.tool_baking import cycles, figures, panels, recipes, words
+from phases.tool_baking.cycles import Iteration
 from phases.tool_baking.events import (
     BakingState,
     Completed,
@@ -23,14 +23,13 @@ from phases.tool_baking.events import (
     CycleSwitched,
     Forked,
     IterationEnded,
-    Outcome,
     Propose,
     Proposed,
     Started,
     Submitted,
 )
 from phases.tool_baking.recipes import HOLDING, START
-from phases.tool_baking.settings import LEAST, BakingConfig, Cycle
+from phases.tool_baking.settings import LEAST, BakingConfig
 from runs.kinds.asked import Checked, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
@@ -40,7 +39,6 @@ from studies import comparison, given_dtype
 from studies.comparison import TEST
 from studies.events import MODEL
 from studies.kind import LISTED, answers
-from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.observing import Observe
 from studies.run import Run
@@ -54,36 +52,6 @@ from weights.training.trajectories import BAKED
 
 if TYPE_CHECKING:
     from phases.tool_baking.work import Context
-
-
-@dataclass
-class Iteration:
-    """An iteration, as far as it is known."""
-
-    number: int
-    cycle: Cycle
-    #: The model that it begins with, in float32, and its success on the selection slice.
-    start: Making
-    before: float
-    #: Persona → success on the selection slice under it.
-    auditions: Mapping[str, float] = field(default_factory=dict)
-    #: The persona that is baked, and what the model wrote.
-    persona: str | None = None
-    written: Sampled | None = None
-    ended: IterationEnded | None = None
-
-    def note(self, outcome: Outcome, after: float | None = None, why: str = "") -> Note:
-        """Return the step that records its end."""
-        event = IterationEnded(
-            iteration=self.number,
-            cycle=self.cycle,
-            outcome=outcome,
-            before=self.before,
-            after=after,
-            persona=None if outcome == "nothing" else self.persona,
-            why=why,
-        )
-        return Note(f"iteration/{self.number}", event)
 
 
 class Baking(Study[MakingState]):

@@ -20,6 +20,7 @@ from evaluation.trajectories import divergence, kept
 from evaluation.trajectories.sampled import Sampled
 from events import Event, failpoints
 from phases.tool_baking import figures, recipes, tool_tasks, turns
+from phases.tool_baking.cycles import Iteration
 from phases.tool_baking.events import (
     BakingState,
     CycleSample,
@@ -28,7 +29,6 @@ from phases.tool_baking.events import (
     Started,
     Submitted,
 )
-from phases.tool_baking.script import Iteration
 from phases.tool_baking.settings import BakingConfig
 from phases.tool_baking.tool_tasks import Tasks
 from runs.errors import SourceChangedError

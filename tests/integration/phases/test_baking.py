@@ -19,8 +19,9 @@ from evaluation.tool_tasks.speech import Speech
 from evaluation.tools.calls import CHAT, FORMS, TAGS, Call
 from evaluation.tools.toolbox import Toolbox, World, usable
 from phases.tool_baking import figures, recipes
+from phases.tool_baking.cycles import Iteration
 from phases.tool_baking.events import BakingState
-from phases.tool_baking.script import Baking, Iteration
+from phases.tool_baking.script import Baking
 from phases.tool_baking.work import Context
 from runs.errors import ConfigError, NotFoundError
 from runs.history import audit
