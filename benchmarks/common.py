@@ -14,9 +14,9 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evaluation.data.builtin import corpus as builtin_corpus
+from phases.cognate import text as preset_model
 from phases.cognate.presets import M25, Preset
-from phases.cognate.tasks import model as preset_model
-from phases.cognate.tasks.model import train_tokenizer
+from phases.cognate.text import train_tokenizer
 from runs import keys
 
 

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from benchmarks.phases.training import recipe
-from phases.cognate import plan
-from phases.cognate.config import CognateConfig
+from phases.cognate import recipes
 from phases.cognate.presets import PRESETS
+from phases.cognate.settings import CognateConfig
 from runs import keys
 from weights import operations
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
@@ -86,8 +86,8 @@ def training(size: str, optimiser: str) -> tuple[Train, Snapshot]:
     preset = PRESETS[size].model_copy(update={"batch": 1, "context": CONTEXT})
     drawn = keys.generator("scale", size).integers(0, preset.vocabulary, TOKENS).astype(np.int32)
     asked = recipe(preset, drawn, "float32", 1)
-    asked = complete(asked.model_copy(update={"optimiser": plan.OPTIMISERS[optimiser]}))
-    fresh = plan.fresh(CognateConfig.model_validate({"preset": size}))
+    asked = complete(asked.model_copy(update={"optimiser": recipes.OPTIMISERS[optimiser]}))
+    fresh = recipes.fresh(CognateConfig.model_validate({"preset": size}))
     return asked, segment(asked, operations.apply(fresh, {}), None, {"text": drawn}, 0, 1)
 
 

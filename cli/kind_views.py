@@ -27,7 +27,6 @@ VIEWS = {
     "curriculum": "cli.phases.curriculum_view:CurriculumView",
     "experts": "cli.phases.experts_view:ExpertsView",
     "measure": "cli.phases.measure_view:MeasureView",
-    "quietstar": "cli.phases.quietstar_view:QuietstarView",
 }
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from runs.event_types import Figure
 from runs.panels.head import Result
-from runs.panels.panels import Arm, Arms, Lead, Matrix
-from studies import comparison, paired_bits, training_panels
+from runs.panels.panels import Arm, Arms, Lead, Matrix, Metric
+from studies import comparison, training_panels
+from studies.comparison import BITS_PER_BYTE, Scale
 from studies.observing import Observed
 from studies.run import Run
 from studies.training_panels import BITS
@@ -23,19 +25,19 @@ def lead(figure: Figure) -> Lead:
 
 
 def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Result | None:
-    """Return the result's bits per byte beside the baseline's; None until both are measured."""
-    if run.result not in run.seen or baseline not in run.seen:
+    """Return our arm's figure beside the baseline's; None until both are measured."""
+    if run.ours not in run.seen or baseline not in run.seen:
         return None
-    event = run.seen[run.result]
+    event, scale = run.seen[run.ours], run.study.scale
     return Result(
         name=name,
         model=event.recipe_id,
-        metric=BITS,
-        value=paired_bits.mean(event),
+        metric=scale.metric,
+        value=scale.mean(event),
         over=words[baseline],
         lead=lead(run.leads[baseline]),
         on=comparison.TEST,
-        n=items(event),
+        n=scale.count(event),
     )
 
 
@@ -47,15 +49,22 @@ def arms(
     groups: Mapping[str, str],
     ours: str,
     baseline: str,
+    scale: Scale = BITS_PER_BYTE,
+    cost: Metric | None = None,
+    costs: Mapping[str, float] = MappingProxyType({}),
 ) -> Arms:
-    """Return the arms with the leads of the arm `ours` over them; `words`: arm → what it is."""
+    """Return the arms with the leads of the arm `ours` over them; `words`: arm → what it is.
+
+    `costs`: arm → what it cost, by the metric `cost`.
+    """
     found = tuple(
         Arm(
             name=name,
             group=groups[name],
-            value=paired_bits.mean(seen[name]),
-            n=items(seen[name]),
+            value=scale.mean(seen[name]),
+            n=scale.count(seen[name]),
             lead=lead(leads[name]) if name in leads else None,
+            cost=costs.get(name),
         )
         for name in words
         if name in seen
@@ -65,10 +74,11 @@ def arms(
         name="arms",
         title=title,
         says=f"{said}. Each training reads the same windows.",
-        metric=BITS,
+        metric=scale.metric,
         ours=ours,
         baseline=baseline if baseline in seen else None,
         arms=found,
+        cost=cost,
     )
 
 

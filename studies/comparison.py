@@ -6,14 +6,17 @@ for all arms (`evaluation/measures/bootstrap.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from evaluation.measures.bootstrap import Counts
 from runs.event_types import Figure
+from runs.panels.shapes import Metric
 from studies.events import Arm
 from studies.observing import Observe, Observed
 from studies.paired_bits import draws, figure, mean, resampled
+from studies.training_panels import BITS
 
 #: Slices that are measured on: what is chosen by, and what all arms are compared on.
 CHOOSING, TEST = "selection", "test"
@@ -41,13 +44,30 @@ def drawn(seen: Seen, purpose: str, seed: int) -> Drawn:
     return {arm: resampled(event, resamples) for arm, event in seen.items()}
 
 
-def leads(seen: Seen, ours: str, purpose: str, seed: int) -> dict[str, Figure]:
-    """Return arm → the bits per byte that it needs more than the arm `ours`, with the interval."""
+@dataclass(frozen=True)
+class Scale:
+    """What arms are compared by: the figure of a measurement, and the figure in resamples."""
+
+    metric: Metric
+    mean: Callable[[Observed], float]
+    #: Measurement → number of items that are resampled.
+    count: Callable[[Observed], int]
+    #: Measurements, purpose and seed → arm → figure in each resample.
+    drawn: Callable[[Seen, str, int], Drawn]
+
+
+BITS_PER_BYTE = Scale(BITS, mean, windows, drawn)
+
+
+def leads(
+    seen: Seen, ours: str, purpose: str, seed: int, scale: Scale = BITS_PER_BYTE
+) -> dict[str, Figure]:
+    """Return arm → what it needs more than the arm `ours`, with the interval."""
     if ours not in seen:
         return {}
-    found, own = drawn(seen, purpose, seed), mean(seen[ours])
+    found, own = scale.drawn(seen, purpose, seed), scale.mean(seen[ours])
     return {
-        arm: figure(mean(event) - own, found[arm] - found[ours], windows(event))
+        arm: figure(scale.mean(event) - own, found[arm] - found[ours], scale.count(event))
         for arm, event in seen.items()
         if arm != ours
     }

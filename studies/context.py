@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,21 +13,16 @@ from evaluation.training_text.kept_text import Text
 from runs.errors import NotFiniteError
 from runs.event_types import SourceRecord
 from runs.home import segment_steps
-from studies import given_dtype, training_defaults, training_plan
 from studies import text as given_text
+from studies import training_defaults, training_plan
 from studies.comparison import CHOOSING, TEST
-from studies.making.events import Making
-from studies.making.maker import Maker
 from studies.making.making import MakingState
 from studies.training_context import TrainingContext
 from weights.folders import gguf_note
 from weights.folders.checkpoint import Checkpoint, open_checkpoint
-from weights.model import Model
-from weights.recipes import Train
 from weights.storage.inputs import recorded
 from weights.tensors import Weights
 from weights.training.canary import STEPS
-from weights.training.windows import Ids
 
 S = TypeVar("S", bound=MakingState)
 
@@ -36,11 +31,6 @@ class GivenContext(TrainingContext[S]):
     """The opened text and model of a run, and the part of its start that all such kinds share."""
 
     # ---- what a kind says ------------------------------------------------------------------------
-
-    @property
-    def recipes(self) -> Mapping[str, Making]:
-        """Name → recipe of all that a started run makes."""
-        raise NotImplementedError
 
     @cached_property
     def sizes(self) -> Mapping[str, Any]:
@@ -56,11 +46,6 @@ class GivenContext(TrainingContext[S]):
     def unread(self) -> Sequence[str]:
         """Domains of the training text that no training reads as text."""
         return ()
-
-    @property
-    def further(self) -> Mapping[str, Callable[[], Model]]:
-        """Recipe id → further models that a started run was given."""
-        return {}
 
     def window(self, opened: Checkpoint) -> int:
         """Return the tokens of a window of the opened model. Raises ConfigError for too many."""
@@ -98,37 +83,6 @@ class GivenContext(TrainingContext[S]):
     def record(self) -> SourceRecord:
         """The record of the given model in `started`."""
         return self.state.started.model
-
-    @property
-    def trainings(self) -> Mapping[str, Train]:
-        """Name → recipe of every model that the run trains."""
-        return given_dtype.trainings(self.recipes)
-
-    @property
-    def streams(self) -> Mapping[str, Ids]:
-        """Name → token ids of all that trainings read."""
-        return self.text.streams
-
-    @property
-    def names(self) -> Mapping[str, str]:
-        """Recipe id → name of what the run makes."""
-        return {recipe.id: name for name, recipe in self.recipes.items()}
-
-    @property
-    def maker(self) -> Maker:
-        """The maker of the run's recipes that are known now."""
-        return Maker(
-            self.state,
-            self._cache,
-            {recipe.id: recipe for recipe in self.recipes.values()},
-            lambda: self.settings,
-            lambda: self.streams,
-            self.kept,
-            self.device,
-            {self.record.recipe_id: self.given, **self.further},
-            names=self.names,
-            unlike=self.unlike,
-        )
 
     def held_out(self, on: str) -> dict[str, Packed]:
         """Return domain → the packed items of a slice: CHOOSING, or else TEST."""

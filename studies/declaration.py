@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runs.panels.panels import Panel
+from studies import arm_panels
+from studies.comparison import BITS_PER_BYTE, Scale
 from studies.events import MODEL
 from studies.making.events import Making
 from studies.making.making import MakingState
@@ -40,6 +42,10 @@ class Declaration:
     #: The arm that the result stands beside, and trainings that curves show as references.
     baseline: ClassVar[str]
     references: ClassVar[Sequence[str]] = ()
+    #: What arms are compared by.
+    scale: ClassVar[Scale] = BITS_PER_BYTE
+    #: The arm that the others are compared with; None: the result.
+    ours: ClassVar[str | None] = None
     #: Title of the comparison, and what the result is called.
     comparison_title: ClassVar[str]
     result_title: ClassVar[str]
@@ -89,6 +95,16 @@ class Declaration:
         """Return name → (value, unit) of what is shown beside the result."""
         return {}
 
+    def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
+        """Return the panels of the arms, once the arm `ours` is measured."""
+        words, groups = self.arm_words(run), {name: arm.group for name, arm in self.arms.items()}
+        return (
+            arm_panels.arms(
+                *(self.comparison_title, words, run.seen, run.leads, groups, ours, self.baseline)
+            ),
+            arm_panels.domains(words, run.seen, ours),
+        )
+
     def own_panels(self, run: Run) -> Sequence[Panel]:
         """Return the panels beside arms, domains, curves and models."""
         return ()
@@ -96,6 +112,10 @@ class Declaration:
     def arm_words(self, run: Run) -> Mapping[str, str]:
         """Return arm → what it is, in words."""
         return {name: arm.words for name, arm in self.arms.items()}
+
+    def arm_fields(self, arms: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of the report with what was measured of the arms of `completed`."""
+        return {"bits_per_byte": {name: dict(arm.bits_per_byte) for name, arm in arms.items()}}
 
     def report_fields(self, run: Run) -> dict[str, Any]:
         """Return the fields of the report beside those that every study has."""
@@ -129,6 +149,11 @@ class Declaration:
     def memory_of(self, submitted: Any, started: Any) -> int:
         """Return the bytes of weights, gradients and optimiser of a training, and of its teacher."""
         return memory(started.model.parameters, getattr(started, "trainable", None))
+
+    def forecast_steps(self, run: Run) -> tuple[int, str]:
+        """Return how many steps of the slowest training all take at most, and how that is counted."""
+        steps = sum(recipe.upto for recipe in run.trainings.values())
+        return steps, f"there are {steps:,} steps in all, none slower"
 
     # ---- a run of it -------------------------------------------------------------------------
 

@@ -71,9 +71,8 @@ class GivenSubmitted(common.Submitted):
 
 
 class TextStarted(common.Started):
-    """Model, text and profile were pinned, and no division of steps."""
+    """Text and profile were pinned."""
 
-    model: SourceRecord
     #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
     streams: dict[str, Digest]
     #: Domain → number of those tokens.
@@ -99,6 +98,7 @@ class TextStarted(common.Started):
 class GivenStarted(TextStarted):
     """Model, text and profile were pinned."""
 
+    model: SourceRecord
     #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
     #: the settings.
     accumulation: Count | None = None

@@ -21,10 +21,10 @@ from pydantic import BaseModel
 from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from runs.home import Home
 from studies import origins
-from studies.context import GivenContext
 from studies.events import MODEL
 from studies.making import model_files
 from studies.making.events import Making
+from studies.training_context import TrainingContext
 from weights import architectures
 from weights.folders import model_card, model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
@@ -36,7 +36,7 @@ ITEMS_FOLDER = "items"
 
 
 def publish_model(
-    context: GivenContext[Any],
+    context: TrainingContext[Any],
     place: Path,
     role: str,
     head: str,
@@ -73,7 +73,7 @@ def publish_model(
 
 
 def write_result(
-    context: GivenContext[Any], out: Path, name: str, told: BaseModel, card: str, file: str
+    context: TrainingContext[Any], out: Path, name: str, told: BaseModel, card: str, file: str
 ) -> dict[str, Any]:
     """Write the folder of the run's one result and the items, and last the report; return it.
 
@@ -90,7 +90,7 @@ def write_result(
     return {**told.model_dump(), "run": state.run, "folder": str(out)}
 
 
-def write_companions(context: GivenContext[Any], folder: Path) -> None:
+def write_companions(context: TrainingContext[Any], folder: Path) -> None:
     """Write config.json and tokenizer of the run's models into a folder."""
     for file in context.text.folder.iterdir():
         if file.name not in (STREAMS, ITEMS):
@@ -98,7 +98,7 @@ def write_companions(context: GivenContext[Any], folder: Path) -> None:
 
 
 def settle(
-    context_of: type[GivenContext[Any]],
+    context_of: type[TrainingContext[Any]],
     home: Home,
     state: Any,
     head: str,
@@ -123,7 +123,7 @@ def settle(
 
 
 def files(
-    context: GivenContext[Any], cache: Artifacts, roles: Sequence[str]
+    context: TrainingContext[Any], cache: Artifacts, roles: Sequence[str]
 ) -> list[tuple[str, Path]]:
     """Return (name in an archive, file) of the models, made again if the cache lacks them."""
     made = [context.recipes[role] for role in roles]
@@ -135,7 +135,7 @@ def files(
 class ResultFolders:
     """The folders of one kind's runs, each of which has one result."""
 
-    context_of: type[GivenContext[Any]]
+    context_of: type[TrainingContext[Any]]
     #: State → name → recipe of all that the run makes.
     recipes: Callable[[Any], Mapping[str, Making]]
     #: State → name of the result among the recipes; None before it is known.
@@ -170,7 +170,7 @@ class ResultFolders:
         """Return (name in an archive, file) of the result, made again if the cache lacks it."""
         return files(self._context(state, cache), cache, [self._name(state)])
 
-    def _context(self, state: Any, cache: Artifacts) -> GivenContext[Any]:
+    def _context(self, state: Any, cache: Artifacts) -> TrainingContext[Any]:
         """Return the context in which the result is read, or made again."""
         recipe = self.recipes(state)[self._name(state)]
         return self.context_of.to_read(state, cache, [state.made[recipe.id].digest])

@@ -24,7 +24,9 @@ from weights.training.canary import STEPS
 FIRST = "first"
 
 
-def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path) -> Forecast:
+def forecast(
+    study: Declaration, work: type[Context], submitted: Any, cache: Artifacts, folder: Path
+) -> Forecast:
     """Return what a run costs here. Raises the errors of a start.
 
     Steps are those of the training that takes the longest; measurements are not timed.
@@ -32,14 +34,14 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
     set_threads()
     state = study.state()
     state.take(submitted)
-    context = Context(state, cache)
+    context = work(state, cache)
     opening = timed(lambda: state.take(context.started()))
     first = context.initial(state.started)
     _, stepping = context.canary(state.started, first)
     run = study.run(state)
-    steps = sum(recipe.upto for recipe in run.trainings.values())
+    steps, counted = study.forecast_steps(run)
     numbers, passes = study.parameters(state), len(run.observations)
-    rounded = sum(name + given_dtype.FLOAT32 in run.recipes for name in run.recipes)
+    rounded = given_dtype.halves(run.recipes)
     whole = len(run.recipes) - rounded
     kept, words = given_dtype.stored(state.started, whole, rounded, numbers)
     stand_in = _stand_in(context, first, folder / FIRST)
@@ -47,9 +49,8 @@ def forecast(study: Declaration, submitted: Any, cache: Artifacts, folder: Path)
     return Forecast(
         Amount(
             opening + steps * stepping / STEPS,
-            f"timed here: {STEPS} steps of {study.slowest_words} took {duration(stepping)}, and there "
-            f"are {steps:,} steps in all, none slower; the start {duration(opening)}. {passes} "
-            "measurements come on top",
+            f"timed here: {STEPS} steps of {study.slowest_words} took {duration(stepping)}, and "
+            f"{counted}; the start {duration(opening)}. {passes} measurements come on top",
         ),
         Amount(kept + text, f"counted: {words}, and the text"),
         Amount(

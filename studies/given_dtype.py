@@ -17,6 +17,8 @@ from weights.recipes import Train, Transform
 
 #: End of the name of a model in float32, beside the model that is rounded from it.
 FLOAT32 = "-float32"
+#: Operation that rounds a model.
+ROUNDED = "rounded@1"
 
 
 def rounded(
@@ -31,7 +33,7 @@ def rounded(
         return recipe
     inputs = {"like": (given or started.model).recipe_id, "of": recipe.id}
     params = {"others": others or started.dtype}
-    return Transform(operation="rounded@1", inputs=inputs, params=params)
+    return Transform(operation=ROUNDED, inputs=inputs, params=params)
 
 
 def with_rounded(
@@ -59,6 +61,17 @@ def trainings(recipes: Mapping[str, Making]) -> dict[str, Train]:
         for name, recipe in recipes.items()
         if isinstance(recipe, Train)
     }
+
+
+def halves(recipes: Mapping[str, Making]) -> int:
+    """Return the number of models that are rounded, or made of a single rounded one."""
+    ids = set[str]()
+    for recipe in recipes.values():  # each after its inputs
+        if isinstance(recipe, Transform):
+            of = {role: id_ for role, id_ in recipe.inputs.items() if role != "like"}
+            if recipe.operation == ROUNDED or (of and ids.issuperset(of.values())):
+                ids.add(recipe.id)
+    return len(ids)
 
 
 def stored(started: Any, models: int, rounded: int, numbers: int) -> tuple[int, str]:

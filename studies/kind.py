@@ -9,8 +9,8 @@ from events import Event, New
 from runs.event_types import Figure
 from runs.kinds.architecture import Architecture
 from runs.kinds.tasks import Decision, Start, Task
+from runs.record.events import Completed
 from runs.system.rounding import alike
-from studies.events import ModelsCompleted
 from studies.making import making
 from studies.making.events import Advanced, Made, Making, Trained
 from studies.making.making import Make, MakingState
@@ -44,7 +44,7 @@ class GivenKind(TrainingKind[S]):
     #: Roles of its models that are of the given model's architecture and sizes.
     as_given: ClassVar[Sequence[str]] = ()
     #: The kind's own event of the end.
-    completed: type[ModelsCompleted]
+    completed: type[Completed]
 
     def stages(self, state: S) -> Iterator[Sequence[Making]]:
         """Yield the recipes that are made at the same time, each after those that it reads."""
@@ -85,7 +85,8 @@ class GivenKind(TrainingKind[S]):
 
     def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
         """Yield the name of the model and the paths of data."""
-        yield submitted.model.name, "a model's name"
+        if submitted.model is not None:
+            yield submitted.model.name, "a model's name"
         for path in submitted.data:
             yield path, "a path"
 

@@ -66,7 +66,7 @@ def _before(recipe: Making) -> list[str]:
     if isinstance(recipe, Train):
         return [recipe.start]
     own = _of(recipe)
-    return [*(id_ for id_ in recipe.inputs_used() if id_ != own), own]
+    return [*(id_ for id_ in recipe.inputs_used() if id_ != own), *([own] if own else [])]
 
 
 def _sources(state: Any, read: Collection[str]) -> Iterator[Ancestor]:
@@ -82,7 +82,8 @@ def _sources(state: Any, read: Collection[str]) -> Iterator[Ancestor]:
 
 def _given(state: Any) -> tuple[Any, ...]:
     """Return the records of the models that the run was given."""
-    return (state.started.model, *getattr(state.started, "merges", ()))
+    first = state.started.model
+    return (*([] if first is None else [first]), *getattr(state.started, "merges", ()))
 
 
 def _words(recipe: Making, names: Mapping[str, str]) -> str:
@@ -95,6 +96,10 @@ def _words(recipe: Making, names: Mapping[str, str]) -> str:
         shares = ", ".join(f"{domain} {share:.0%}" for domain, share in recipe.data.items())
         start = named(recipe.start)
         return f"{recipe.upto:,} steps of {objective(recipe)} on {shares}, from {start}"
+    if not recipe.inputs:
+        return f"{recipe.operation}, seed {recipe.seed}"
+    if recipe.operation == "average@1":
+        return f"average of {len(recipe.inputs)} snapshots, the last {named(_of(recipe))}"
     how = recipe.params.get("method")
     if "place" in recipe.params:
         how = f"{recipe.params['place']:g} of the way from {named(recipe.inputs['start'])}"
@@ -112,6 +117,9 @@ def objective(recipe: Train) -> str:
 
 
 def _of(recipe: Transform) -> str:
-    """Return the id of the recipe that an operation changes; of two ends of a line, the later one."""
-    changed = ("of", "svd", "end")
-    return next(recipe.inputs[role] for role in changed if role in recipe.inputs)
+    """Return the id of the recipe that an operation changes; "" if it makes new weights.
+
+    Of two ends of a line it is the later one, of an average the last snapshot.
+    """
+    changed = ("of", "svd", "end", max(recipe.inputs, default=""))
+    return next((recipe.inputs[role] for role in changed if role in recipe.inputs), "")

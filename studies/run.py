@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from runs.event_types import Figure
 from runs.kinds.tasks import Decision, Task
 from studies import comparison, given_dtype
-from studies.comparison import CHOOSING, Drawn
+from studies.comparison import CHOOSING, Drawn, Scale
 from studies.events import MODEL, Result
 from studies.making.events import Making
 from studies.observing import Observe, Observed
@@ -26,6 +26,8 @@ class Table(Protocol):
 
     figure_rules: ClassVar[Mapping[str, Any]]
     result_roles: ClassVar[Sequence[str]]
+    scale: ClassVar[Scale]
+    ours: ClassVar[str | None]
 
     @property
     def purpose(self) -> str:
@@ -116,26 +118,36 @@ class Run:
 
     @cached_property
     def drawn(self) -> Drawn:
-        """Arm → bits per byte in each resample of the windows."""
-        return comparison.drawn(self.seen, self.study.purpose, self.settings.seed)
+        """Arm → its figure in each resample."""
+        return self.study.scale.drawn(self.seen, self.study.purpose, self.settings.seed)
+
+    @property
+    def ours(self) -> str | None:
+        """The arm that the others are compared with; None before it is known."""
+        return self.study.ours or self.result
+
+    def mean(self, arm: str | None) -> float:
+        """Return the figure of a measured arm."""
+        assert arm is not None
+        return self.study.scale.mean(self.seen[arm])
 
     @property
     def leads(self) -> dict[str, Figure]:
-        """Arm → the bits per byte that it needs more than the result; empty before there is one."""
-        return {} if self.result is None else self.leads_of(self.result)
+        """Arm → what it needs more than ours, with the interval; empty before that is known."""
+        return {} if self.ours is None else self.leads_of(self.ours)
 
     def leads_of(self, arm: str) -> dict[str, Figure]:
-        """Return other arm → the bits per byte that it needs more than `arm`, with the interval."""
+        """Return other arm → what it needs more than `arm`, with the interval."""
         if arm not in self._leads:
             purpose, seed = self.study.purpose, self.settings.seed
-            self._leads[arm] = comparison.leads(self.seen, arm, purpose, seed)
+            self._leads[arm] = comparison.leads(self.seen, arm, purpose, seed, self.study.scale)
         return self._leads[arm]
 
     @property
     def windows(self) -> int:
-        """The number of windows that the result was measured on."""
-        assert self.result is not None
-        return comparison.windows(self.seen[self.result])
+        """The number of windows, or documents, that our arm was measured on."""
+        assert self.ours is not None
+        return self.study.scale.count(self.seen[self.ours])
 
     @cached_property
     def named(self) -> dict[str, Making]:

@@ -133,7 +133,7 @@ class Study(Declaration, OneResult[S]):
             Fact(name=name, value=value, unit=unit)
             for name, (value, unit) in self.facts(run).items()
         )
-        facts = (*training_panels.speed(state, run.trainings.values()), *shown)
+        facts = (*training_panels.speed(state, self.trainings(state).values()), *shown)
         return default_panels.head(self, state, self.headline(run), facts)
 
     def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
@@ -143,12 +143,19 @@ class Study(Declaration, OneResult[S]):
 
     def report(self, state: S, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a run that has completed."""
-        run = self.run(state)
         return {
             "run": state.run,
             "lineage_digest": state.completed.lineage_digest,
-            **study_report.report(self, run),
+            **self.whole_report(self.run(state)),
         }
+
+    def whole_report(self, run: Run) -> dict[str, Any]:
+        """Return the report of a run that has completed, as its folder has it."""
+        return study_report.report(self, run)
+
+    def card(self, run: Run, role: str) -> str:
+        """Return a model's card."""
+        return study_report.card(self, run, self.card_words(run, role))
 
     def summary(self, state: S, rows: Sequence[Envelope]) -> list[str]:
         """Return what a completed run has found."""
@@ -186,7 +193,7 @@ class Study(Declaration, OneResult[S]):
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from studies.forecast import forecast
 
-        return forecast(self, submitted, cache, folder)
+        return forecast(self, self._work(), submitted, cache, folder)
 
     def context(self, state: S, cache: Any) -> Any:
         """Open a run's inputs in this process."""
@@ -221,7 +228,8 @@ class Study(Declaration, OneResult[S]):
     def origin(self, state: S, rows: Sequence[Envelope], name: str) -> Origin:
         """Return the origin of a model; without a name, of the result. Raises NotFoundError."""
         recipe_id = self.find(state, name or MODEL)
-        model = origins.origin(state, self.named(state), recipe_id, self.result_roles)
+        roles = self.roles(state.submitted.config)
+        model = origins.origin(state, self.named(state), recipe_id, roles)
         return replace(model, name=self.result_title) if model.name == MODEL else model
 
     def models(self, event: Event, state: S) -> list[dict[str, Any]]:
@@ -257,9 +265,9 @@ class Study(Declaration, OneResult[S]):
         """Return the weight files of the models that it gives, made again if the cache lacks them."""
         from studies import folders as files
 
-        run = self.run(state)
+        run, roles = self.run(state), self.roles(state.submitted.config)
         context = self._work().to_read(state, cache, run.result_digests)
-        return files.files(context, cache, [run.name_of(role) for role in self.result_roles])
+        return files.files(context, cache, [run.name_of(role) for role in roles])
 
     def write_result(self, home: Home, state: S, out: Path) -> dict[str, Any]:
         """Write the result's folder and return the report. Raises ForgeError."""

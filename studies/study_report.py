@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runs.panels.panels import Panel
-from studies import arm_panels, comparison, training_panels, training_plan
+from studies import comparison, training_panels, training_plan
 from studies.declaration import Declaration
 from studies.run import Run
 
@@ -21,8 +21,8 @@ def report(study: Declaration, run: Run) -> dict[str, Any]:
         #: Of each training.
         **({"tokens": training_plan.tokens(training)} if training else {}),
         #: Arm → domain → bits per byte on the test slice.
-        "bits_per_byte": {name: dict(arm.bits_per_byte) for name, arm in done.arms.items()},
-        #: Arm → the bits per byte that it needs more than the result.
+        **study.arm_fields(done.arms),
+        #: Arm → what it needs more than the arm that the others are compared with.
         "more": {name: figure.model_dump() for name, figure in run.leads.items()},
         "figures": {name: figure.model_dump() for name, figure in done.figures.items()},
         #: Of all tasks of the run.
@@ -47,22 +47,15 @@ def card(study: Declaration, run: Run, words: Sequence[str]) -> str:
     """Return a model's card: what it is in `words`, and what the run has found."""
     tags = ("tags:", f"- {study.name}")
     head = ("---", "library_name: transformers", *tags, "---", "")
-    title = (
-        f"# {study.result_title.capitalize()} of {run.started.model.name}, seed {run.settings.seed}"
-    )
+    what = f"{study.result_title[:1].upper()}{study.result_title[1:]}"
+    title = f"# {what} of {run.started.model.name}, seed {run.settings.seed}"
     return "\n".join([*head, title, "", *words, "", *study.sentences(run), ""])
 
 
 def panels(study: Declaration, run: Run, curves: Mapping[str, list[dict[str, Any]]]) -> list[Panel]:
     """Return the panels of what is there: arms, domains, curves, the study's own, models."""
     shown: list[Panel] = []
-    if run.result in run.seen:
-        words = study.arm_words(run)
-        groups = {name: arm.group for name, arm in study.arms.items()}
-        title = study.comparison_title
-        shown.append(
-            arm_panels.arms(title, words, run.seen, run.leads, groups, run.result, study.baseline)
-        )
-        shown.append(arm_panels.domains(words, run.seen, run.result))
+    if run.ours in run.seen:
+        shown += study.comparison_panels(run, run.ours)
     shown += training_panels.curves(curves, study.references, run.state, run.trainings)
     return [*shown, *study.own_panels(run), training_panels.models(run.state, run.recipes)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs.event_types import Figure
-from studies.paired_bits import figure, mean
+from studies.paired_bits import figure
 from studies.run import Run
 
 
@@ -28,36 +28,36 @@ class FigureRule:
     unit: str = ""
 
 
-def bits(words: str) -> FigureRule:
-    """Return the rule of the result's bits per byte, the mean over domains."""
+def bits(words: str, unit: str = "bits/byte") -> FigureRule:
+    """Return the rule of our arm's own figure: by default its bits per byte."""
 
-    def value(run: Run) -> Figure:
-        assert run.result is not None
-        return figure(mean(run.seen[run.result]), run.drawn[run.result], run.windows)
+    def rule(run: Run) -> Figure:
+        assert run.ours is not None
+        return figure(run.mean(run.ours), run.drawn[run.ours], run.windows)
 
-    return FigureRule(words, value, "bits/byte")
+    return FigureRule(words, rule, unit)
 
 
 def ratio(over: str, words: str) -> FigureRule:
-    """Return the rule of an arm's bits per byte over the result's."""
+    """Return the rule of an arm's figure over our arm's."""
 
-    def value(run: Run) -> Figure:
-        assert run.result is not None
-        share = mean(run.seen[over]) / mean(run.seen[run.result])
-        return figure(share, run.drawn[over] / run.drawn[run.result], run.windows)
+    def rule(run: Run) -> Figure:
+        assert run.ours is not None
+        share = run.mean(over) / run.mean(run.ours)
+        return figure(share, run.drawn[over] / run.drawn[run.ours], run.windows)
 
-    return FigureRule(words, value)
+    return FigureRule(words, rule)
 
 
-def lead(over: str, words: str) -> FigureRule:
-    """Return the rule of the bits per byte that an arm needs more than the result."""
+def lead(over: str, words: str, unit: str = "bits/byte") -> FigureRule:
+    """Return the rule of what an arm needs more than our arm."""
 
-    def value(run: Run) -> Figure:
-        assert run.result is not None
-        more = mean(run.seen[over]) - mean(run.seen[run.result])
-        return figure(more, run.drawn[over] - run.drawn[run.result], run.windows)
+    def rule(run: Run) -> Figure:
+        assert run.ours is not None
+        more = run.mean(over) - run.mean(run.ours)
+        return figure(more, run.drawn[over] - run.drawn[run.ours], run.windows)
 
-    return FigureRule(words, value, "bits/byte")
+    return FigureRule(words, rule, unit)
 
 
 def count(of: Callable[[Any], float], words: str, unit: str = "") -> FigureRule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from runs.errors import UnreproducedError
 from runs.event_types import HalfPrecision, Profile, SourceRecord
 from runs.kinds.tasks import Start
 from runs.system import freed_memory
+from studies import given_dtype
 from studies.making.events import Making
 from studies.making.maker import Maker, forget, snapshots
 from studies.making.making import Make, MakingState
@@ -31,6 +32,8 @@ from weights.recipes import Train
 from weights.tensors import Weights
 from weights.training.room import OutOfMemoryError, kept_below
 from weights.training.snapshots import Snapshots
+from weights.training.team import Team
+from weights.training.windows import Ids
 
 S = TypeVar("S", bound=MakingState)
 
@@ -56,14 +59,19 @@ class TrainingContext(TaskContext[S]):
         raise NotImplementedError
 
     @property
-    def maker(self) -> Maker:
-        """The maker of the run's recipes."""
+    def recipes(self) -> Mapping[str, Making]:
+        """Name → recipe of all that a started run makes."""
         raise NotImplementedError
 
     @property
-    def trainings(self) -> Mapping[str, Train]:
-        """Name → recipe of every model that a started run trains."""
-        raise NotImplementedError
+    def further(self) -> Mapping[str, Callable[[], Model]]:
+        """Recipe id → further models that a started run was given."""
+        return {}
+
+    @property
+    def team(self) -> Team:
+        """The processes that share each training: this one."""
+        return Team()
 
     def started(self) -> Any:
         """Return the event that pins the run's inputs."""
@@ -81,6 +89,39 @@ class TrainingContext(TaskContext[S]):
         raise NotImplementedError
 
     # ---- what is the same for all ----------------------------------------------------------------
+
+    @property
+    def trainings(self) -> Mapping[str, Train]:
+        """Name → recipe of every model that the run trains."""
+        return given_dtype.trainings(self.recipes)
+
+    @property
+    def streams(self) -> Mapping[str, Ids]:
+        """Name → token ids of all that trainings read."""
+        return self.text.streams
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Recipe id → name of what the run makes."""
+        return {recipe.id: name for name, recipe in self.recipes.items()}
+
+    @property
+    def maker(self) -> Maker:
+        """The maker of the run's recipes that are known now."""
+        given = {self.record.recipe_id: self.given} if self.record else {}
+        return Maker(
+            self.state,
+            self._cache,
+            {recipe.id: recipe for recipe in self.recipes.values()},
+            lambda: self.settings,
+            lambda: self.streams,
+            self.kept,
+            self.device,
+            {**given, **self.further},
+            self.team,
+            self.names,
+            self.unlike,
+        )
 
     def given(self) -> Model:
         """Return the given model as it is stored. Raises SourceChangedError for other weights."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from runs.history.audit import Finding
 from studies import training_verify
-from studies.context import GivenContext
 from studies.making import model_files
 from studies.making.events import Making
+from studies.training_context import TrainingContext
 from studies.training_verify import Say
 from weights.storage.output_folder import TRAINED
 from weights.storage.weight_cache import Artifacts
@@ -21,7 +21,7 @@ from weights.storage.weight_cache import Artifacts
 class Verification:
     """The verification of one kind's runs."""
 
-    context_of: type[GivenContext[Any]]
+    context_of: type[TrainingContext[Any]]
     #: State → name → recipe of all that the run makes.
     recipes: Callable[[Any], Mapping[str, Making]]
     #: State → role → recipe of the models that may lie in folders.

@@ -32,8 +32,8 @@ from evaluation.measures.bootstrap import Comparison
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Weighting
 from evomerge.fitness.paired_bootstrap import compare, rounding
-from phases.cognate.kind import Cognate
 from phases.cognate.presets import PRESETS, TINY
+from phases.cognate.script import Cognate
 from runs import keys
 from runs.home import Home
 from testing.miniatures import cognate_runs

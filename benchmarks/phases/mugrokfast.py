@@ -27,11 +27,10 @@ import torch
 from benchmarks.phases import modular_addition
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.builtin import corpus as builtin_corpus
-from phases.cognate import findings, plan
-from phases.cognate.config import CognateConfig
+from phases.cognate import figures, measure, recipes, text
 from phases.cognate.events import Submitted
 from phases.cognate.presets import TINY
-from phases.cognate.tasks import measure, text
+from phases.cognate.settings import CognateConfig
 from studies import training_defaults
 from studies.observing import Observe
 from weights import operations
@@ -67,14 +66,14 @@ class World:
         given = Submitted(run="benchmark", owner="", config=self.config)
         self._text = text.make(Supply(folder / "supply", None), given)
         self.streams = self._text.streams
-        self.held_out = self._text.held_out(TINY.context, findings.SLICE)
-        self.start = operations.apply(plan.fresh(self.config), {})
+        self.held_out = self._text.held_out(TINY.context, figures.SLICE)
+        self.start = operations.apply(recipes.fresh(self.config), {})
 
     def recipe(self, arm: str, steps: int, peak: float) -> Train:
         """Return the base's training with an arm's optimiser, number of steps and peak rate."""
         given = Train(
-            objective=plan.OBJECTIVE,
-            start=plan.fresh(self.config).id,
+            objective=recipes.OBJECTIVE,
+            start=recipes.fresh(self.config).id,
             data=TINY.base_mix,
             data_digests={domain: self._text.digests[domain] for domain in TINY.base_mix},
             batch=TINY.batch,
@@ -83,7 +82,7 @@ class World:
             schedule=Algorithm(name="cosine@1", params={"peak": peak, "warmup": TINY.warmup}),
             clip=training_defaults.CLIP,
             seed=self.config.seed,
-            purpose=plan.BASE,
+            purpose=recipes.BASE,
             steps=steps,
             upto=steps,
         )
@@ -121,7 +120,7 @@ def language_run(world: World, arm: str, steps: int, peak: float) -> dict[str, A
         began = time.process_time()
         made = training.run(0, steps)
         whole = time.process_time() - began
-    task = Observe(recipe.id, findings.QUALITY, findings.SLICE)
+    task = Observe(recipe.id, figures.QUALITY, figures.SLICE)
     resident = ResidentModel.from_module(training.module.eval())
     found = measure.quality(task, resident, made.weights, world.held_out).values
     return {

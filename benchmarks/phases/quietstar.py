@@ -28,10 +28,11 @@ from typing import Any
 import torch
 
 from benchmarks.common import machine
-from phases.quietstar import plan, report
 from phases.quietstar.events import QuietstarState, Submitted
-from phases.quietstar.kind import Quietstar
-from phases.quietstar.tasks.execute import Context
+from phases.quietstar.figures import RIVALS
+from phases.quietstar.recipes import base
+from phases.quietstar.script import Quietstar
+from phases.quietstar.work import Context
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
@@ -75,7 +76,7 @@ def trained(asked: argparse.Namespace, domain: str, seed: int, place: Path) -> P
     state.take(Submitted(run="first", owner="first", config=planned.config, **planned.fields))
     context = Context(state, Artifacts(place / "cache"))
     state.take(context.started())
-    recipe: Any = plan.base(state.submitted, state.started)
+    recipe: Any = base(state.submitted, state.started)
     first, streams = context.initial(state.started), context.text.streams
     made = segment(recipe, first, None, streams, 0, recipe.upto, device=asked.device, threads=1)
     for file in folder.glob("*.safetensors"):
@@ -120,7 +121,7 @@ def carried(asked: argparse.Namespace, domain: str, seed: int) -> dict[str, Any]
         with closing(home.open_store()) as store:
             commands_submit.submit(store, planned, "benchmark")
             state = runner.finish(runner.Worker(store, Artifacts.of(home)), "benchmark")
-    told = report.report(state).model_dump(mode="json")
+    told = Quietstar().report(state, ())
     return {"domain": domain, "seed": seed, "cpu": time.process_time() - began, **told}
 
 
@@ -142,7 +143,7 @@ def train(asked: argparse.Namespace) -> None:
 def table(out: Path) -> None:
     """Print the results as Markdown: each run, and the means over seeds."""
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    arms = list(report.ARMS)
+    arms = list(Quietstar.arms)
     print(machine())
     print(f"| domain | seed | {' | '.join(arms)} | gain | its interval over documents | CPU s |")
     print("|---" * (5 + len(arms)) + "|")
@@ -184,7 +185,7 @@ def verdict(spans: dict[str, tuple[float, float]]) -> str:
     high = {name: mean + half for name, (mean, half) in spans.items()}
     if low["gain"] > 0:
         return "thoughts help" if low["genuine"] >= 0 else "a gain, but not of the thoughts"
-    worse = [arm for arm in (plan.CONTINUED, plan.PAUSE) if high[f"over_{arm}"] < 0]
+    worse = [arm for arm in RIVALS if high[f"over_{arm}"] < 0]
     return f"worse than {' and '.join(worse)}" if worse else "no gain"
 
 

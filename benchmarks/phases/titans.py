@@ -26,11 +26,10 @@ from torch.nn import functional as F
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.training_text import kept_text
-from phases.cognate import architectures, findings, plan
-from phases.cognate.config import CognateConfig
+from phases.cognate import figures, measure, recipes, text
 from phases.cognate.events import Submitted
 from phases.cognate.presets import TITANS
-from phases.cognate.tasks import measure, text
+from phases.cognate.settings import CognateConfig
 from studies import training_defaults
 from studies.observing import Observe
 from weights import operations
@@ -266,7 +265,7 @@ def text_start(arm: str, seed: int) -> Transform:
     missing = wanted - size.parameters
     more = max(0, math.ceil(missing / (3 * size.hidden * size.layers)))
     size = size.model_copy(update={"intermediate": size.intermediate + more})
-    operation, shape = architectures.initialisation(size)
+    operation, shape = size.initialisation()
     return operations.complete(Transform(operation=operation, params=shape, seed=seed))
 
 
@@ -274,17 +273,17 @@ def text_recipe(start: Transform, made: kept_text.Text, steps: int) -> Train:
     """Return the training of a base on the mix of titans-mag's presets, as cognate's plan has it."""
     size = TITANS["tiny"]
     told = Train(
-        objective=plan.OBJECTIVE,
+        objective=recipes.OBJECTIVE,
         start=start.id,
         data=size.base_mix,
         data_digests={domain: made.digests[domain] for domain in size.base_mix},
         batch=size.batch,
         context=size.context,
-        optimiser=plan.OPTIMISERS["muon"],
+        optimiser=recipes.OPTIMISERS["muon"],
         schedule=Algorithm(name="cosine@1", params={"peak": size.base_rate, "warmup": size.warmup}),
         clip=training_defaults.CLIP,
         seed=start.seed,
-        purpose=plan.BASE,
+        purpose=recipes.BASE,
         steps=steps,
         upto=steps,
     )
@@ -302,7 +301,7 @@ def run_text(
         given = Submitted(run="b", owner="", config=CognateConfig.model_validate(settings))
         with tempfile.TemporaryDirectory() as folder, pinned(1):
             made = text.make(Supply(Path(folder), None), given)
-            held_out = made.held_out(TITANS["tiny"].context, findings.SLICE)
+            held_out = made.held_out(TITANS["tiny"].context, figures.SLICE)
             for arm in TEXT_ARMS:
                 if only and arm not in only:
                     continue
@@ -313,7 +312,7 @@ def run_text(
                 began = time.process_time()
                 weights = training.run(0, steps).weights
                 spent = time.process_time() - began
-                task = Observe(recipe.id, findings.QUALITY, findings.SLICE)
+                task = Observe(recipe.id, figures.QUALITY, figures.SLICE)
                 resident = ResidentModel.from_module(training.module.eval())
                 bits = measure.quality(task, resident, weights, held_out).values
                 row = {"arm": arm, "seed": seed, "steps": steps, "seconds": round(spent, 1)}

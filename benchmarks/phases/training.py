@@ -27,9 +27,9 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.common import machine
-from phases.cognate import plan
-from phases.cognate.config import CognateConfig
+from phases.cognate import recipes
 from phases.cognate.presets import PRESETS, Preset
+from phases.cognate.settings import CognateConfig
 from runs import keys
 from weights import operations
 from weights.model import Model
@@ -51,7 +51,7 @@ def recipe(preset: Preset, tokens: np.ndarray, precision: Any, steps: int) -> Tr
     return complete(
         Train(
             objective="lm@1",
-            start=plan.fresh(CognateConfig.model_validate({"preset": preset.name})).id,
+            start=recipes.fresh(CognateConfig.model_validate({"preset": preset.name})).id,
             data={"text": 1.0},
             data_digests={"text": stream_digest(tokens)},
             batch=preset.batch,
@@ -178,7 +178,7 @@ def main() -> None:
     preset = PRESETS[given.preset]
     drawn = keys.generator("benchmark-training").integers(0, preset.vocabulary, 1_000_000)
     tokens = drawn.astype(np.int32)
-    initial = plan.fresh(CognateConfig.model_validate({"preset": preset.name}))
+    initial = recipes.fresh(CognateConfig.model_validate({"preset": preset.name}))
     start = operations.apply(initial, {})
     training = recipe(preset, tokens, given.precision, (given.rounds + 1) * given.steps)
     where = machine() if given.device == "cpu" else torch.cuda.get_device_name(given.device)

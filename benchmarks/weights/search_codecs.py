@@ -27,9 +27,8 @@ from safetensors.torch import load_file, save_file
 
 from benchmarks.phases.mugrokfast import STEPS, World
 from evaluation.backends.local_backend import ResidentModel
-from phases.cognate import findings
+from phases.cognate import figures, measure
 from phases.cognate.presets import TINY
-from phases.cognate.tasks import measure
 from runs import keys
 from studies.observing import Observe
 from weights import codecs, randomness
@@ -148,7 +147,7 @@ class Trained:
         self.weights = load_file(file)
         self._module: Any = modules.build(self._world.start, "cpu", "sdpa").eval()
         self._resident = ResidentModel.from_module(self._module)
-        self._task = Observe("0" * 64, findings.QUALITY, findings.SLICE)
+        self._task = Observe("0" * 64, figures.QUALITY, figures.SLICE)
         self.linears = {
             f"{name}.weight": layer
             for name, layer in self._module.named_modules()

@@ -36,11 +36,11 @@ class TrainingView(View):
         kind: Any = self.kind  # a study
         for line in kind.lines(state):
             say(line)
+        roles = kind.roles(state.submitted.config)
         if folder := data.get("folder"):
-            roles = ", ".join(f"{folder}/{role}" for role in kind.result_roles)
+            places = [f"{folder}/{role}" for role in roles]
             further = [value for key, value in data.items() if key.endswith("_folder") and value]
-            say(f"models: {', '.join([roles, *further])}; items: {folder}/items")
-        roles = kind.result_roles
+            say(f"models: {', '.join([*places, *further])}; items: {folder}/items")
         names = [f"{name}:{role}" for role in roles] if len(roles) > 1 else [name]
         say(f"as {'models' if len(roles) > 1 else 'a model'}: {', '.join(names)}")
         for command in kind.next_steps(state, name):
@@ -48,4 +48,4 @@ class TrainingView(View):
 
     def measured(self, name: str, data: dict[str, Any]) -> str:
         """Return a line for a measurement of the model that is called `name`."""
-        return f"measured {name} on the slice {data['on']}"
+        return f"measured {self.kind.gist('observed', data, {data['recipe_id']: name})}"

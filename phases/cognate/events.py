@@ -1,22 +1,22 @@
-"""Events and state of a cognate run."""
+"""Events of a cognate run, and how those of earlier schemas are read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from events import Registry
-from phases.cognate.config import CognateConfig
-from runs.event_types import HalfPrecision, ModelReference, Part, Profile, SourceRecord
-from runs.kinds import state as common_state
+from phases.cognate.settings import CognateConfig
+from runs.event_types import HalfPrecision, ModelReference, Part, SourceRecord
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
-from runs.system.digests import Digest
 from runs.system.integers import Count, Large
-from studies.events import all_weights, not_rounded, without_adapters
-from studies.making import events as making
-from studies.making.making import HANDLERS, MakingState
-from studies.observing import Observed
+from studies import events
+from studies.events import (
+    TextStarted,
+    all_weights,
+    not_rounded,
+    without_adapters,
+    without_watch,
+)
 
 
 class Submitted(common.Submitted):
@@ -30,6 +30,11 @@ class Submitted(common.Submitted):
     #: Files and folders of text, each PATH or DOMAIN=PATH; none: the built-in text.
     data: tuple[str, ...] = ()
 
+    @property
+    def model(self) -> ModelReference | None:
+        """The given model, by the name that it has in all kinds of run."""
+        return self.base
+
 
 class Forked(common.Forked):
     """A cognate run was branched from another."""
@@ -39,7 +44,7 @@ class Forked(common.Forked):
     config: CognateConfig
 
 
-class Started(common.Started):
+class Started(TextStarted):
     """Text, tokenizer and profile were pinned."""
 
     schema_version = 3
@@ -49,30 +54,15 @@ class Started(common.Started):
     trainable: Large | None = None
     #: The model that was given as the base.
     base: SourceRecord | None = None
-    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
-    streams: dict[str, Digest]
-    #: Domain → number of those tokens.
-    tokens: dict[str, Large]
-    #: Name → BLAKE3 of the files of tokenizer and configuration, which all models share.
-    files: dict[str, Digest]
-    #: BLAKE3 of the items to measure on.
-    items: Digest
-    profile: Profile
-    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
-    canary: Digest
-    #: Tokens of a window.
-    context: Count
     #: Parts that a step's windows are computed in, because all at once did not fit in memory.
     accumulation: Count = 1
-    #: Steps of a segment; no part of the lineage.
-    segment: Count
     #: Half precision that the given model has and results are rounded to; None: results are float32.
     dtype: HalfPrecision | None = None
 
     @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
+    def model(self) -> SourceRecord | None:
+        """The given model, by the name that it has in all kinds of run."""
+        return self.base
 
 
 class Lead(Part):
@@ -87,12 +77,9 @@ class Lead(Part):
     high: float
 
 
-class Result(Part):
+class Result(events.Result):
     """A model that the run gives."""
 
-    recipe_id: Digest
-    #: BLAKE3 of its weights.
-    digest: Digest
     #: Domain → bits per byte on the selection slice.
     bits_per_byte: dict[str, float]
     #: A specialist's lead; the base has none.
@@ -116,10 +103,10 @@ def _with_more_presets(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _without_watch(data: dict[str, Any]) -> dict[str, Any]:
+def _not_watched(data: dict[str, Any]) -> dict[str, Any]:
     """Return the data of schema 4: no leap of the loss ended earlier trainings."""
-    settings = {"divergence": None, "checkpointing": False}
-    return {**data, "config": {**data["config"], **settings}}
+    data = without_watch(data)
+    return {**data, "config": {**data["config"], "checkpointing": False}}
 
 
 def _of_qwen2(data: dict[str, Any]) -> dict[str, Any]:
@@ -142,34 +129,13 @@ def _not_averaged(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "average": 1, "average_as": "linear"}}
 
 
-REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, Observed, Completed),
-    {
-        (Submitted.type, 1): _with_sharded,
-        (Forked.type, 1): _with_sharded,
-        (Submitted.type, 2): _with_more_presets,
-        (Forked.type, 2): _with_more_presets,
-        (Submitted.type, 3): _without_watch,
-        (Forked.type, 3): _without_watch,
-        (Submitted.type, 4): _of_qwen2,
-        (Forked.type, 4): _of_qwen2,
-        (Submitted.type, 5): _of_presets_vocabulary,
-        (Forked.type, 5): _of_presets_vocabulary,
-        (Submitted.type, 6): all_weights,
-        (Forked.type, 6): all_weights,
-        (Started.type, 1): without_adapters,
-        (Started.type, 2): not_rounded,
-        (Submitted.type, 7): _not_averaged,
-        (Forked.type, 7): _not_averaged,
-    },
+#: Schema of what was asked for → how it is read in the next one.
+ASKED = (
+    *(_with_sharded, _with_more_presets, _not_watched, _of_qwen2, _of_presets_vocabulary),
+    *(all_weights, _not_averaged),
 )
-
-
-@dataclass
-class CognateState(MakingState):
-    """State of a cognate run. Observations are in `answers`, under their tasks' keys."""
-
-    kind: ClassVar[str] = "cognate"
-    registry = REGISTRY
-    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | HANDLERS
-    outside = making.OUTSIDE
+UPCASTERS = {
+    (event.type, schema): upcaster
+    for event in (Submitted, Forked)
+    for schema, upcaster in enumerate(ASKED, start=1)
+} | {(Started.type, 1): without_adapters, (Started.type, 2): not_rounded}

@@ -7,14 +7,26 @@ They are frozen: a change here changes every model that is trained. They were ch
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from phases.cognate.errors import PresetError
+from runs.errors import ConfigError
+from runs.kinds.architecture import Architecture
 
 #: Shares of the common phase: mostly general text and code, and a little of the domains that two
 #: of the specialists will learn.
 BASE_MIX = {"prose": 0.45, "code": 0.45, "math": 0.04, "data": 0.06}
+#: Sizes that every architecture has.
+SIZES = ("vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate", "context")
+#: Sizes and settings of titans-mag.
+TITANS_SIZES = ("window", "chunk", "persistent", "memory", "recursions", "halting")
+#: Of a two-layer memory: hidden units of a head, and the largest inner step size.
+TWO_LAYER = {"width": 64, "step": 0.1}
+
+
+class PresetError(ConfigError):
+    """A preset does not agree with the tokenizer or model that it gives."""
 
 
 class Preset(BaseModel):
@@ -61,6 +73,22 @@ class Preset(BaseModel):
         left = 1 - self.own_share
         mix = {d: share * left for d, share in common.items()} if left else {}
         return {**mix, domain: mix.get(domain, 0.0) + self.own_share}
+
+    def initialisation(self) -> tuple[str, dict[str, Any]]:
+        """Return the operation that draws the first weights, and its parameters."""
+        return "qwen2-init@1", {name: getattr(self, name) for name in SIZES}
+
+    def architecture(self) -> Architecture:
+        """Return what is known of the models before they are made, as their config.json will say."""
+        return {
+            "model_type": "qwen2",
+            "vocab_size": self.vocabulary,
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+        }
 
 
 #: Seconds of training: all of the machinery, and models that are good for nothing else.
@@ -185,6 +213,15 @@ class TitansPreset(Preset):
         count = self.counts[memory] + (self.hidden + 1 if halting else 0)
         told = {"memory": memory, "recursions": recursions, "halting": halting}
         return self.model_copy(update={**told, "parameters": count})
+
+    def initialisation(self) -> tuple[str, dict[str, Any]]:
+        """Return the operation that draws the first weights, and its parameters."""
+        own = {name: getattr(self, name) for name in TITANS_SIZES}
+        return "titans-mag-init@1", {**super().initialisation()[1], **own, **TWO_LAYER}
+
+    def architecture(self) -> Architecture:
+        """Return what is known of the models before they are made, as their config.json will say."""
+        return {**super().architecture(), "model_type": "titans_mag"}
 
 
 #: Shares of the common phase of titans-mag: it must hold recall at short distances from the beginning,

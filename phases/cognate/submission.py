@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.data import training_texts
-from phases.cognate.config import KNOWN, NAME, CognateConfig
+from phases.cognate.settings import KNOWN, NAME, CognateConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.record.device_setting import AUTO, CPU
@@ -89,7 +89,7 @@ def check(plan: Plan) -> Checked:
     warnings: tuple[str, ...] = ()
     if base is not None:
         from evaluation.training_text.parts import given_tokenizer
-        from phases.cognate.plan import window
+        from phases.cognate.recipes import window
         from weights.folders import model_config
         from weights.folders.checkpoint import open_checkpoint
 
@@ -103,8 +103,7 @@ def check(plan: Plan) -> Checked:
         given_tokenizer(folder)
     found = training_texts.read(data) if data else None
     if base is None:
-        from phases.cognate.tasks.model import configuration, train_tokenizer
-        from phases.cognate.tasks.prepare import learning
+        from phases.cognate.text import configuration, learning, train_tokenizer
 
         trainable(config, configuration(config.size).to_dict())
         texts = learning(config, None if found is None else found.documents)

@@ -1,20 +1,51 @@
-"""Events and state of a measurement."""
+"""Settings, events and state of a measurement."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from evaluation.data.slices import Slice
 from events import Registry
-from phases.measure.config import MeasureConfig
 from runs.event_types import Figure, ModelReference, Profile, SourceRecord
 from runs.kinds import state as common_state
+from runs.kinds.setting_words import DATA, LIMITS, Labels
 from runs.kinds.state import State
 from runs.record import events as common
-from runs.record.device_setting import on_cpu
+from runs.record.device_setting import AUTO, DEVICE, on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Large
 from studies.observing import Observed
+
+
+class MeasureConfig(BaseModel):
+    """Settings of a measurement."""
+
+    labels: ClassVar[Labels] = {
+        DATA: {
+            "slice": "Slice of the data",
+            "context": "Tokens of context",
+            "seed": "Seed",
+        },
+        LIMITS: {
+            "device": "Device",
+        },
+    }
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    slice: Slice = Field("test", description="The slice of the data that is measured on.")
+    context: int = Field(
+        1024,
+        ge=8,
+        le=1 << 20,
+        description="Tokens that a prediction may look back on; less if a model takes fewer.",
+    )
+    seed: int = Field(0, description="Of the resamples that intervals are computed from.")
+    device: str = Field(AUTO, description=DEVICE)
+
 
 #: The parts that models play: the one that is measured, those it is compared with, and those that the
 #: pipeline began with.
@@ -77,10 +108,7 @@ class Completed(common.Completed):
 
 REGISTRY: Registry = common.registry(
     (Submitted, Forked, Started, Observed, Completed),
-    {
-        (Submitted.type, 1): on_cpu,
-        (Forked.type, 1): on_cpu,
-    },
+    {(Submitted.type, 1): on_cpu, (Forked.type, 1): on_cpu},
 )
 
 

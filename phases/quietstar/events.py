@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 from pydantic import Field
 
-from events import Event, Registry
-from phases.quietstar.config import QuietstarConfig
-from runs.event_types import Figure, HalfPrecision, Part, Profile, SourceRecord
-from runs.kinds import state as common_state
+from events import Event
+from phases.quietstar.settings import QuietstarConfig
+from runs.event_types import Figure, HalfPrecision, Part
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
-from runs.system.integers import Count, Large
-from studies.events import GivenSubmitted, ModelsCompleted, not_rounded
-from studies.making import events as making
-from studies.making.making import HANDLERS, MakingState
-from studies.observing import Observed
+from runs.system.integers import Count
+from studies.events import GivenStarted, GivenSubmitted, ModelsCompleted, history, not_rounded
 
 
 class Submitted(GivenSubmitted):
@@ -37,37 +33,13 @@ class Forked(common.Forked):
     config: QuietstarConfig
 
 
-class Started(common.Started):
+class Started(GivenStarted):
     """Model, text and profile were pinned."""
 
     schema_version = 2
 
-    model: SourceRecord
-    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
-    streams: dict[str, Digest]
-    #: Domain → number of those tokens.
-    tokens: dict[str, Large]
-    #: Name → BLAKE3 of the files of tokenizer and configuration, which all models share.
-    files: dict[str, Digest]
-    #: BLAKE3 of the items to measure on.
-    items: Digest
-    profile: Profile
-    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
-    canary: Digest
-    #: Tokens of a window.
-    context: Count
-    #: Parts that a step's windows are computed in, because fewer did not fit in memory; None: those of
-    #: the settings.
-    accumulation: Count | None = None
-    #: Steps of a segment; no part of the lineage.
-    segment: Count
     #: Half precision that the given model has and results are rounded to; None: results are float32.
     dtype: HalfPrecision | None = None
-
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
 
 
 class HardTokensFrozen(Event):
@@ -118,9 +90,10 @@ class Freeze:
         return f"freeze/{self.on}"
 
 
-REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, HardTokensFrozen, Observed, Completed),
-    {
+QuietstarState = history(
+    "quietstar",
+    *(Submitted, Forked, Started, Completed, HardTokensFrozen),
+    upcasters={
         (Submitted.type, 1): on_cpu,
         (Forked.type, 1): on_cpu,
         (Started.type, 1): not_rounded,
@@ -128,11 +101,7 @@ REGISTRY: Registry = common.registry(
 )
 
 
-@dataclass
-class QuietstarState(MakingState):
-    """State of a quietstar run. Observations are in `answers`, under their tasks' keys."""
-
-    kind: ClassVar[str] = "quietstar"
-    registry = REGISTRY
-    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | HANDLERS
-    outside = making.OUTSIDE
+def frozen(state: Any, on: str) -> HardTokensFrozen | None:
+    """Return the hard tokens of a slice; None before they are known."""
+    event = state.answers.get(Freeze("", on).key)
+    return event if isinstance(event, HardTokensFrozen) else None

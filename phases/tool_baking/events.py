@@ -10,7 +10,7 @@ from pydantic import Field
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
 from phases.tool_baking.settings import BakingConfig, Cycle
-from runs.event_types import Figure, HalfPrecision
+from runs.event_types import Figure, HalfPrecision, SourceRecord
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
@@ -50,6 +50,7 @@ class Started(TextStarted):
 
     schema_version = 3
 
+    model: SourceRecord
     #: BLAKE2b of the tool tasks.
     tasks: Digest
     #: "FAMILY/SLICE" → number of tool tasks.

@@ -23,14 +23,14 @@ KINDS = {
     "bake": "phases.bake.kind:Bake",
     "baking": "phases.tool_baking.script:Baking",
     "bitnet": "phases.bitnet:Bitnet",
-    "cognate": "phases.cognate.kind:Cognate",
+    "cognate": "phases.cognate.script:Cognate",
     "compression": "phases.compression.kind:Compression",
     "curriculum": "phases.curriculum.kind:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
     "experts": "phases.experts.kind:Experts",
-    "measure": "phases.measure.kind:Measure",
+    "measure": "phases.measure.script:Measure",
     "pipeline": "pipeline.kind:Pipeline",
-    "quietstar": "phases.quietstar.kind:Quietstar",
+    "quietstar": "phases.quietstar.script:Quietstar",
     "student": "phases.student:Student",
 }
 

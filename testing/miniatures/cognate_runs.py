@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from events import Envelope
-from phases.cognate.events import CognateState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures import small_text
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
@@ -43,25 +43,25 @@ def share_text(made: Home, home: Home) -> Home:
     return home
 
 
-def finish(home: Home, run: str = "r") -> CognateState:
+def finish(home: Home, run: str = "r") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
 
 
-def carry_until(home: Home, stop: Callable[[CognateState], bool], run: str = "r") -> CognateState:
+def carry_until(home: Home, stop: Callable[[MakingState], bool], run: str = "r") -> MakingState:
     """Carry a run on until `stop(state)` is True between two tasks; return its state."""
     with closing(home.open_store()) as store:
         seen = [repository.load(store, run)]
 
-        def watch(state: CognateState, _rows: list[Envelope]) -> None:
+        def watch(state: MakingState, _rows: list[Envelope]) -> None:
             seen[0] = state
 
         worker = runner.Worker(store, Artifacts.of(home), watch, lambda: stop(seen[0]))
         return worker.run(run)
 
 
-def state(home: Home, run: str = "r") -> CognateState:
+def state(home: Home, run: str = "r") -> MakingState:
     """Return a run's state from the log."""
     with closing(home.open_store()) as store:
         return repository.load(store, run)

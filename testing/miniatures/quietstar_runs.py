@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from events import Envelope
-from phases.quietstar.events import QuietstarState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures.bitnet_runs import texts
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
@@ -38,7 +38,7 @@ def submit(home: Home, model: Path, run: str = "q", **settings: Any) -> str:
         return commands_submit.submit(store, plan, run)
 
 
-def finish(home: Home, run: str = "q") -> QuietstarState:
+def finish(home: Home, run: str = "q") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)

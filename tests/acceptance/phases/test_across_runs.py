@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cli.main import forge
-from phases.cognate import plan
+from phases.cognate.script import Cognate
 from runs.history import repository
 from runs.home import Home
 from testing.miniatures import cognate_runs
@@ -49,7 +49,7 @@ def test_specialists_are_merged_elsewhere_and_the_lineage_goes_back_to_their_tra
     run = json.loads(done.stdout)["run"]
     with closing(first.open_store()) as log:
         merged: Any = repository.load(log, run)
-    made = {role: trained.made[r.id].digest for role, r in plan.models(trained).items()}
+    made = {role: trained.made[r.id].digest for role, r in Cognate().named(trained).items()}
     assert [s.digest for s in merged.started.sources] == [made[role] for role in ROLES]
     told = forge_(tmp_path / "second", tmp_path, "lineage", run).stdout
     assert "run train:" in told

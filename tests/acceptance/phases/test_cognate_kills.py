@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from phases.cognate import plan
-from phases.cognate.events import CognateState
+from phases.cognate import recipes
+from phases.cognate.script import Cognate
 from runs.history import audit
 from runs.home import Home
+from studies.making.making import MakingState
 from testing.miniatures import cognate_runs
 from testing.services.cluster import Cluster, kill
 from testing.worlds.finished_run import FinishedTraining
@@ -38,7 +39,7 @@ def quiet(finished_training: FinishedTraining) -> Home:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(quiet: Home) -> CognateState:
+def undisturbed(quiet: Home) -> MakingState:
     """The run that nobody disturbs: how it is cut must not matter."""
     return cognate_runs.state(quiet)
 
@@ -49,7 +50,7 @@ def home(quiet: Home, tmp_path: Path) -> Home:
     return cognate_runs.share_text(quiet, Home(tmp_path))
 
 
-def same(home: Home, undisturbed: CognateState, state: CognateState | None = None) -> None:
+def same(home: Home, undisturbed: MakingState, state: MakingState | None = None) -> None:
     """The run ends as the undisturbed one, and its history is honest."""
     state = state or cognate_runs.finish(home)
     assert state.status == "completed"
@@ -77,7 +78,7 @@ def same(home: Home, undisturbed: CognateState, state: CognateState | None = Non
     ],
 )
 def test_killed_at_a_failpoint_a_run_ends_as_if_undisturbed(
-    undisturbed: CognateState, home: Home, warm: Template, point: str
+    undisturbed: MakingState, home: Home, warm: Template, point: str
 ) -> None:
     cognate_runs.submit(home)
     assert was_killed(warm.start(home, failpoints=f"kill:{point}")), "not reached"
@@ -102,7 +103,7 @@ def test_a_titans_run_that_is_killed_ends_as_if_undisturbed(
 @pytest.mark.slow
 @pytest.mark.soak
 def test_an_emptied_cache_costs_time_and_no_bit(
-    undisturbed: CognateState, home: Home, warm: Template
+    undisturbed: MakingState, home: Home, warm: Template
 ) -> None:
     """Snapshots, results and prepared text are gone: the recorded digests are met again."""
     cognate_runs.submit(home)
@@ -113,9 +114,7 @@ def test_an_emptied_cache_costs_time_and_no_bit(
 
 @pytest.mark.soak
 @pytest.mark.slow
-def test_a_damaged_snapshot_is_noticed_and_made_again(
-    undisturbed: CognateState, home: Home
-) -> None:
+def test_a_damaged_snapshot_is_noticed_and_made_again(undisturbed: MakingState, home: Home) -> None:
     cognate_runs.submit(home)
     cognate_runs.carry_until(home, lambda s: any(len(a) >= 2 for a in s.advanced.values()))
     for file in home.artifacts.glob("snapshots/*/*/optimiser.safetensors"):
@@ -127,7 +126,7 @@ def test_a_damaged_snapshot_is_noticed_and_made_again(
 
 @pytest.mark.slow
 def test_specialists_are_trained_at_once_by_two_devices_one_of_which_is_killed(
-    undisturbed: CognateState, tmp_path: Path
+    undisturbed: MakingState, tmp_path: Path
 ) -> None:
     """Queued: after the base, the three trainings are open at the same time."""
     cluster = Cluster(tmp_path)
@@ -135,7 +134,7 @@ def test_specialists_are_trained_at_once_by_two_devices_one_of_which_is_killed(
         first = cluster.worker()
         cluster.worker()
         cognate_runs.submit(cluster.home)
-        base = undisturbed.made[next(iter(plan.models(undisturbed).values())).id].recipe_id
+        base = undisturbed.made[next(iter(Cognate().named(undisturbed).values())).id].recipe_id
 
         def specialists() -> set[str]:
             tasks = {d.task for d in cluster.devices() if d.task and d.task.startswith("make/")}
@@ -152,7 +151,7 @@ def test_specialists_are_trained_at_once_by_two_devices_one_of_which_is_killed(
 
 @pytest.mark.slow
 def test_another_machine_goes_on_from_the_last_segment_of_a_killed_one(
-    undisturbed: CognateState, tmp_path: Path
+    undisturbed: MakingState, tmp_path: Path
 ) -> None:
     """Two homes, one log, one store: no segment of the dead worker is trained again."""
     cluster, trace, mark = Cluster(tmp_path), tmp_path / "trace", tmp_path / "mark"
@@ -166,7 +165,7 @@ def test_another_machine_goes_on_from_the_last_segment_of_a_killed_one(
         kill(first)
         shutil.rmtree(cluster.home.artifacts)
         state = cognate_runs.state(cluster.home)
-        base = plan.trainings(state)[plan.BASE]
+        base = Cognate().trainings(state)[recipes.BASE]
         assert 0 < state.steps(base) < base.upto
         cluster.worker(FORGE_HOME=str(tmp_path / "another"), FORGE_FAILPOINTS=f"trace:{trace}")
         cluster.wait(lambda: cognate_runs.state(cluster.home).ended, pause=0.2)
@@ -182,7 +181,7 @@ def test_another_machine_goes_on_from_the_last_segment_of_a_killed_one(
 @pytest.mark.slow
 @pytest.mark.soak
 def test_killed_at_random_moments_a_run_still_ends_the_same(
-    undisturbed: CognateState, home: Home, warm: Template
+    undisturbed: MakingState, home: Home, warm: Template
 ) -> None:
     import random
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from phases.cognate.events import CognateState
 from runs.history import audit
 from runs.home import Home
+from studies.making.making import MakingState
 from testing.miniatures import cognate_runs
 from testing.services.cluster import Cluster, children, kill
 from tests.acceptance.phases.test_cognate_kills import quiet, short_segments
@@ -67,10 +67,10 @@ def alive(cluster: Cluster, **env: str) -> None:
         cluster.worker(**env)
 
 
-def ended(cluster: Cluster) -> CognateState:
+def ended(cluster: Cluster) -> MakingState:
     """Wait for the end of the run; start a worker for each that has died."""
 
-    def found() -> CognateState | None:
+    def found() -> MakingState | None:
         alive(cluster)
         state = cognate_runs.state(cluster.home)
         return state if state.ended else None
@@ -78,7 +78,7 @@ def ended(cluster: Cluster) -> CognateState:
     return cluster.wait(found, pause=0.2)
 
 
-def same(cluster: Cluster, quiet: Home, state: CognateState) -> None:
+def same(cluster: Cluster, quiet: Home, state: MakingState) -> None:
     """The run has ended as the undisturbed one, and its history is honest and has no task twice."""
     expected = cognate_runs.state(quiet)
     assert state.status == "completed", (state.failed, cluster.logs())

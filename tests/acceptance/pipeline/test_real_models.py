@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import forge
-from phases.cognate import plan as cognate_plan
+from phases.cognate import recipes
 from pipeline.events import PipelineState
 from pipeline.submission import dry_run
 from runs import kinds
@@ -167,6 +167,6 @@ def test_what_phases_cost_is_tried_on_stand_ins_before_their_models_exist(tmp_pa
     training, _, measured = (cost.forecast for cost in found)
     size = kinds.of("cognate").parse(pipeline_runs.PHASES[0]["settings"]).size
     tokens = [size.base_tokens, *[size.specialist_tokens] * 3]
-    steps = sum(cognate_plan.steps(size, size.context, count) for count in tokens)
+    steps = sum(recipes.steps(size, size.context, count) for count in tokens)
     assert f"and it has {steps:,};" in training.seconds.how
     assert "; 5 models are to read" in measured.seconds.how

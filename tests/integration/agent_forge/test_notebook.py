@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 import agent_forge
 import evomerge
-from phases.cognate import plan
+from phases.cognate.script import Cognate
 from runs.errors import ConfigError, NotFoundError
 from runs.home import Home
 from testing.worlds.finished_run import FinishedTraining
@@ -23,7 +23,7 @@ def home(finished_training: FinishedTraining) -> Home:
 def test_a_run_of_another_kind_is_read_whole(home: Home) -> None:
     """Tables, every panel as a picture, the report, and the family of a model."""
     run = agent_forge.Run("r", home)
-    steps = sum(recipe.upto for recipe in plan.trainings(run.state).values())
+    steps = sum(recipe.upto for recipe in Cognate().trainings(run.state).values())
     assert repr(run) == f"<Run 'r': a cognate run, completed, {steps} of {steps} steps>"
     frame = run.frame()
     assert set(frame["model"]) == {"base", "code", "math", "data"}

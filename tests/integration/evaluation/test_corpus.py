@@ -152,7 +152,7 @@ def test_the_text_is_the_same_whatever_python_makes_it(python: str):
 
 def test_the_tokenizer_is_the_same_every_time():
     """Its vocabulary has an order of its own; training tells equal pairs apart by rule."""
-    from phases.cognate.tasks.model import train_tokenizer
+    from phases.cognate.text import train_tokenizer
 
     texts = [d.text for d in itertools.islice(stdlib_code.documents(10**9), 40)]
     one, two = (train_tokenizer(texts, 600).get_vocab() for _ in range(2))

@@ -17,13 +17,11 @@ from rich.console import Console
 from cli import kind_views
 from evaluation.data.builtin import corpus
 from evaluation.training_text import own_texts
-from phases.cognate import findings, plan, report
-from phases.cognate.config import KNOWN
-from phases.cognate.errors import PresetError
-from phases.cognate.events import CognateState
-from phases.cognate.kind import Cognate
-from phases.cognate.presets import PRESETS
-from phases.cognate.tasks.model import configuration
+from phases.cognate import figures, recipes
+from phases.cognate.presets import PRESETS, PresetError
+from phases.cognate.script import Cognate
+from phases.cognate.settings import KNOWN
+from phases.cognate.text import configuration
 from runs.errors import (
     ConfigError,
     DataError,
@@ -39,6 +37,7 @@ from runs.panels.panels import Lines, Matrix
 from runs.record.events import Failed
 from runs.system.durations import duration
 from studies.making.events import Advanced
+from studies.making.making import MakingState
 from testing.miniatures import cognate_runs
 from testing.verification import rebuilt, verified_again
 from testing.worlds.finished_run import FinishedTraining
@@ -66,7 +65,7 @@ def test_a_preset_has_the_parameters_that_it_says(name: str) -> None:
 @pytest.mark.parametrize("architecture", ["qwen2", "titans-mag"])
 def test_another_vocabulary_changes_the_parameters_by_its_rows(architecture: str) -> None:
     """Counted on a real model of that shape."""
-    from phases.cognate.config import CognateConfig
+    from phases.cognate.settings import CognateConfig
     from weights.architectures.auto import AutoModelForCausalLM
 
     settings = {"preset": "mini", "architecture": architecture, "vocabulary": 300}
@@ -128,7 +127,7 @@ def test_the_domains_that_settings_know_are_those_that_have_text() -> None:
 @pytest.fixture(scope="module")
 def made(
     finished_training: FinishedTraining, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Home, CognateState, Path]:
+) -> tuple[Home, MakingState, Path]:
     """A finished run: (home, state, folder of the models)."""
     home, folder = finished_training(), tmp_path_factory.mktemp("cognate")
     state = cognate_runs.state(home)
@@ -136,23 +135,23 @@ def made(
     return home, state, folder / "models"
 
 
-def weights_of(state: CognateState) -> dict[str, str]:
+def weights_of(state: MakingState) -> dict[str, str]:
     """Role → digest of the weights."""
-    return {role: state.made[r.id].digest for role, r in plan.models(state).items()}
+    return {role: state.made[r.id].digest for role, r in Cognate().named(state).items()}
 
 
 def test_a_recipe_says_everything(made) -> None:
     """A default that is left out would give one training two ids."""
     _, state, _ = made
-    for optimiser in plan.OPTIMISERS:
+    for optimiser in recipes.OPTIMISERS:
         config = Cognate().parse({"preset": "mini", "optimiser": optimiser})
         submitted = state.submitted.model_copy(update={"config": config})
         for recipe in (
-            plan.base(submitted, state.started),
-            *plan.specialists(submitted, state.started).values(),
+            recipes.base(submitted, state.started),
+            *recipes.specialists(submitted, state.started).values(),
         ):
             assert complete(recipe) == recipe
-    initial = plan.initial(state.submitted, state.started)
+    initial = recipes.initial(state.submitted, state.started)
     assert operations.complete(initial) == initial
 
 
@@ -168,7 +167,7 @@ def test_specialists_are_ordinary_folders_and_best_on_their_own_domain(made) -> 
         assert tokenizer.decode(tokenizer.encode("x = 1\n")) == "x = 1\n"
         assert digest(open_checkpoint(out / name).tensors()) == weights_of(state)[name]
     assert "base_model: ../base" in (out / "code" / "README.md").read_text()
-    found = findings.quality(state)
+    found = figures.quality(Cognate().run(state))
     for name in ROLES[1:]:
         assert min(found, key=lambda m: found[m][name]) == name
     told = json.loads((out / "cognate.json").read_text())
@@ -188,14 +187,14 @@ def test_a_model_s_folder_says_how_it_was_made(made) -> None:
 def test_the_report_gives_the_line_the_norms_and_the_cosines(made) -> None:
     """Five losses a specialist from base to it; ends agree with the matrix's models."""
     _, state, _ = made
-    found = report.report(state)
-    assert set(found.line) == set(ROLES[1:])
-    assert len({losses[0] for losses in found.line.values()}) == 1
-    for name, losses in found.line.items():
-        assert found.barrier[name] == pytest.approx(findings.barrier(losses))
-    assert all(0 < norm < 1 for norm in found.relative_norm.values())
-    assert list(found.cosine) == ["code,math", "code,data", "math,data"]
-    assert all(-1 <= c <= 1 for c in found.cosine.values())
+    found = figures.report(Cognate().run(state))
+    assert set(found["line"]) == set(ROLES[1:])
+    assert len({losses[0] for losses in found["line"].values()}) == 1
+    for name, losses in found["line"].items():
+        assert found["barrier"][name] == pytest.approx(figures.barrier(losses))
+    assert all(0 < norm < 1 for norm in found["relative_norm"].values())
+    assert list(found["cosine"]) == ["code,math", "code,data", "math,data"]
+    assert all(-1 <= c <= 1 for c in found["cosine"].values())
 
 
 def test_every_training_is_told_with_loss_and_norm(made) -> None:
@@ -204,7 +203,7 @@ def test_every_training_is_told_with_loss_and_norm(made) -> None:
     curves = Cognate().curves(state)
     assert set(curves) == set(ROLES)
     base = curves["base"]
-    assert base[-1]["step"] == plan.trainings(state)["base"].upto
+    assert base[-1]["step"] == Cognate().trainings(state)["base"].upto
     assert base[-1]["loss"] < base[0]["loss"]
     assert all(point["norm"] > 0 and point["rate"] > 0 for point in base)
 
@@ -235,7 +234,7 @@ def test_its_panels_show_what_its_log_has(made) -> None:
     assert isinstance(quality, Matrix)
     assert quality.columns == ROLES
     for domain, row in zip(quality.rows, quality.values, strict=True):
-        assert row == tuple(findings.quality(state)[role][domain] for role in ROLES)
+        assert row == tuple(figures.quality(Cognate().run(state))[role][domain] for role in ROLES)
     loss = found["loss"]
     assert isinstance(loss, Lines)
     assert [series.name for series in loss.series] == list(ROLES)
@@ -257,7 +256,7 @@ def test_the_ancestors_of_a_specialist_reach_back_to_the_first_weights(made) -> 
     told = call(home.folder, "lineage", "r", "code")
     assert told.exit_code == 0, told.output
     assert [line.split()[1] for line in told.stdout.splitlines()] == ["code", "base", "untrained"]
-    assert Cognate().made(state, weights_of(state)["code"]) == plan.models(state)["code"].id
+    assert Cognate().made(state, weights_of(state)["code"]) == Cognate().named(state)["code"].id
 
 
 def test_no_snapshot_of_an_ended_training_is_left(made) -> None:
@@ -282,12 +281,12 @@ def test_base_and_specialists_are_in_the_registry(made) -> None:
     }
     assert {role: row["digest"] for role, row in found.items()} == weights_of(state)
     assert found["code"]["lineage"] == [found["base"]["id"]]
-    assert found["code"]["metrics"] == findings.quality(state)["code"]
+    assert found["code"]["metrics"] == figures.quality(Cognate().run(state))["code"]
 
 
 @pytest.mark.slow
 @pytest.mark.smoke
-def in_two_segments(state: CognateState) -> CognateState:
+def in_two_segments(state: MakingState) -> MakingState:
     """The state as if each training had been carried out in two segments."""
     found = copy(state)
     found.advanced = {}
@@ -301,10 +300,10 @@ def in_two_segments(state: CognateState) -> CognateState:
     return found
 
 
-def at_steps(state: CognateState, steps: dict[str, int]) -> CognateState:
+def at_steps(state: MakingState, steps: dict[str, int]) -> MakingState:
     """The state as it was while its trainings had done so many steps."""
     found = copy(state)
-    stems = {role: recipe.stem for role, recipe in plan.trainings(state).items()}
+    stems = {role: recipe.stem for role, recipe in Cognate().trainings(state).items()}
     found.advanced = {
         stems[role]: {s: e for s, e in state.advanced[stems[role]].items() if s <= upto}
         for role, upto in steps.items()
@@ -315,13 +314,13 @@ def at_steps(state: CognateState, steps: dict[str, int]) -> CognateState:
 def test_a_terminal_shows_speed_and_time_left_while_it_trains(made) -> None:
     """Eighty columns: tokens a second and the time left, of the base half of the way."""
     state = in_two_segments(made[1])
-    base = plan.trainings(state)["base"]
+    base = Cognate().trainings(state)["base"]
     half = min(state.advanced[base.stem])
     state = at_steps(state, {"base": half})
     state.completed, state.made, state.answers = None, {}, {}
     left = Cognate().outlook(state, None).eta_s or 0.0
     event = state.advanced[base.stem][half]
-    ahead = sum(r.upto for r in plan.trainings(state).values()) - half
+    ahead = sum(r.upto for r in Cognate().trainings(state).values()) - half
     assert left == pytest.approx(ahead * event.seconds / half)
     view, time = kind_views.of("cognate"), "2026-01-01T00:00:00+00:00"
     console = Console(record=True, width=80, height=24, file=io.StringIO())
@@ -335,7 +334,7 @@ def test_a_terminal_shows_speed_and_time_left_while_it_trains(made) -> None:
 def test_a_tracker_gets_every_point_once_in_ascending_steps(made) -> None:
     """Also while several devices train specialists at once: W&B takes no earlier step afterwards."""
     whole = in_two_segments(made[1])
-    view, trainings = Cognate(), plan.trainings(whole)
+    view, trainings = Cognate(), Cognate().trainings(whole)
     ends = {role: sorted(whole.advanced[recipe.stem]) for role, recipe in trainings.items()}
     early = {role: steps[0] for role, steps in ends.items()}
     last = {role: steps[-1] for role, steps in ends.items()}
@@ -383,7 +382,7 @@ def test_segments_change_no_bit_and_no_lineage(made, tmp_path: Path, monkeypatch
     assert sum(map(len, other.advanced.values())) > 2 * sum(map(len, state.advanced.values()))
     assert weights_of(other) == weights_of(state)
     assert other.lineage_digest() == state.lineage_digest()
-    assert findings.quality(other) == findings.quality(state)
+    assert figures.quality(Cognate().run(other)) == figures.quality(Cognate().run(state))
 
 
 @pytest.mark.slow
@@ -421,7 +420,7 @@ def test_models_are_sources_by_role_also_after_folders_and_caches_are_gone(
 def test_what_was_measured_of_a_model_has_an_interval_and_its_items(made) -> None:
     """For the page of a model: by domain and together, on the slice that was measured."""
     _, state, _ = made
-    seen = findings.found(state, findings.QUALITY)["code"]
+    seen = Cognate().run(state).seen["code"]
     measured = Cognate().measurements(state, weights_of(state)["code"])
     assert [m.domain for m in measured] == ["", *sorted(seen.values)]
     assert {(m.name, m.slice) for m in measured} == {("bits per byte", "selection")}
@@ -437,7 +436,7 @@ def test_what_was_measured_of_a_model_has_an_interval_and_its_items(made) -> Non
 def test_a_specialist_that_is_not_the_best_fails_and_says_so(made) -> None:
     """Props for the search are not wanted."""
     _, state, _ = made
-    task = findings.observations(state)[1]
+    task = Cognate().observations(state)[1]
     worse = state.answers[task.key].model_copy(update={"values": dict.fromkeys(ROLES, 99.0)})
     after = type(state)()
     after.__dict__.update(state.__dict__)
@@ -458,13 +457,13 @@ def test_a_specialist_that_is_not_the_best_fails_and_says_so(made) -> None:
 )
 def test_an_altered_segment_does_not_answer_its_task(made, change, complaint: str) -> None:
     _, state, _ = made
-    recipe = plan.trainings(state)["base"]
+    recipe = Cognate().trainings(state)["base"]
     event = state.advanced[recipe.stem][recipe.upto]
     assert isinstance(event, Advanced)
     before = type(state)()
     before.__dict__.update(state.__dict__)
     before.advanced, before.completed = {}, None
-    initial = plan.initial(state.submitted, state.started).id
+    initial = recipes.initial(state.submitted, state.started).id
     before.made = {initial: state.made[initial]}
     (task,) = Cognate().due(before).tasks
     assert Cognate().unasked(before, task, event) is None
@@ -474,7 +473,7 @@ def test_an_altered_segment_does_not_answer_its_task(made, change, complaint: st
 def test_figures_must_follow_from_their_items(made) -> None:
     """An altered score is found without any model."""
     _, state, _ = made
-    task = findings.observations(state)[0]
+    task = Cognate().observations(state)[0]
     event = state.answers[task.key]
     assert Cognate().unasked(state, task, event) is None
     values = {**event.values, "code": event.values["code"] - 0.1}
@@ -488,7 +487,7 @@ def test_everything_is_trained_again_by_verify_and_forgeries_are_found(made) -> 
     found, said = verified_again(home, state.run)
     assert found == []
     assert len([line for line in said if "as recorded" in line]) == 4
-    recipe = plan.trainings(state)["base"]
+    recipe = Cognate().trainings(state)["base"]
     last = state.advanced[recipe.stem][recipe.upto]
     worse = last.curve[-1].model_copy(update={"loss": 0.5})
     for forgery, told in (
@@ -572,14 +571,14 @@ def test_muon_trains_a_base_that_has_learned_more_than_adamw_s(made, tmp_path: P
     """From the same tokens; the recipe says by which optimiser."""
     home, state, _ = made
     cognate_runs.submit(cognate_runs.share_text(home, Home(tmp_path)), optimiser="adamw")
-    base = plan.BASE
+    base = recipes.BASE
     other = cognate_runs.carry_until(
-        Home(tmp_path), lambda s: s.started is not None and plan.models(s)[base].id in s.made
+        Home(tmp_path), lambda s: s.started is not None and Cognate().named(s)[base].id in s.made
     )
     curves = [Cognate().curves(s)[base][-1]["loss"] for s in (state, other)]
     assert curves[0] < curves[1]
-    assert plan.trainings(state)[base].optimiser.name == "mugrokfast@1"
-    assert plan.trainings(other)[base].optimiser.name == "adamw@1"
+    assert Cognate().trainings(state)[base].optimiser.name == "mugrokfast@1"
+    assert Cognate().trainings(other)[base].optimiser.name == "adamw@1"
 
 
 @pytest.mark.slow
@@ -617,7 +616,7 @@ def test_a_full_disk_during_a_snapshot_costs_nothing(made, tmp_path: Path, monke
 @pytest.mark.slow
 def test_a_segment_that_two_devices_do_is_one_result(made, tmp_path: Path) -> None:
     """Each has its own cache; the second's event does not contradict the first's."""
-    from phases.cognate.tasks.execute import Context
+    from phases.cognate.work import Context
 
     home = cognate_runs.share_text(made[0], Home(tmp_path / "a"))
     other = cognate_runs.share_text(made[0], Home(tmp_path / "b"))

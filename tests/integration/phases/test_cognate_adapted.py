@@ -10,14 +10,14 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-from phases.cognate import findings, plan, report
-from phases.cognate.config import CognateConfig
-from phases.cognate.events import CognateState
-from phases.cognate.kind import Cognate
+from phases.cognate import figures
+from phases.cognate.script import Cognate
+from phases.cognate.settings import CognateConfig
 from runs.errors import ConfigError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures import cognate_runs
 from testing.models import toy_models
 from testing.verification import verified_again
@@ -38,7 +38,7 @@ ADAPTED = {
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CognateState, Path]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run over a given base in bfloat16: (home, state, folder of the base)."""
     folder = tmp_path_factory.mktemp("cognate-adapted")
     base, _ = toy_models.family(folder, 0, torch.bfloat16)
@@ -53,7 +53,7 @@ def test_each_specialist_is_the_base_and_a_change_of_the_rank(made) -> None:
     home, state, base = made
     assert audit.audit(cognate_runs.rows(home)) == []
     stored = open_checkpoint(base).tensors()
-    for role, recipe in plan.trainings(state).items():
+    for role, recipe in Cognate().trainings(state).items():
         assert complete(recipe) == recipe
         assert (recipe.objective, recipe.params["objective"]) == ("lora@1", "lm@1")
         assert recipe.optimiser.name == "adamw@1"
@@ -67,7 +67,7 @@ def test_each_specialist_is_the_base_and_a_change_of_the_rank(made) -> None:
                 assert values[4] < 1e-5 * values[0]
             else:
                 assert not moved.any(), name
-    assert findings.no_specialist(state) == ""
+    assert figures.no_specialist(Cognate().run(state)) == ""
 
 
 @pytest.mark.slow
@@ -81,8 +81,8 @@ def test_the_adapters_parameters_are_counted_and_told(made) -> None:
     assert Cognate().memory(state) == 8 * whole + 16 * own
     facts = {one.name: one.value for one in Cognate().overview(state).head.facts}
     assert facts["trained parameters"] == own
-    role, recipe = next(iter(plan.trainings(state).items()))
-    card = report.card(role, recipe, report.report(state), state.submitted)
+    role = next(iter(Cognate().trainings(state)))
+    card = Cognate().card(Cognate().run(state), role)
     assert "by adapters of rank 4, merged into the weights." in card
     assert "lm@1 by adapters of rank 4" in Cognate().ancestry(state, role)[0].words
     assert verified_again(home, state.run)[0] == []
@@ -103,7 +103,7 @@ def test_a_specialist_leaves_as_an_adapter_of_the_given_base(made, tmp_path: Pat
     assert (config["r"], config["base_model_name_or_path"]) == (4, str(base))
     plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     merged = PeftModel.from_pretrained(plain, out).merge_and_unload().state_dict()
-    trained = Artifacts.of(home).get(state.made[plan.models(state)["sums"].id].digest)
+    trained = Artifacts.of(home).get(state.made[Cognate().named(state)["sums"].id].digest)
     assert trained is not None
     for name, tensor in trained.items():
         torch.testing.assert_close(merged[name], tensor, rtol=0, atol=1e-6)

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from phases.cognate import findings, plan
-from phases.cognate.events import CognateState
-from phases.cognate.kind import Cognate
-from phases.cognate.tasks.execute import Context
+from phases.cognate import figures
+from phases.cognate.script import Cognate
+from phases.cognate.work import Context
 from runs.errors import ConfigError, DataError, ForgeError, SourceChangedError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
+from studies.training_plan import as_float32
 from testing.miniatures import cognate_runs
 from testing.models import toy_models
 from testing.verification import rebuilt, verified_again
@@ -46,7 +47,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def made(given, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CognateState, Path]:
+def made(given, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run over them: (home, state, folder of the models)."""
     folder = tmp_path_factory.mktemp("own")
     home = Home(folder / "home")
@@ -60,24 +61,24 @@ def made(given, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Cognate
 
 @pytest.mark.slow
 def test_specialists_of_a_given_base_are_trained_on_given_text(given, made) -> None:
-    """The base is the given one, exactly, in float32; the domains are those of the data."""
+    """The base is the given one, exactly, and trained from in float32; domains are the data's."""
     _, state, out = made
     assert state.submitted.config.domains == ("law", "sums")
     stored = open_checkpoint(given[0]).tensors()
     assert state.started.base.digest == digest(stored)
     base = open_checkpoint(out / "base").tensors()
-    assert {t.dtype for t in base.values()} == {torch.float32}
-    assert all(torch.equal(base[name], tensor.float()) for name, tensor in stored.items())
-    trained = plan.trainings(state)
+    assert {t.dtype for t in base.values()} == {torch.bfloat16}
+    assert all(torch.equal(base[name], tensor) for name, tensor in stored.items())
+    trained = Cognate().trainings(state)
     assert list(trained) == ["law", "sums"]
-    assert {recipe.start for recipe in trained.values()} == {plan.models(state)["base"].id}
-    assert findings.no_specialist(state) == ""
-    assert all(lead.low > 0 for lead in findings.leads(state).values())
+    assert {recipe.start for recipe in trained.values()} == {as_float32(state.started).id}
+    assert figures.no_specialist(Cognate().run(state)) == ""
+    assert all(lead.low > 0 for lead in figures.leads(Cognate().run(state)).values())
 
 
 @pytest.mark.slow
 def test_config_and_tokenizer_are_the_given_base_s(given, made) -> None:
-    """But for the dtype, which is that of the weights."""
+    """With the dtype, which is that of the weights."""
     base, _ = given
     _, _, out = made
     for name in ("base", "law", "sums"):
@@ -85,7 +86,7 @@ def test_config_and_tokenizer_are_the_given_base_s(given, made) -> None:
             base / "tokenizer.json"
         ).read_bytes()
         config = json.loads((out / name / "config.json").read_text())
-        assert config == {**json.loads((base / "config.json").read_text()), "dtype": "float32"}
+        assert config == {**json.loads((base / "config.json").read_text()), "dtype": "bfloat16"}
         assert "license" not in (out / name / "README.md").read_text()
 
 
@@ -94,7 +95,9 @@ def test_its_history_is_honest_and_its_lineage_ends_at_the_given_model(made) -> 
     home, state, _ = made
     assert audit.audit(cognate_runs.rows(home)) == []
     told = call(home.folder, "lineage", "r", "law")
-    assert [line.split()[1] for line in told.stdout.splitlines()] == ["law", "base", "given"]
+    assert [line.split()[1] for line in told.stdout.splitlines()] == [
+        *("law", "law-float32", "base-float32", "given")
+    ]
     assert Cognate().ancestry(state, "law")[-1].given == state.started.base.digest
     assert Source(digest=state.started.base.digest).id == state.started.base.recipe_id
 
@@ -104,7 +107,7 @@ def test_it_is_made_again_from_the_given_base(made) -> None:
     """`verify --rebuild all`, with an empty cache; a forged digest of the base is found."""
     home, state, _ = made
     assert verified_again(home, state.run)[0] == []
-    base = plan.models(state)["base"].id
+    base = Cognate().named(state)["base"].id
     forged = type(state)()
     forged.__dict__.update(state.__dict__)
     wrong = state.made[base].model_copy(update={"digest": "0" * 64})
@@ -124,7 +127,7 @@ def test_the_items_measure_every_domain(made) -> None:
     }
 
 
-def started(home: Home, base: Path, texts: Path) -> CognateState:
+def started(home: Home, base: Path, texts: Path) -> MakingState:
     """Start a run over copies of base and text; nothing is trained yet."""
     cognate_runs.submit(home, base=base, data=[str(texts)], **QUICK)
     return cognate_runs.carry_until(home, lambda state: state.started is not None)
@@ -252,20 +255,20 @@ def test_tokenizers_that_do_not_fit_are_refused(given, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_step_that_does_not_fit_is_computed_in_parts(given, tmp_path: Path, monkeypatch) -> None:
     """As many as are needed, with a note; they are pinned. One window that does not fit ends it."""
-    from phases.cognate.tasks import execute
+    from phases.cognate import work
 
-    whole, most = execute.canary, 1
+    whole, most = work.canary, 1
 
     def canary(recipe: Train, *args: Any, **more: Any) -> tuple[str, float]:
         if recipe.batch // recipe.accumulation > most:
             raise room.OutOfMemoryError("an allocation failed")
         return whole(recipe, *args, **more)
 
-    monkeypatch.setattr(execute, "canary", canary)
+    monkeypatch.setattr(work, "canary", canary)
     state = started(Home(tmp_path / "home"), *given)
     assert state.started.accumulation == 4
     assert "computed in 4 parts" in " ".join(state.started.warnings)
-    assert plan.trainings(state)["law"].accumulation == 4
+    assert Cognate().trainings(state)["law"].accumulation == 4
     most = 0
     with pytest.raises(ForgeError, match="not even one window of 64 tokens fits in memory"):
         started(Home(tmp_path / "second"), *given)
@@ -288,7 +291,7 @@ def test_two_processes_share_every_training_and_verify_does_too(given, made, tmp
     assert event.curve[-1] != one.curve[len(event.curve) - 1]
     shutil.rmtree(home.artifacts / "snapshots")
     context = opened(home)
-    recipe = plan.trainings(state)["law"]
+    recipe = Cognate().trainings(state)["law"]
     again = context.maker._snapshot(recipe.to(event.step))
     assert digest(again.weights) == event.digest
 
@@ -308,7 +311,7 @@ def test_questions_of_a_domain_without_text_are_left_to_the_search(given, tmp_pa
     data = [str(given[1] / "sums.jsonl"), str(tmp_path / "quiz.jsonl")]
     cognate_runs.submit(home, base=given[0], data=data, **QUICK)
     state = cognate_runs.finish(home)
-    assert set(findings.quality(state)["sums"]) == {"sums"}
+    assert set(figures.quality(Cognate().run(state))["sums"]) == {"sums"}
 
 
 def test_text_too_short_to_measure_on_is_refused_before_any_training(given, tmp_path: Path) -> None:

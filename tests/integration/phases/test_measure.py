@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from cli.main import forge
-from phases.measure import findings
 from phases.measure.events import MeasureState
+from phases.measure.figures import FIGURES, observed
 from runs.errors import ConfigError, DataError, SourceChangedError
 from runs.history import audit, repository
 from runs.home import Home
@@ -74,7 +74,7 @@ def call(home: Home, *words: str) -> Result:
 
 def test_values_are_those_of_transformers_alone(measured: Home, toys: Toys) -> None:
     """In windows of 16 tokens, each with one token of the window before."""
-    found = findings.found(state(measured))
+    found = observed(state(measured))
     tokenizer = AutoTokenizer.from_pretrained(toys.sources[0])
     model = AutoModelForCausalLM.from_pretrained(toys.sources[0]).float().eval()
     model.requires_grad_(False)
@@ -94,7 +94,7 @@ def test_values_are_those_of_transformers_alone(measured: Home, toys: Toys) -> N
 
 def test_a_measurement_says_what_it_found(measured: Home) -> None:
     done = state(measured)
-    assert set(done.completed.figures) == set(findings.FIGURES)
+    assert set(done.completed.figures) == set(FIGURES)
     sizes = {one.recipe_id: 4 * one.parameters for one in done.started.sources}  # all are float32
     assert done.started.bytes == sizes
     roles = {role: len(ids) for role, ids in done.started.roles.items()}

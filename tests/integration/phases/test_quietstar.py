@@ -20,11 +20,13 @@ from click.testing import CliRunner
 from transformers import AutoModelForCausalLM
 
 from cli import kind_views
-from phases.quietstar import findings, hard_tokens, plan, report
-from phases.quietstar.events import QuietstarState
-from phases.quietstar.kind import Quietstar
-from phases.quietstar.tasks import scoring
-from phases.quietstar.tasks.execute import Context
+from phases.quietstar import figures as quietstar_figures
+from phases.quietstar import hard_tokens, scoring
+from phases.quietstar.events import frozen
+from phases.quietstar.figures import EXCHANGED, PLAIN, THOUGHTFUL
+from phases.quietstar.recipes import window
+from phases.quietstar.script import Quietstar
+from phases.quietstar.work import Context
 from runs import kinds
 from runs.errors import ConfigError, DataError, NotFoundError
 from runs.event_types import Figure
@@ -32,6 +34,7 @@ from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
+from studies.making.making import MakingState
 from testing.miniatures import quietstar_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
@@ -46,17 +49,18 @@ from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training import complete
 
+KIND = Quietstar()
 ARMS = ("start", "base", "continued", "pause", "thoughts", "shuffled", "silent")
 
 
 @pytest.fixture(scope="module")
-def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, QuietstarState, Path]:
+def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run with all arms: (home, state, folder of the result)."""
     folder = tmp_path_factory.mktemp("quietstar")
     home = Home(folder / "home")
     quietstar_runs.submit(home, toys.base)
     state = quietstar_runs.finish(home)
-    Quietstar().write_result(home, state, folder / "out")
+    KIND.write_result(home, state, folder / "out")
     return home, state, folder / "out"
 
 
@@ -74,10 +78,10 @@ def test_hard_tokens_are_frozen_before_anything_is_trained(made) -> None:
     last = max(n for n, type_ in enumerate(types) if type_ == "hard_tokens_frozen")
     assert last < types.index("advanced")
     for on in ("selection", "test"):
-        event = findings.frozen(state, on)
+        event = frozen(state, on)
         assert event is not None
         assert hard_tokens.wrong(event, 0.1) is None
-        scores = Context(state, Artifacts.of(home))._scores(event.recipe_id, findings.PLAIN, on)
+        scores = Context(state, Artifacts.of(home))._scores(event.recipe_id, PLAIN, on)
         for domain, one in scores.items():
             flat = np.concatenate(one.losses)
             places = np.concatenate(
@@ -94,7 +98,7 @@ def test_hard_tokens_are_frozen_before_anything_is_trained(made) -> None:
 def test_arms_branch_from_one_base_and_read_the_same_windows(made) -> None:
     """Steps, rows, rates and data are those of continued training; every default is written out."""
     _, state, _ = made
-    recipes: Any = plan.recipes(state)
+    recipes: Any = KIND.recipes(state)
     arms = [recipes[name] for name in ("continued", "pause", "thoughts")]
     own = {"objective", "params", "inputs", "start"}
     alike = {json.dumps(a.model_dump(mode="json", exclude=own)) for a in arms}
@@ -114,7 +118,7 @@ def test_arms_branch_from_one_base_and_read_the_same_windows(made) -> None:
 def test_figures_follow_from_what_was_measured(made) -> None:
     """Means over domains of nats a hard token; the gain is over the better rival."""
     _, state, _ = made
-    seen = findings.found(state)
+    seen = KIND.found(state)
     assert set(seen) == set(ARMS) == set(state.completed.arms)
     hard = {
         arm: sum(
@@ -163,7 +167,7 @@ def test_the_gate_asks_for_both_worse_ends(gain: Any, genuine: Any, passes: bool
         name: Figure(value=0.1, low=low, high=high)
         for name, (low, high) in (("gain", gain), ("genuine", genuine))
     }
-    assert findings.passes(told) is passes
+    assert quietstar_figures.passes(told) is passes
 
 
 def test_a_model_whose_thoughts_help_is_the_result(made) -> None:
@@ -173,16 +177,16 @@ def test_a_model_whose_thoughts_help_is_the_result(made) -> None:
     other.__dict__.update(state.__dict__)
     other.memory, other.answers = {}, dict(state.answers)
     for arm, factor in (("thoughts", 0.5), ("shuffled", 2.0)):
-        task = findings.measuring(state, "test")[arm]
+        task = KIND.run(state).arms[arm]
         event: Any = state.answers[task.key]
         items = {n: tuple(factor * v for v in some) for n, some in event.items.items()}
         values = {n: factor * v for n, v in event.values.items()}
         other.answers[task.key] = event.model_copy(update={"items": items, "values": values})
-    assert findings.chosen(other) == "thoughts"
-    assert findings.named(other)["model"] == plan.recipes(state)["silent"]
-    lost = findings.figures(other)["retention"].value
-    seen = findings.found(state)
-    every = [findings.mean(seen[arm], "all") for arm in ("start", "silent")]
+    assert KIND.conclusions(other)["chosen"] == "thoughts"
+    assert KIND.named(other)["model"] == KIND.recipes(state)["silent"]
+    lost = KIND.conclusions(other)["figures"]["retention"].value
+    seen = KIND.found(state)
+    every = [quietstar_figures.mean(seen[arm], "all") for arm in ("start", "silent")]
     assert lost == pytest.approx(every[0] / every[1])
 
 
@@ -191,9 +195,9 @@ def test_losses_are_those_of_single_passes(made) -> None:
     home, state, out = made
     context = Context(state, Artifacts.of(home))
     thinker = _modeling(out).Thinker.from_pretrained(out / "thoughts")
-    recipe = plan.recipes(state)["thoughts"]
+    recipe = KIND.recipes(state)["thoughts"]
     (document, *_) = context.documents("test")["sums"]
-    scores = context._scores(recipe.id, findings.THOUGHTFUL, "test")["sums"]
+    scores = context._scores(recipe.id, THOUGHTFUL, "test")["sums"]
     window = torch.from_numpy(document[0])[None]
     draws = context.thinking("test", "sums").draws([0], window.shape[1] - 1)
     assert draws is not None
@@ -201,7 +205,7 @@ def test_losses_are_those_of_single_passes(made) -> None:
         told = thinker.next_token(window[:, : place + 1], draws=draws[0, :, place])
         alone = told[window[0, place + 1]]
         assert -float(alone) == pytest.approx(scores.losses[0][place], abs=1e-4)
-    exchanged = context._scores(recipe.id, findings.EXCHANGED, "test")["sums"]
+    exchanged = context._scores(recipe.id, EXCHANGED, "test")["sums"]
     assert not np.array_equal(np.concatenate(exchanged.losses), np.concatenate(scores.losses))
     lengths = [sum(len(w) - 1 for w in windows) for windows in context.documents("test")["sums"]]
     assert [len(one) for one in scores.losses] == lengths
@@ -224,7 +228,7 @@ def test_the_folder_loads_with_plain_transformers_and_with_thoughts(made) -> Non
     """Without thoughts it is the ordinary model of the folder; with them other numbers come out."""
     _, state, out = made
     plain: Any = AutoModelForCausalLM.from_pretrained(out / "thoughts")
-    silent = state.made[plan.recipes(state)["silent"].id].digest
+    silent = state.made[KIND.recipes(state)["silent"].id].digest
     assert digest(open_checkpoint(out / "thoughts").tensors()) == silent
     thinker = _modeling(out).Thinker.from_pretrained(out / "thoughts")
     assert thinker.length == 2
@@ -256,36 +260,36 @@ def test_models_are_found_by_name_and_tell_where_they_came_from(made) -> None:
         for name in ("thoughts", "silent", "pause"):
             origin = model_origin.find(store, f"q:{name}")
             assert origin is not None
-            assert origin.recipe_id == plan.recipes(state)[name].id
+            assert origin.recipe_id == KIND.recipes(state)[name].id
         rows, total = model_registry.listed(store)
     assert total == 1
     assert rows[0]["parameters"] == state.started.model.parameters
-    places = [one.place for one in Quietstar().ancestry(state, "silent")]
+    places = [one.place for one in KIND.ancestry(state, "silent")]
     assert places == ["silent", "thoughts", "thinking", "base", "model", "given"]
     with pytest.raises(NotFoundError, match="no model 'poetry'"):
-        Quietstar().origin(state, (), "poetry")
+        KIND.origin(state, (), "poetry")
 
 
 def test_its_panels_and_its_terminal_show_the_arms(made) -> None:
     home, state, out = made
-    shown = Quietstar().overview(state)
+    shown = KIND.overview(state)
     names = [panel.name for panel in shown.panels]
     assert names == ["arms", "gate", "quality", "loss", "speed", "norm", "rate", "models"]
     assert shown.head.result is not None
     assert shown.head.result.value == state.completed.figures["hard_nats"].value
     view = kind_views.of("quietstar")
     lines = [line for row in quietstar_runs.rows(home) if (line := view.unit(state, row))]
-    assert any("measured thoughts (shuffled) on the slice test" in line for line in lines)
+    assert any("measured thoughts (shuffled), test: " in line for line in lines)
     told = call(home.folder, "show", "q", "--all")
     assert told.exit_code == 0, told.output
     assert "Gate: is it the thoughts?" in told.stdout
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "passed through unchanged" in streams[0].getvalue().decode()
-    assert "hard token" in "\n".join(report.sentences(report.report(state)))
+    assert "hard token" in "\n".join(KIND.summary(state, ()))
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
-    assert Quietstar().overview(early).panels == ()
+    assert KIND.overview(early).panels == ()
 
 
 def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_path) -> None:
@@ -293,8 +297,7 @@ def test_a_model_is_written_again_where_its_folder_and_cache_are_gone(made, tmp_
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder)
     result = state.completed.models["model"]
-    kind = Quietstar()
-    place = Path(kind.settle(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
+    place = Path(KIND.settle(copied, state, state.head, result.recipe_id, [tmp_path / "kept"]))
     assert digest(open_checkpoint(place).tensors()) == result.digest
 
 
@@ -303,17 +306,16 @@ def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
     found, said = verified_again(home, state.run)
     assert found == []
-    kind = Quietstar()
     assert len([line for line in said if "as recorded" in line]) == 8
-    document = kind.document(out)
+    document = KIND.document(out)
     assert document is not None
-    assert list(kind.verify_folder(home, out, document, state, True)) == []
+    assert list(KIND.verify_folder(home, out, document, state, True)) == []
     altered = {**document, "models": {"model": "0" * 64}}
-    assert len(list(kind.verify_folder(home, out, altered, state, True))) == 2
+    assert len(list(KIND.verify_folder(home, out, altered, state, True))) == 2
     for name in ("model", "thoughts"):
-        inner = kind.document(out / name)
+        inner = KIND.document(out / name)
         assert inner is not None
-        assert list(kind.verify_folder(home, out / name, inner, state, True)) == []
+        assert list(KIND.verify_folder(home, out / name, inner, state, True)) == []
 
 
 def _other_places(rows: Any) -> Any:
@@ -376,7 +378,7 @@ def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None
     home, state, _ = made
     copied = Home(tmp_path / "home")
     shutil.copytree(home.folder, copied.folder)
-    told = Quietstar().forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
+    told = KIND.forecast(state.submitted, Artifacts.of(copied), tmp_path / "models")
     assert open_checkpoint(told.models["model"]).parameters == state.started.model.parameters
     for amount in (told.seconds, told.disk, told.memory):
         assert amount.value is not None
@@ -385,11 +387,11 @@ def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None
 
 def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     """The toy takes 64 tokens, thoughts among them."""
-    kind, model = Quietstar(), {"model": [str(toys.base)]}
+    model = {"model": [str(toys.base)]}
 
     def refused(error: type[Exception], match: str, **settings: Any) -> None:
         with pytest.raises(error, match=match):
-            kind.check(kind.plan(Asked("quietstar", settings, model), Lookup()))
+            KIND.check(KIND.plan(Asked("quietstar", settings, model), Lookup()))
 
     refused(ConfigError, "a window of 60 tokens and 7 places for thoughts", context=60)
     refused(ConfigError, "set a smaller context", thought_lengths=[60])
@@ -398,8 +400,8 @@ def test_what_cannot_run_is_refused_before_any_work(toys: Toys) -> None:
     refused(ConfigError, "a list of at least 1 is needed, not of 0", thought_lengths=[])
     refused(ConfigError, "a list of at most 16 is needed, not of 17", thought_lengths=[1] * 17)
     refused(DataError, "no text of it: it has code, math", domains=["poetry"])
-    assert plan.window(kind.parse({}), 64) == 57
-    assert plan.window(kind.parse({}), None) == 64
+    assert window(KIND.parse({}), 64) == 57
+    assert window(KIND.parse({}), None) == 64
 
 
 def test_the_example_is_a_pipeline_that_can_start() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from phases.cognate.kind import Cognate
-from phases.cognate.tasks.execute import Context
+from phases.cognate.script import Cognate
+from phases.cognate.work import Context
 from runs.errors import UnavailableError
 from runs.home import Home
 from runs.kinds.decide import open_tasks

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from phases.cognate import plan
-from phases.cognate.kind import Cognate
+from phases.cognate.script import Cognate
 from runs.errors import RunFailedError
 from runs.home import Home
 from runs.record.user_events import Retried
@@ -73,7 +72,7 @@ def test_they_stay_for_a_fork_that_goes_on(begun: Home) -> None:
 
 def test_a_process_that_finds_its_run_cancelled_removes_what_it_wrote(begun: Home) -> None:
     """The segment that was under way writes a snapshot after the cancellation."""
-    from phases.cognate.tasks.execute import Context
+    from phases.cognate.work import Context
     from runs.record.user_events import Cancelled
 
     state = cognate_runs.state(begun)
@@ -136,6 +135,6 @@ def test_a_fork_in_the_middle_of_a_training_ends_with_the_same_digests(
         if event.step == again.step:
             assert (event.digest, event.optimiser) == (again.digest, again.optimiser)
     assert advanced(forked)[:2] == events[:2]
-    recipe = plan.models(forked)["sums"]
+    recipe = Cognate().named(forked)["sums"]
     assert forked.made[recipe.id].digest == whole.made[recipe.id].digest
     assert forked.completed.models == whole.completed.models

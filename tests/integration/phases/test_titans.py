@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from phases.cognate import plan
-from phases.cognate.config import CognateConfig
-from phases.cognate.events import CognateState
-from phases.cognate.kind import Cognate
+from phases.cognate import recipes
+from phases.cognate.script import Cognate
+from phases.cognate.settings import CognateConfig
 from runs import kinds
 from runs.errors import ConfigError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures import bake_runs, bitnet_runs, cognate_runs, compression_runs
 from testing.models import titans_toys
 from testing.models.toys import Toys
@@ -39,7 +39,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory) -> Toys:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, CognateState, Path]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run of specialists: (home, state, folder of the models)."""
     folder = tmp_path_factory.mktemp("titans-cognate")
     home = Home(folder / "home")
@@ -63,12 +63,12 @@ def whole(folder: Path) -> Any:
 
 @pytest.mark.slow
 def test_cognate_trains_specialists_of_a_titans_base(
-    trained: tuple[Home, CognateState, Path],
+    trained: tuple[Home, MakingState, Path],
 ) -> None:
     home, state, out = trained
     assert state.status == "completed"
     assert audit.audit(cognate_runs.rows(home)) == []
-    assert plan.fresh(state.submitted.config).operation == "titans-mag-init@1"
+    assert recipes.fresh(state.submitted.config).operation == "titans-mag-init@1"
     for role, model in state.completed.models.items():
         loaded = whole(out / role)
         assert loaded.config.model_type == "titans_mag"
@@ -77,7 +77,7 @@ def test_cognate_trains_specialists_of_a_titans_base(
 
 @pytest.mark.slow
 def test_a_run_that_is_carried_on_elsewhere_gives_the_same_models(
-    trained: tuple[Home, CognateState, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[Home, MakingState, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In two homes one after the other, cut after some segments: the same bits."""
     home, state, _ = trained
@@ -171,7 +171,7 @@ def test_presets_have_the_parameters_that_they_say(preset: Any, memory: Any) -> 
     config = CognateConfig(
         architecture="titans-mag", preset=preset, memory=memory, recursions=2, halting=halting
     )
-    recipe: Transform = plan.fresh(config)
+    recipe: Transform = recipes.fresh(config)
     made = operations.apply(operations.complete(recipe), {})
     config.size.check(sum(t.numel() for t in made.weights.values()))
     assert recipe == operations.complete(recipe)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from phases.cognate import plan
-from phases.cognate.tasks import execute
+from phases.cognate import work
+from phases.cognate.script import Cognate
 from runs import kinds
 from runs.errors import UnavailableError
 from runs.history import audit
@@ -49,7 +49,7 @@ def test_a_process_with_another_canary_is_refused_at_resume(
     """The profile is equal, and three steps give other bits: both digests are said."""
     pinned = cognate_runs.state(trained).started.canary
     before = cognate_runs.rows(trained)
-    monkeypatch.setattr(execute, "canary", lambda *given, **more: ("f" * 64, 1.0))
+    monkeypatch.setattr(work, "canary", lambda *given, **more: ("f" * 64, 1.0))
     said = f"three steps of training give ffffffffffff here, not {pinned[:12]}"
     with pytest.raises(UnavailableError, match=said):
         cognate_runs.finish(trained)
@@ -85,7 +85,7 @@ def test_a_segment_that_two_devices_do_is_recorded_once(trained: Home, tmp_path:
     """The second has a disk of its own, and comes when the first has recorded its segment."""
     rows = cognate_runs.rows(trained)
     state: Any = cognate_runs.state(trained)
-    recipe = plan.trainings(state)["sums"]
+    recipe = Cognate().trainings(state)["sums"]
     assert len(state.advanced[recipe.stem]) > 1
     first = next(i for i, row in enumerate(rows) if row.type == "advanced")
     early: Any = fold_into(kinds.of("cognate").state(), rows[:first])
@@ -105,13 +105,13 @@ def test_weights_that_are_trained_again_or_imported_cost_what_the_log_says(
 ) -> None:
     """By that the cache decides what goes first."""
     state: Any = cognate_runs.state(trained)
-    recipe = plan.trainings(state)["sums"]
+    recipe = Cognate().trainings(state)["sums"]
     seconds = sum(event.seconds for event in state.advanced[recipe.stem].values())
     digest = state.made[recipe.id].digest
     assert kinds.of("cognate").making_seconds(state, digest) == seconds > 0
     assert kinds.of("cognate").making_seconds(state, "0" * 64) == 0.0
     other = cognate_runs.share_text(trained, Home(tmp_path))
     cache = Artifacts(other.artifacts, home=other)
-    execute.Context.opened(state, cache).weights(recipe)
+    work.Context.opened(state, cache).weights(recipe)
     (noted,) = other.artifacts.glob(f"??/{digest}/seconds.txt")
     assert float(noted.read_text()) == seconds

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from phases.cognate import plan as cognate_plan
+from phases.cognate.script import Cognate
 from runs.errors import ForgeError, RunFailedError
 from runs.history import audit
 from runs.home import Home
@@ -125,7 +125,7 @@ def test_without_the_setting_a_leap_is_trained_on(
     """The recipe is then the one of runs that were recorded before there was the setting."""
     monkeypatch.setitem(OBJECTIVES, "lm@1", f"{__name__}:Leap")
     state = cognate(Home(tmp_path), toys.base, divergence=None)
-    (recipe,) = cognate_plan.trainings(state).values()
+    (recipe,) = Cognate().trainings(state).values()
     assert recipe.divergence is None
     assert state.steps(recipe) == recipe.upto > LEAPS
 
@@ -139,7 +139,7 @@ def test_activations_are_computed_again_if_a_cognate_run_is_asked_to(
     for name, setting in (("a", False), ("b", True)):
         home = Home(tmp_path / name)
         state = cognate(home, toys.base, checkpointing=setting)
-        (recipe,) = cognate_plan.trainings(state).values()
+        (recipe,) = Cognate().trainings(state).values()
         assert recipe.checkpointing is setting
         assert complete(recipe) == recipe
         (event,) = state.advanced[recipe.stem].values()

@@ -153,7 +153,7 @@ def test_a_phase_is_tried_on_stand_ins_for_what_the_phases_before_will_make(
         asked.append([lookup.named(name).path for name in wanted.models["model"]])
         return real(self, Asked("measure"), lookup)
 
-    from phases.measure.kind import Measure
+    from phases.measure.script import Measure
 
     real = Measure.plan
     monkeypatch.setattr(Toy, "forecast", made)
@@ -169,7 +169,7 @@ def replaced(
     phases: list[dict[str, Any]], weighed: Any, monkeypatch: pytest.MonkeyPatch, real: Any
 ) -> Any:
     """Return the plan of a pipeline, made with the measurement's own way of planning."""
-    from phases.measure.kind import Measure
+    from phases.measure.script import Measure
 
     monkeypatch.setattr(Measure, "plan", real)
     plan = validate.plan(Asked("pipeline", {"phases": phases}))

@@ -10,7 +10,8 @@ import pytest
 
 from cli import panels as terminal
 from events import Envelope
-from phases.cognate import findings, panels, plan, report
+from phases.cognate import figures, panels, recipes
+from phases.cognate.script import Cognate
 from runs import kinds
 from runs.kinds import default_panels
 from runs.kinds.state import fold_into
@@ -29,12 +30,12 @@ def state() -> Any:
 
 def test_the_result_is_a_sentence_everywhere(state: Any) -> None:
     """The mean of the specialists' savings, the slice, and the windows that they were measured on."""
-    quality, domains = findings.quality(state), state.submitted.config.domains
-    gains = [1 - quality[d][d] / quality[plan.BASE][d] for d in domains]
+    quality, domains = figures.quality(Cognate().run(state)), state.submitted.config.domains
+    gains = [1 - quality[d][d] / quality[recipes.BASE][d] for d in domains]
     percent = f"{100 * abs(sum(gains) / len(gains)):.1f} %"
     head = kinds.of("cognate").head(state)
     assert head.result
-    windows = findings.found(state, findings.QUALITY)
+    windows = Cognate().run(state).seen
     assert head.result.n == sum(len(windows[d].sizes[d]) for d in domains)
     words = dict(terminal.head_lines(head))["result"]
     assert words.startswith(f"on their own domains the specialists need {percent} ")
@@ -51,21 +52,20 @@ def test_the_result_is_a_sentence_everywhere(state: Any) -> None:
 
 def test_a_specialist_is_better_level_or_worse(state: Any) -> None:
     """By the interval of its lead over the best other model on its own domain."""
-    told = report.report(state)
-    lead = next(iter(told.lead.values()))
-    name = next(iter(told.lead))
+    told = figures.report(Cognate().run(state))
+    name, lead = next(iter(told["lead"].items()))
     for low, high, words in (
         (0.1, 0.3, "better than"),
         (-0.1, 0.3, "level with"),
         (-0.3, -0.1, "worse than"),
     ):
-        changed = lead.model_copy(update={"low": low, "high": high})
-        other = told.model_copy(update={"lead": {**told.lead, name: changed}})
+        changed = {**lead, "low": low, "high": high}
+        other = {**told, "lead": {**told["lead"], name: changed}}
         assert any(
-            line.startswith(f"{name}: {words} {lead.rival}, the best")
-            for line in report.lines(other)
+            line.startswith(f"{name}: {words} {lead['rival']}, the best")
+            for line in figures.lines(other)
         )
-        assert f"The {name} specialist is {words} the best other" in report.sentences(other)[0]
+        assert f"The {name} specialist is {words} the best other" in figures.sentences(other)[0]
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_a_specialist_is_better_level_or_worse(state: Any) -> None:
 )
 def test_a_barrier_is_told_above_the_straight_line(state: Any, barrier: float, words: str) -> None:
     """A loss may rise from base to specialist without one: only what is above the line counts."""
-    told = report.report(state)
-    name = next(iter(told.barrier))
-    other = told.model_copy(update={"barrier": {**told.barrier, name: barrier}})
-    assert any(line.endswith(f", {words}") for line in report.lines(other))
-    line = next(panel for panel in panels.panels(state, {}) if panel.name == "line")
+    told = figures.report(Cognate().run(state))
+    name = next(iter(told["barrier"]))
+    other = {**told, "barrier": {**told["barrier"], name: barrier}}
+    assert any(line.endswith(f", {words}") for line in figures.lines(other))
+    line = next(panel for panel in panels.panels(Cognate().run(state), {}) if panel.name == "line")
     assert "above the straight line between the losses of both ends" in line.says

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from phases.measure import findings
-from phases.measure.config import MeasureConfig
-from phases.measure.events import MeasureState, Started, Submitted
+from phases.measure import figures as measuring
+from phases.measure.events import MeasureConfig, MeasureState, Started, Submitted
 from runs import kinds
 from runs.event_types import ModelReference, Profile, SourceRecord
 from runs.kinds.tasks import Start
@@ -64,7 +63,7 @@ def observed(letter: str, **bits: tuple[float, ...]) -> Observed:
         domain: tuple(b * n * math.log(2) for b, n in zip(bits[domain], sizes, strict=True))
         for domain, sizes in SIZES.items()
     }
-    measure = findings.MEASURE
+    measure = measuring.MEASURE
     return Observed(
         recipe_id=letter * 64,
         measure=measure,
@@ -96,10 +95,10 @@ def test_figures_are_those_worked_out_by_hand() -> None:
         "regression": 1.0 / 1.2 - 1,  # in a; in b it is 2 / 3 - 1
         "cumulative": 1.95 / 1.5,
     }
-    found = findings.figures(state)
+    found = measuring.figures(state)
     sizes = {name: found.pop(name).value for name in ("bytes", "size")}
     assert sizes == {"bytes": 100, "size": 100 / 300}
-    assert {*found, *sizes} == {*wanted, *sizes} == set(findings.FIGURES)
+    assert {*found, *sizes} == {*wanted, *sizes} == set(measuring.FIGURES)
     for name, value in wanted.items():
         figure = found[name]
         assert (figure.value, figure.low, figure.high) == pytest.approx((value,) * 3)
@@ -109,7 +108,7 @@ def test_figures_are_those_worked_out_by_hand() -> None:
 def test_bits_per_byte_weigh_documents_by_their_bytes() -> None:
     state = world(model="1")
     measure(state, observed("1", a=(1.0, 3.0), b=(2.0, 2.0)))
-    bits = findings.figures(state)["bits_per_byte"]
+    bits = measuring.figures(state)["bits_per_byte"]
     assert bits.value == pytest.approx(((8 * 1 + 24 * 3) / 32 + 2) / 2)
     assert (bits.low, bits.high) == pytest.approx(((1 + 2) / 2, (3 + 2) / 2))
 
@@ -118,7 +117,7 @@ def test_a_model_beside_itself_has_no_interval_however_documents_differ() -> Non
     """Both take part in the same resamples: the comparison is paired."""
     state = world(model="1", against="2")
     measure(state, *(observed(x, a=(1.0, 3.0), b=(2.0, 5.0)) for x in "12"))
-    found = findings.figures(state)
+    found = measuring.figures(state)
     for name, value in (("retention", 1.0), ("regression", 0.0)):
         figure = found[name]
         assert (figure.value, figure.low, figure.high) == pytest.approx((value,) * 3, abs=1e-12)
@@ -127,7 +126,7 @@ def test_a_model_beside_itself_has_no_interval_however_documents_differ() -> Non
 def test_without_others_there_is_nothing_to_compare() -> None:
     state = world(model="1")
     measure(state, even("1", 1.0, 2.0))
-    assert set(findings.figures(state)) == {"bits_per_byte", "bytes"}
+    assert set(measuring.figures(state)) == {"bits_per_byte", "bytes"}
 
 
 def test_every_model_is_measured_once_and_then_the_run_ends() -> None:
@@ -138,7 +137,7 @@ def test_every_model_is_measured_once_and_then_the_run_ends() -> None:
     assert [task.recipe_id[0] for task in KIND.due(state).tasks] == ["2"]
     measure(state, even("2", 1.0, 2.0))
     [new] = KIND.due(state).facts
-    assert new.event.figures == findings.figures(state)
+    assert new.event.figures == measuring.figures(state)
 
 
 def test_forged_observations_and_figures_are_found() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from events import Envelope
 from phases.measure import events as measure
-from phases.measure.config import MeasureConfig
-from phases.measure.events import MeasureState
+from phases.measure.events import MeasureConfig, MeasureState
 from pipeline import plan
 from pipeline.config import GateConfig, PipelineConfig
 from pipeline.decide import due

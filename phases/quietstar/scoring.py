@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evaluation.data.documents import documents
 from evaluation.data.items import Text
 from evaluation.data.packing import Ids
-from phases.quietstar import findings
+from phases.quietstar import figures
 from weights import randomness
 from weights.thoughts import modeling_thoughts as thinking
 from weights.training.objectives.thoughts import predictions
@@ -131,18 +131,18 @@ def _rows(
     device = module.get_input_embeddings().weight.device
     rows = rows.to(device)
     text, ahead = rows[:, :-1], rows[:, None, 1:]
-    if measure == findings.PLAIN:
+    if measure == figures.PLAIN:
         logits = module(input_ids=text, use_cache=False).logits.float().log_softmax(-1)
         losses = -logits.gather(-1, rows[:, 1:, None]).squeeze(-1)
         return losses.double().cpu().numpy(), np.zeros((len(rows), 0))
     part = module.get_submodule(thinking.PART)
-    if measure == findings.PAUSED:
+    if measure == figures.PAUSED:
         layers = thinking.paused(module, part, how.length, ahead[:, :0])
     else:
         draws = how.draws(numbers, text.shape[1])
         draws = None if draws is None else draws.to(device)
         ids = thinking.sampled(module, part, text, how.length, draws, how.temperature)
-        if measure == findings.EXCHANGED:
+        if measure == figures.EXCHANGED:
             order = how.order(numbers, text.shape[1]).to(device)
             ids = ids.gather(2, order[:, None].expand_as(ids))
         layers = thinking.embedded(module, part, ids, ahead[:, :0])
@@ -163,11 +163,11 @@ def parts(
     sizes: dict[str, list[int]] = {}
     for domain, one in scores.items():
         pairs = list(zip(one.losses, hard[domain], strict=True))
-        items[f"{findings.HARD}/{domain}"] = [float(x[list(at)].sum()) for x, at in pairs]
-        sizes[f"{findings.HARD}/{domain}"] = [len(at) for _, at in pairs]
-        items[f"{findings.EVERY}/{domain}"] = [float(x.sum()) for x in one.losses]
-        sizes[f"{findings.EVERY}/{domain}"] = [len(x) for x in one.losses]
+        items[f"{figures.HARD}/{domain}"] = [float(x[list(at)].sum()) for x, at in pairs]
+        sizes[f"{figures.HARD}/{domain}"] = [len(at) for _, at in pairs]
+        items[f"{figures.EVERY}/{domain}"] = [float(x.sum()) for x in one.losses]
+        sizes[f"{figures.EVERY}/{domain}"] = [len(x) for x in one.losses]
         if any(map(len, one.weights)):
-            items[f"{findings.WEIGHT}/{domain}"] = [float(w.sum()) for w in one.weights]
-            sizes[f"{findings.WEIGHT}/{domain}"] = [len(w) for w in one.weights]
+            items[f"{figures.WEIGHT}/{domain}"] = [float(w.sum()) for w in one.weights]
+            sizes[f"{figures.WEIGHT}/{domain}"] = [len(w) for w in one.weights]
     return items, sizes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from phases.quietstar.config import QuietstarConfig
-from phases.quietstar.events import QuietstarState, Started, Submitted
+from phases.quietstar.events import Started, Submitted
+from phases.quietstar.settings import QuietstarConfig
 from runs.errors import ConfigError
 from studies import given_dtype
 from studies.making.events import Making
@@ -60,11 +60,6 @@ def base(submitted: Submitted, started: Started) -> Making:
     return made.model_copy(update={"steps": steps, "upto": steps})
 
 
-def continued(submitted: Submitted, started: Started) -> Train:
-    """Return the recipe of the arm that is only trained on."""
-    return _plain(submitted, started, PURPOSE, base(submitted, started).id)
-
-
 def _plain(submitted: Submitted, started: Started, purpose: str, first: str) -> Train:
     config = submitted.config
     return training(
@@ -105,14 +100,13 @@ def thinking(
     )
 
 
-def recipes(state: QuietstarState) -> dict[str, Making]:
+def models(submitted: Submitted, started: Started) -> dict[str, Making]:
     """Return name → recipe of all that the run makes, each after those that it reads."""
-    submitted, started = state.submitted, state.started
     first, common = as_float32(started), base(submitted, started)
     pausing = initial(submitted, common.id, True)
     thoughtful = initial(submitted, common.id, False)
     arms = {
-        CONTINUED: continued(submitted, started),
+        CONTINUED: _plain(submitted, started, PURPOSE, common.id),
         PAUSE: thinking(submitted, started, pausing.id, common.id, True),
         THOUGHTS: thinking(submitted, started, thoughtful.id, common.id, False),
     }
@@ -126,8 +120,3 @@ def recipes(state: QuietstarState) -> dict[str, Making]:
         **made,
         SILENT: Transform(operation="thoughts-removed@1", inputs={"of": made[THOUGHTS].id}),
     }
-
-
-def trainings(state: QuietstarState) -> dict[str, Train]:
-    """Return name → recipe of every model that the run trains."""
-    return given_dtype.trainings(recipes(state))

@@ -1,9 +1,9 @@
-"""The work of a measurement's tasks: pin models and items, score documents."""
+"""The work of a measurement: pin models and items, score documents, forecast, compare weights."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,26 @@ from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.measures import rolling
 from evaluation.task_context import TaskContext
 from events import Event
-from phases.measure import findings
-from phases.measure.events import MeasureState, Role, Started
-from runs.errors import SourceChangedError
+from phases.measure.events import MeasureState, Role, Started, Submitted
+from runs.errors import ForgeError, SourceChangedError
 from runs.event_types import ModelReference, Profile, SourceRecord
+from runs.history.audit import Finding
+from runs.kinds.forecast import Amount, Forecast
 from runs.kinds.tasks import Start
+from runs.system.durations import duration
+from runs.system.stopwatch import least, timed
 from studies.observing import Observe, Observed, answered
 from weights.folders import gguf_note
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from weights.storage.inputs import recorded
+from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
+from weights.threads import set_threads
+
+#: With fewer documents than this in a domain, a note says that intervals are rough.
+FEW = 20
+#: Documents of a domain that a forecast scores.
+PROBED = 8
 
 
 class Context(TaskContext[MeasureState]):
@@ -80,7 +90,7 @@ class Context(TaskContext[MeasureState]):
         kept_items.keep(supply, self.state.submitted.data, self.items, pinned)
         counts = {domain: len(some) for domain, some in self.texts.items()}
         return Started(
-            warnings=(*dict.fromkeys(rounded), *findings.notes(counts)),
+            warnings=(*dict.fromkeys(rounded), *notes(counts)),
             sources=tuple(sources.values()),
             roles=roles,
             data_digest=pinned,
@@ -160,3 +170,56 @@ class Context(TaskContext[MeasureState]):
                 "old files back, or start a new run."
             )
         return place, checkpoint, weights
+
+
+def notes(documents: Mapping[str, int]) -> list[str]:
+    """Return a note for each domain with few documents."""
+    return [
+        f"domain {domain} has {count} documents: intervals are rough."
+        for domain, count in documents.items()
+        if count < FEW
+    ]
+
+
+def forecast(submitted: Submitted, cache: Artifacts) -> Forecast:
+    """Return what a measurement costs here. Raises the errors of a start."""
+    set_threads()
+    state = MeasureState()
+    state.take(submitted)
+    context = Context(state, cache)
+    opening = timed(lambda: state.take(context.started()))
+    some = {domain: texts[:PROBED] for domain, texts in context.texts.items()}
+    first, sizes = state.started.sources[0].recipe_id, dict[str, tuple[int, ...]]()
+    scoring = least(lambda: sizes.update(context.scored(first, some)[1]))
+    every = (text for texts in context.texts.values() for text in texts)
+    whole = sum(len(one.text.encode("utf-8", "replace")) for one in every)
+    read, models = sum(map(sum, sizes.values())), len(state.started.sources)
+    largest = max(source.parameters for source in state.started.sources)
+    return Forecast(
+        Amount(
+            opening + models * scoring * whole / read,
+            f"timed here: {read:,} bytes of text took one model {duration(scoring)}; {models} models "
+            f"are to read {whole:,} bytes each; the start {duration(opening)}",
+        ),
+        Amount(0.0, "it leaves figures in the log only"),
+        Amount(
+            8 * largest,
+            "counted: the largest model's weights, twice; activations come on top",
+        ),
+    )
+
+
+def same_weights(
+    state: MeasureState, cache: Artifacts, ids: Sequence[str], say: Callable[[str], None]
+) -> Iterator[Finding]:
+    """Yield `unchecked` for each model that cannot be opened as it was pinned."""
+    context = Context(state, cache)
+    for source in state.started.sources:
+        if source.recipe_id not in ids:
+            continue
+        try:
+            context.pinned(source.recipe_id)
+        except ForgeError as error:
+            yield Finding("unchecked", "weights", str(error))
+        else:
+            say(f"the weights of {source.name} have the digest {source.digest[:12]} as recorded")

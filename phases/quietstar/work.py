@@ -1,42 +1,52 @@
-"""The work of a quietstar run's tasks: pin model and text, find hard tokens, train, measure."""
+"""The work of a quietstar run: find hard tokens, measure on them, and write the model that thinks.
+
+OUT/thoughts/model.safetensors     the model that learned to think, as an ordinary folder, in any case
+OUT/thoughts/thoughts.safetensors  the vectors around a thought and the mixing head, float32
+OUT/thoughts/thoughts.json         the tokens of a thought, and the temperature
+OUT/thoughts/modeling_thoughts.py  what loads both together, with torch and transformers alone
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import time
-from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from events import Event
-from phases.quietstar import findings, hard_tokens, plan
-from phases.quietstar.events import Freeze, HardTokensFrozen, QuietstarState, Started
-from phases.quietstar.tasks import scoring
-from phases.quietstar.tasks.scoring import Documents, Scores, Thinking
+from phases.quietstar import hard_tokens, recipes, scoring
+from phases.quietstar.events import Freeze, HardTokensFrozen, Started, frozen
+from phases.quietstar.figures import PLAIN
+from phases.quietstar.recipes import PURPOSE, SILENT, THOUGHTS
+from phases.quietstar.scoring import Documents, Scores, Thinking
 from runs.errors import DataError, NotFiniteError
-from studies.context import GivenContext
-from studies.making.events import Making
+from runs.home import Home
+from studies import study_report, work
+from studies.declaration import Declaration
+from studies.folders import publish_model
 from studies.observing import Observe, Observed, answered
 from studies.training_plan import as_float32
 from weights import operations
 from weights.folders.checkpoint import Checkpoint
 from weights.model import Model
+from weights.storage.weight_cache import Artifacts
+from weights.thoughts import modeling_thoughts, parts
 from weights.training.canary import canary
 from weights.training.models import modules, thinking
 from weights.training.room import bounded
 
+#: Folder of the model that thinks.
+THINKER = "thoughts"
 
-class Context(GivenContext[QuietstarState]):
+
+class Context(work.Context):
     """The opened text and model of a quietstar run, and the work on its tasks."""
-
-    @property
-    def recipes(self) -> Mapping[str, Making]:
-        """Name → recipe of all that the run makes."""
-        return plan.recipes(self.state)
 
     def window(self, opened: Checkpoint) -> int:
         """Return the tokens of a window: thoughts need places of their own."""
-        return plan.window(self.state.submitted.config, opened.positions)
+        return recipes.window(self.state.submitted.config, opened.positions)
 
     # ---- tasks ---------------------------------------------------------------------------------
 
@@ -70,14 +80,14 @@ class Context(GivenContext[QuietstarState]):
     def thinking(self, on: str, domain: str) -> Thinking:
         """Return the thoughts that models are measured with; all arms have the same draws."""
         config = self.state.submitted.config
-        key = (plan.PURPOSE, config.seed, on, domain)
+        key = (PURPOSE, config.seed, on, domain)
         return Thinking(config.thought_lengths[-1], config.temperature, config.greedy, key)
 
     def _scores(self, recipe_id: str, measure: str, on: str) -> dict[str, Scores]:
         """Return domain → the losses of a model's tokens on a slice. Raises NotFiniteError."""
         recipe = next(one for one in self.recipes.values() if one.id == recipe_id)
         model = Model(self.settings, self.weights(recipe))
-        build = modules.build if measure == findings.PLAIN else thinking.build
+        build = modules.build if measure == PLAIN else thinking.build
         module = build(model, self.device).eval()
         found: dict[str, Scores] = {}
         for domain, some in self.documents(on).items():
@@ -89,7 +99,7 @@ class Context(GivenContext[QuietstarState]):
 
     def _frozen(self, task: Freeze) -> HardTokensFrozen:
         began = time.monotonic()
-        scores = self._scores(task.recipe_id, findings.PLAIN, task.on)
+        scores = self._scores(task.recipe_id, PLAIN, task.on)
         share = self.state.submitted.config.hard
         hard = {d: hard_tokens.worst(one.losses, share) for d, one in scores.items()}
         return HardTokensFrozen(
@@ -102,7 +112,7 @@ class Context(GivenContext[QuietstarState]):
         )
 
     def _observed(self, task: Observe) -> Observed:
-        pinned = findings.frozen(self.state, task.on)
+        pinned = frozen(self.state, task.on)
         assert pinned is not None
         self.documents(task.on)  # before the time is taken: arms are compared by it
         began = time.monotonic()
@@ -123,13 +133,13 @@ class Context(GivenContext[QuietstarState]):
 
     def _thoughtful(self, started: Started, first: Model) -> Model:
         """Return a model with a new part for thoughts."""
-        recipe = plan.initial(self.state.submitted, as_float32(started).id, False)
+        recipe = recipes.initial(self.state.submitted, as_float32(started).id, False)
         return operations.apply(recipe, {"of": first})
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of the first steps with thoughts here, and the seconds they took."""
         start = as_float32(started).id
-        recipe = plan.thinking(self.state.submitted, started, start, start, False)
+        recipe = recipes.thinking(self.state.submitted, started, start, start, False)
         inputs = dict.fromkeys(recipe.inputs, first)
         begun = self._thoughtful(started, first)
         with bounded():
@@ -138,3 +148,22 @@ class Context(GivenContext[QuietstarState]):
     def initial(self, started: Started) -> Model:
         """Return the given model in float32."""
         return operations.apply(as_float32(started), {"of": self.given()})
+
+
+def write_thinker(study: Declaration, home: Home, state: Any, out: Path) -> str:
+    """Write the model that thinks into a result's folder; return its own folder."""
+    context, run, place = Context.opened(state, Artifacts.of(home)), study.run(state), out / THINKER
+    config = state.submitted.config
+    settings = {"length": config.thought_lengths[-1], "temperature": config.temperature}
+
+    def add_part(folder: Path) -> None:
+        from safetensors.torch import save_file
+
+        part = parts.split(context.weights(context.recipes[THOUGHTS]))[1]
+        save_file({n: t.contiguous() for n, t in part.items()}, folder / modeling_thoughts.TENSORS)
+        (folder / modeling_thoughts.SETTINGS).write_text(json.dumps(settings) + "\n", "utf-8")
+        (folder / parts.MODELING.name).write_bytes(parts.MODELING.read_bytes())
+
+    card = study_report.card(study, run, study.card_words(run, THINKER))
+    publish_model(context, place, SILENT, state.head, card, add_part)
+    return str(place)

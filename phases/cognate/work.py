@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
+from evaluation.training_text import kept_text
 from evaluation.training_text.kept_text import Text
-from phases.cognate import findings, plan
-from phases.cognate.events import CognateState, Started
-from phases.cognate.tasks import measure, text
+from phases.cognate import figures, measure, recipes, text
+from phases.cognate.events import Started
+from phases.cognate.recipes import BASE
+from runs import kinds
 from runs.event_types import SourceRecord
 from runs.home import segment_steps
 from studies import training_defaults
-from studies.making.maker import Maker
+from studies.making.events import Making
+from studies.making.making import MakingState
 from studies.observing import Items, Observe, Observed
+from studies.run import Run
 from studies.submission import trainable
 from studies.training_context import TrainingContext
 from weights import operations
@@ -31,7 +36,7 @@ from weights.training.room import bounded
 from weights.training.team import Team
 
 
-class Context(TrainingContext[CognateState]):
+class Context(TrainingContext[MakingState]):
     """The opened text of a cognate run, and the work on its tasks."""
 
     # ---- what is opened when it is first used --------------------------------------------------
@@ -40,9 +45,10 @@ class Context(TrainingContext[CognateState]):
     def text(self) -> Text:
         """The run's text: as pinned, or made by the settings."""
         submitted, started, supply = self.state.submitted, self.state.started, self._cache.supply
+        fill = lambda folder: text.fill(folder, submitted, self.donor, self.form)  # noqa: E731
         if started is None:
-            return text.make(supply, submitted, self.donor, self.form)
-        return text.pinned(supply, started, submitted, lambda: self.donor, self.form)
+            return kept_text.make(supply, fill)
+        return kept_text.pinned(supply, started, bool(submitted.data), fill)
 
     @cached_property
     def donor(self) -> Path | None:
@@ -58,69 +64,59 @@ class Context(TrainingContext[CognateState]):
         return self.state.started.base
 
     @property
-    def trainings(self) -> Mapping[str, Train]:
-        """Role → recipe of every model that the run trains."""
-        return plan.trainings(self.state)
+    def run(self) -> Run:
+        """The run with all that its script has said."""
+        kind: Any = kinds.of(self.state.kind)
+        return kind.run(self.state)
 
-    @cached_property
-    def maker(self) -> Maker:
-        """The maker of the run's recipes."""
-        started = self.state.started
-        given = {started.base.recipe_id: self.given} if started.base else {}
-        known = plan.recipes(self.state)
-        return Maker(
-            self.state,
-            self._cache,
-            {id_: recipe for id_, (_, recipe) in known.items()},
-            lambda: self.settings,
-            lambda: self.text.streams,
-            self.kept,
-            self.device,
-            given,
-            self._team,
-            {id_: role for id_, (role, _) in known.items()},
-            self.unlike,
-        )
+    @property
+    def recipes(self) -> Mapping[str, Making]:
+        """Name → recipe of all that the run makes."""
+        return self.run.recipes
+
+    @property
+    def trainings(self) -> Mapping[str, Train]:
+        """Role → recipe of every training to its last step."""
+        return self.run.known[figures.TRAININGS]
+
+    @property
+    def team(self) -> Team:
+        """The processes that share each training."""
+        config = self.state.submitted.config
+        return Team(config.processes, config.sharded)
 
     @cached_property
     def resident(self) -> ResidentModel:
         """The model object that takes the weights to measure."""
-        base = plan.models(self.state)[plan.BASE]
-        module = modules.build(Model(self.settings, self.weights(base)), self.device)
+        base = self.weights(self.recipes[BASE])
+        module = modules.build(Model(self.settings, base), self.device)
         return ResidentModel.from_module(module.eval())
 
     @cached_property
     def held_out(self) -> dict[str, Packed]:
         """Domain → the packed items to measure on."""
-        return self.text.held_out(self.state.started.context, findings.SLICE)
-
-    @property
-    def _team(self) -> Team:
-        """The processes that share each training."""
-        config = self.state.submitted.config
-        return Team(config.processes, config.sharded)
+        return self.text.held_out(self.state.started.context, figures.SLICE)
 
     # ---- tasks ---------------------------------------------------------------------------------
 
     def _observed(self, task: Observe) -> Observed:
-        models = plan.models(self.state)
-        base = models[plan.BASE]
-        weights = self.weights(next(m for m in models.values() if m.id == task.recipe_id))
-        if task.measure == findings.QUALITY:
+        models = {role: self.recipes[role] for role in self.run.arms}
+        base = models.pop(BASE)
+        own = next(one for one in (base, *models.values()) if one.id == task.recipe_id)
+        weights = self.weights(own)
+        if task.measure == figures.QUALITY:
             return measure.quality(task, self.resident, weights, self.held_out)
-        if task.measure == findings.LINE:
+        if task.measure == figures.LINE:
             ends = {0.0: base.id, 1.0: task.recipe_id}
             return measure.line(
                 task, self.resident, self.weights(base), weights, self.held_out, self._known(ends)
             )
-        others = {role: self.weights(m) for role, m in models.items() if role != plan.BASE}
+        others = {role: self.weights(one) for role, one in models.items()}
         return measure.geometry(task, weights, others)
 
     def _known(self, ends: Mapping[float, str]) -> dict[float, Items]:
         """Return place → −log p of every window by domain, of the recipes whose quality is known."""
-        asked = {
-            place: Observe(id_, findings.QUALITY, findings.SLICE) for place, id_ in ends.items()
-        }
+        asked = {place: Observe(id_, figures.QUALITY, figures.SLICE) for place, id_ in ends.items()}
         events = {place: self.state.answers.get(task.key) for place, task in asked.items()}
         return {place: one.items for place, one in events.items() if isinstance(one, Observed)}
 
@@ -145,12 +141,12 @@ class Context(TrainingContext[CognateState]):
             items=made.items,
             profile=self.profile(),
             canary="0" * 64,
-            context=plan.window(submitted.config, positions),
+            context=recipes.window(submitted.config, positions),
             dtype=self.dtype,
             segment=1,
         )
         training_defaults.check_lengths(started)
-        made.held_out(started.context, findings.SLICE)  # raises if there is nothing to measure on
+        made.held_out(started.context, figures.SLICE)  # raises if there is nothing to measure on
         start = self.initial(started)
         if base is None:
             size.check(sum(t.numel() for t in start.weights.values()))
@@ -161,11 +157,11 @@ class Context(TrainingContext[CognateState]):
         rows = size.batch // config.processes
         started, found, seconds = self.fitted(started, start, rows, started.accumulation)
         tokens = [size.specialist_tokens] + ([] if base else [size.base_tokens])
-        longest = max(plan.steps(size, started.context, count) for count in tokens)
+        longest = max(recipes.steps(size, started.context, count) for count in tokens)
         segment = min(longest, segment_steps(seconds / STEPS))
         parts = training_defaults.divided(size.batch, 1, started.accumulation)
         rounded = gguf_note.warnings(Path(submitted.base.path)) if submitted.base else ()
-        notes = (*rounded, *self.text.notes, *parts, *findings.readings(submitted, started))
+        notes = (*rounded, *self.text.notes, *parts, *figures.readings(submitted, started))
         return started.model_copy(update={"canary": found, "segment": segment, "warnings": notes})
 
     def _base_record(self) -> SourceRecord | None:
@@ -177,20 +173,12 @@ class Context(TrainingContext[CognateState]):
 
     def canary(self, started: Started, start: Model) -> tuple[str, float]:
         """Return the digest of a training's first steps here, and the seconds that they took."""
-        submitted = self.state.submitted
-        recipe = plan.base(submitted, started)
-        if not isinstance(recipe, Train):
-            recipe = next(iter(plan.specialists(submitted, started).values()))
+        every = recipes.unaveraged(self.state.submitted, started).values()
+        recipe = next(one for one in every if isinstance(one, Train))
         with bounded():
-            return canary(
-                recipe,
-                start,
-                self.text.streams,
-                device=self.device,
-                team=self._team,
-            )
+            return canary(recipe, start, self.text.streams, device=self.device, team=self.team)
 
     def initial(self, started: Started) -> Model:
         """Return the model that the base's training begins with, or the base that was given."""
-        recipe = plan.initial(self.state.submitted, started)
+        recipe = recipes.initial(self.state.submitted, started)
         return operations.apply(recipe, {"of": self.given()} if started.base else {})

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
-from evaluation.training_text.kept_text import ITEMS, STREAMS
-from phases.cognate import findings, plan
-from phases.cognate.events import CognateState, Submitted
-from phases.cognate.tasks import measure
-from phases.cognate.tasks.execute import Context
+from evaluation.training_text.kept_text import ITEMS
+from phases.cognate import measure, recipes
+from phases.cognate.events import Submitted
+from phases.cognate.figures import LINE, PLACES, QUALITY
+from phases.cognate.recipes import BASE
+from phases.cognate.work import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import PATIENCE, least, timed
 from studies import given_dtype
+from studies.folders import write_companions
 from studies.observing import Observe
+from studies.study import Study
 from weights.folders import stand_ins
 from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.model import Model
@@ -24,21 +28,22 @@ from weights.training.canary import STEPS
 from weights.training.models import modules
 
 
-def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
+def forecast(study: Study[Any], submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a run costs here. Raises the errors of a start."""
     set_threads()
-    state = CognateState()
+    state = study.state()
     state.take(submitted)
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
     initial = context.initial(state.started)
     stepping = _stepping(context, initial)
     scoring = _scoring(context, initial)
-    steps = sum(recipe.upto for recipe in plan.trainings(state).values())
-    passes = sum(_passes(task) for task in findings.observations(state))
+    steps = sum(recipe.upto for recipe in context.trainings.values())
+    passes = sum(_passes(task) for task in study.observations(state))
     seconds = opening + steps * stepping / STEPS + passes * scoring
     models = _stand_ins(context, initial, folder)
-    numbers, text = state.started.parameters, _bytes(context.text.folder)
+    numbers = state.started.parameters
+    text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     kept, words = given_dtype.stored(state.started, len(models), len(models), numbers)
     config = state.submitted.config
     copies = 1 if config.sharded else config.processes
@@ -50,12 +55,9 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
             f"pass over the held-out text {duration(scoring)}, and it has {passes}; the start "
             f"{duration(opening)}",
         ),
+        Amount(kept + text, f"counted: {words}, and the text; snapshots on the way are removed"),
         Amount(
-            kept + text,
-            f"counted: {words}, and the text; snapshots on the way are removed",
-        ),
-        Amount(
-            plan.memory(state.started) * copies,
+            recipes.memory(state.started) * copies,
             f"counted: weights, gradients and two moments of one training{shared}; activations "
             "come on top",
         ),
@@ -66,7 +68,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
 
 def _passes(task: Observe) -> int:
     """Return how often a measurement reads the held-out text: of a line, not for its ends."""
-    return {findings.QUALITY: 1, findings.LINE: len(findings.PLACES) - 2}.get(task.measure, 0)
+    return {QUALITY: 1, LINE: len(PLACES) - 2}.get(task.measure, 0)
 
 
 def _stepping(context: Context, initial: Model) -> float:
@@ -79,24 +81,16 @@ def _stepping(context: Context, initial: Model) -> float:
 
 def _scoring(context: Context, initial: Model) -> float:
     """Return the seconds of a pass over the held-out text."""
-    started = context.state.started
-    held_out = context.text.held_out(started.context, findings.SLICE)
     model = ResidentModel.from_module(modules.build(initial, context.device).eval())
-    task = findings.observations(context.state)[0]
-    return least(lambda: measure.quality(task, model, initial.weights, held_out))
+    task = context.run.arms[BASE]
+    return least(lambda: measure.quality(task, model, initial.weights, context.held_out))
 
 
 def _stand_ins(context: Context, initial: Model, folder: Path) -> dict[str, Path]:
     """Write untrained models in the place of base and specialists; return role → folder."""
-    base = folder / plan.BASE
+    base = folder / BASE
     base.mkdir(parents=True)
     write_weights(base, initial.weights, SHARD_BYTES)
-    for file in context.text.folder.iterdir():
-        if file.name not in (STREAMS, ITEMS):
-            (base / file.name).write_bytes(file.read_bytes())
+    write_companions(context, base)
     roles = context.state.submitted.config.domains
-    return {plan.BASE: base, **{r: stand_ins.write(base, folder / r, r) for r in roles}}
-
-
-def _bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir())
+    return {BASE: base, **{r: stand_ins.write(base, folder / r, r) for r in roles}}

@@ -1,29 +1,53 @@
-"""Preparation of a cognate run's text: streams of tokens, items to measure on, tokenizer and config.
+"""Text of a cognate run: streams of tokens, items to measure on, tokenizer and configuration.
 
-Documents are built-in or the user's, the tokenizer is trained on them or the given base's.
+Documents are built-in or the user's, the tokenizer (byte-level BPE) is trained on them or the given
+base's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
+
+from tokenizers import pre_tokenizers, trainers
+from transformers import PretrainedConfig
+from transformers.models.qwen2.tokenization_qwen2 import Qwen2Tokenizer
 
 from evaluation.data import training_texts
 from evaluation.data.builtin import corpus as builtin_corpus
 from evaluation.data.slices import Document
 from evaluation.loading import load_tokenizer
-from evaluation.training_text import own_texts, parts
-from phases.cognate.config import CognateConfig
-from phases.cognate.errors import PresetError
+from evaluation.training_text import kept_text, own_texts, parts
+from evaluation.training_text.kept_text import Text
 from phases.cognate.events import Submitted
-from phases.cognate.tasks.model import configuration, train_tokenizer
+from phases.cognate.presets import Preset, PresetError
+from phases.cognate.settings import CognateConfig
 from weights.architectures import code
+from weights.operations import qwen2_init, titans_mag_init
+from weights.storage.inputs import Supply
 
+#: End of a text, as a token.
+END = "<|endoftext|>"
 #: Documents from which the tokenizer learns, per domain: the first of the built-in text; of other
 #: text as many more, at equal distances.
 TOKENIZER_DOCUMENTS, OWN_TOKENIZER_DOCUMENTS = 300, 3000
+
+
+def make(
+    supply: Supply,
+    submitted: Submitted,
+    donor: Path | None = None,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+) -> Text:
+    """Make the text by the settings, keep it under its address, share it; return it.
+
+    `donor` is the folder of the base that was given, `changes` as of `fill`.
+    """
+    return kept_text.make(supply, lambda folder: fill(folder, submitted, donor, changes))
 
 
 def fill(
@@ -76,6 +100,40 @@ def _spread(documents: Sequence[Document]) -> Sequence[Document]:
 
 
 # ---- tokenizer and configuration -----------------------------------------------------------------
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Qwen2Tokenizer:
+    """Train a byte-level BPE of exactly `vocabulary` tokens, which can encode any text.
+
+    It splits text as Qwen2's own tokenizer does, because AutoTokenizer will split so when it reads
+    a Qwen2 folder. With another splitting every user would get other tokens than the model was
+    trained on. Raises PresetError if the texts give another number of tokens.
+    """
+    core = Qwen2Tokenizer().backend_tokenizer
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(texts, trainer)
+    if core.get_vocab_size() != vocabulary:
+        count = core.get_vocab_size()
+        raise PresetError(
+            f"the text gives {count} tokens, and the tokenizer needs {vocabulary}: too few pieces of "
+            f"the text come more than once. Set vocabulary to {count} (--set vocabulary={count}), or "
+            "give more, and more varied, text."
+        )
+    merges: Any = [tuple(pair) for pair in json.loads(core.to_str())["model"]["merges"]]
+    return Qwen2Tokenizer(vocab=core.get_vocab(), merges=merges, bos_token=END)
+
+
+def configuration(preset: Preset) -> PretrainedConfig:
+    """Return the preset as a transformers configuration."""
+    operation, shape = preset.initialisation()
+    if operation == "titans-mag-init@1":
+        return titans_mag_init.configuration(titans_mag_init.Shape(**shape))
+    return qwen2_init.configuration(qwen2_init.Shape(**shape))
 
 
 def _write_own(folder: Path, config: CognateConfig, tokenizer: Any) -> None:

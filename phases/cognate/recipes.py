@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
-from phases.cognate import architectures
-from phases.cognate.config import CognateConfig
-from phases.cognate.events import CognateState, Started, Submitted
+from phases.cognate.events import Started, Submitted
 from phases.cognate.presets import Preset
+from phases.cognate.settings import CognateConfig
 from runs.errors import ConfigError
 from studies import given_dtype, training_defaults, training_plan
+from studies.making.events import Making
 from studies.training_defaults import CLIP, FLOOR
 from weights import averages
 from weights.recipes import Algorithm, Train, Transform
 
-BASE = "base"
+#: The base, and the weights that its training begins with.
+BASE, UNTRAINED = "base", "untrained"
 OBJECTIVE = "lm@1"
 #: Setting → optimiser. A recipe has every parameter, so that its id says all.
 OPTIMISERS = {
@@ -33,15 +33,13 @@ OPTIMISERS = {
 
 def fresh(config: CognateConfig) -> Transform:
     """Return the recipe of the weights that a base begins with."""
-    operation, shape = architectures.initialisation(config.size)
+    operation, shape = config.size.initialisation()
     return Transform(operation=operation, params=shape, seed=config.seed)
 
 
 def initial(submitted: Submitted, started: Started) -> Transform:
     """Return the recipe of the weights that the base begins with, or of the base that was given."""
-    if started.base is not None:
-        return Transform(operation="float32@1", inputs={"of": started.base.recipe_id})
-    return fresh(submitted.config)
+    return fresh(submitted.config) if started.base is None else training_plan.as_float32(started)
 
 
 def common(submitted: Submitted, started: Started) -> dict[str, float]:
@@ -55,7 +53,7 @@ def common(submitted: Submitted, started: Started) -> dict[str, float]:
     return dict(config.size.base_mix)
 
 
-def base(submitted: Submitted, started: Started) -> Train | Transform:
+def base(submitted: Submitted, started: Started) -> Making:
     """Return the recipe of the base. A base that was given is not trained."""
     start = initial(submitted, started)
     if started.base is not None:
@@ -83,65 +81,42 @@ def specialists(submitted: Submitted, started: Started) -> dict[str, Train]:
     return trainings
 
 
-def result(config: CognateConfig, recipe: Train | Transform) -> Train | Transform:
+def result(config: CognateConfig, recipe: Making) -> Making:
     """Return the recipe of the model that a training gives: its last step, or an average."""
     if config.average == 1 or not isinstance(recipe, Train):
         return recipe
     return averages.averaged(recipe, config.average, config.average_as)
 
 
-def snapshots(config: CognateConfig, recipe: Train | Transform) -> list[Train | Transform]:
+def snapshots(config: CognateConfig, recipe: Making) -> list[Making]:
     """Return the recipes that a training's model is made of, in the order in which they are made."""
     if config.average == 1 or not isinstance(recipe, Train):
         return [recipe]
     return list(averages.snapshots(recipe, config.average))
 
 
-def models(state: CognateState) -> dict[str, Train | Transform]:
-    """Return role → recipe of every model that the run gives, the base first."""
-    started = state.started
-    every = _results(state).items()
-    return {role: given_dtype.rounded(started, one, started.base) for role, one in every}
-
-
-def _results(state: CognateState) -> dict[str, Train | Transform]:
-    """Return role → recipe of every model as it is trained, in float32; of the base, first."""
-    config, made = state.submitted.config, _made(state)
-    return {role: result(config, recipe) for role, recipe in made.items()}
-
-
-def trainings(state: CognateState) -> dict[str, Train]:
-    """Return role → recipe of every training, to its last step."""
-    return {role: recipe for role, recipe in _made(state).items() if isinstance(recipe, Train)}
-
-
-def _made(state: CognateState) -> dict[str, Train | Transform]:
-    """Return role → recipe of the base, which may be given, and of every training."""
-    submitted, started = state.submitted, state.started
+def unaveraged(submitted: Submitted, started: Started) -> dict[str, Making]:
+    """Return role → recipe of the base, which may be given, and of every training to its last step."""
     return {BASE: base(submitted, started), **specialists(submitted, started)}
 
 
-def stages(state: CognateState) -> Iterator[list[Train | Transform]]:
-    """Yield the recipes that are made side by side, one stage after the other."""
-    config = state.submitted.config
-    rows = _made(state)
-    yield [initial(state.submitted, state.started)]
-    for group in ([rows.pop(BASE)], list(rows.values())):
-        yield from map(list, zip(*(snapshots(config, recipe) for recipe in group), strict=True))
-        results = [result(config, recipe) for recipe in group]
-        yield results
-        yield [given_dtype.rounded(state.started, one, state.started.base) for one in results]
-
-
-def recipes(state: CognateState) -> dict[str, tuple[str, Train | Transform]]:
-    """Return recipe id → (name, recipe) of all that the run makes, the first weights included."""
-    config = state.submitted.config
-    named: dict[str, Train | Transform] = {"untrained": initial(state.submitted, state.started)}
-    for role, training in trainings(state).items() if config.average > 1 else ():
-        for recipe in averages.snapshots(training, config.average):
-            named[f"{role} after {recipe.upto:,} steps"] = recipe
-    named |= given_dtype.with_rounded(state.started, _results(state), state.started.base)
-    return {recipe.id: (name, recipe) for name, recipe in named.items()}
+def named(submitted: Submitted, started: Started) -> dict[str, Making]:
+    """Return name → recipe of all that the run makes; a base that is given has one name."""
+    config, roles = submitted.config, unaveraged(submitted, started)
+    results = {role: result(config, recipe) for role, recipe in roles.items()}
+    recipes = given_dtype.with_rounded(started, results)
+    first = initial(submitted, started)
+    names = [name for name, recipe in recipes.items() if recipe == first]
+    return {
+        **dict.fromkeys(names or [UNTRAINED], first),
+        **{
+            f"{role} after {snapshot.upto:,} steps": snapshot
+            for role, recipe in roles.items()
+            for snapshot in snapshots(config, recipe)
+            if config.average > 1 and isinstance(snapshot, Train)
+        },
+        **recipes,
+    }
 
 
 def window(config: CognateConfig, positions: int | None) -> int:

@@ -11,7 +11,7 @@ import torch
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.packing import Packed
 from evaluation.measures.perplexity import score_windows
-from phases.cognate import findings
+from phases.cognate.figures import PLACES
 from studies.observing import Items, Observe, Observed, answered
 
 Weights = Mapping[str, torch.Tensor]
@@ -42,7 +42,7 @@ def line(
     `ends` are places whose models were measured: place → domain → −log p of every window.
     """
     began, items, sizes = time.monotonic(), {}, {}
-    for place in findings.PLACES:
+    for place in PLACES:
         if place not in ends:
             blend = {n: torch.lerp(base[n].float(), specialist[n].float(), place) for n in base}
             model.load(blend)

@@ -1,0 +1,257 @@
+"""Measurements of a cognate run, the conclusions from them, and its report. Pure.
+
+Quality is measured in bits per byte: −log₂ p of the held-out text per byte of it, so it does not
+depend on the tokenizer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from evaluation.measures import bootstrap
+from phases.cognate import recipes
+from phases.cognate.events import Lead, Result, Started, Submitted
+from phases.cognate.recipes import BASE
+from runs.event_types import Figure
+from runs.panels.panels import COMPARED, verdict
+from studies import comparison, paired_bits
+from studies.observing import Observe
+from studies.run import Run
+from studies.training_defaults import READINGS
+from studies.training_plan import tokens
+from weights.recipes import Train
+
+#: Measures: quality by domain; the loss along the line from base to specialist; task vectors.
+QUALITY, LINE, GEOMETRY = "bits-per-byte@1", "loss-along-line@1", "task-vectors@1"
+#: The slice that is measured on; none for weights alone.
+SLICE, NONE = comparison.CHOOSING, "none"
+#: Name of the trainings among a run's conclusions: role → recipe to the last step.
+TRAININGS = "trainings"
+#: Places on the line from base (0) to specialist (1).
+PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
+#: A rise of more than this (nats a token) above the straight line between the ends is a barrier.
+BARRIER = 0.01
+
+
+def readings(submitted: Submitted, started: Started) -> list[str]:
+    """Return a note for each text that a training reads more than `READINGS` times over."""
+    notes = []
+    for role, recipe in recipes.unaveraged(submitted, started).items():
+        if not isinstance(recipe, Train):
+            continue
+        total = sum(recipe.data.values())
+        for domain, share in recipe.data.items():
+            times = tokens(recipe) * share / total / started.tokens[domain]
+            if times > READINGS:
+                notes.append(
+                    f"the {role} training reads the text of {domain} {times:.0f} times over: give it "
+                    "more text, or fewer tokens to train on."
+                )
+    return notes
+
+
+def quality(run: Run) -> dict[str, dict[str, float]]:
+    """Return role → domain → bits per byte, of the models that are measured."""
+    return {role: dict(event.values) for role, event in run.seen.items()}
+
+
+def lines_of(run: Run) -> dict[str, Observe]:
+    """Return specialist → its measurement along the line from the base."""
+    return {role: run.on(role, LINE) for role in run.settings.domains}
+
+
+def line(run: Run) -> dict[str, list[float]]:
+    """Return specialist → loss in nats a token at each of `PLACES`, of those that are measured."""
+    events = comparison.observed(run.state, lines_of(run)).items()
+    return {role: [event.values[str(place)] for place in PLACES] for role, event in events}
+
+
+def leads(run: Run) -> dict[str, Lead]:
+    """Return specialist → its lead on its own domain over the best of the other models."""
+    return run.state.remembered(("leads",), lambda: _leads(run))
+
+
+def _leads(run: Run) -> dict[str, Lead]:
+    values, seen, seed = quality(run), run.seen, run.settings.seed
+    leads = {}
+    for role in run.settings.domains:
+        rival = min((other for other in values if other != role), key=lambda r: values[r][role])
+        sizes = seen[role].sizes[role]
+        theirs, mine = seen[rival].items[role], seen[role].items[role]
+        lead = bootstrap.rates(theirs, mine, sizes, "cognate lead", seed, role)
+        difference, low, high = (x / math.log(2) for x in (lead.difference, lead.low, lead.high))
+        leads[role] = Lead(rival=rival, difference=difference, low=low, high=high)
+    return leads
+
+
+def least_lead(run: Run) -> Figure:
+    """Return the least lead that a specialist of a completed run has on its own domain."""
+    leads = [one.lead for one in run.state.completed.models.values() if one.lead is not None]
+    least = min(leads, key=lambda lead: lead.low)
+    return Figure(value=least.difference, low=least.low, high=least.high)
+
+
+def gain(run: Run) -> Figure:
+    """Return how many bits per byte fewer specialists need on their own domains than the base.
+
+    It is a share, the mean over domains. The interval is that of a paired bootstrap over windows within
+    each domain.
+    """
+    points, resampled, windows = [], [], 0
+    for role in run.settings.domains:
+        ours, base = run.seen[role], run.seen[BASE]
+        count = len(ours.sizes[role])
+        counts = bootstrap.draws(count, "cognate gain", run.settings.seed, role)
+        points.append(1 - ours.values[role] / base.values[role])
+        resampled.append(1 - bootstrap.ratio(counts, ours.items[role], base.items[role]))
+        windows += count
+    return paired_bits.figure(math.fsum(points) / len(points), np.mean(resampled, axis=0), windows)
+
+
+def results(run: Run) -> dict[str, Result]:
+    """Return role → model of a run whose models are made and measured."""
+    lead, made = leads(run), run.state.made
+    return {
+        role: Result(
+            recipe_id=event.recipe_id,
+            digest=made[event.recipe_id].digest,
+            bits_per_byte=event.values,
+            lead=lead.get(role),
+        )
+        for role, event in run.seen.items()
+    }
+
+
+def barrier(losses: list[float]) -> float:
+    """Return the highest rise above the straight line between the ends; at most 0 if none."""
+    inner = zip(PLACES[1:-1], losses[1:-1], strict=True)
+    return max(loss - (losses[0] * (1 - t) + losses[-1] * t) for t, loss in inner)
+
+
+def no_specialist(run: Run) -> str:
+    """Return which specialist is not the best on its own domain; empty if each is."""
+    models = quality(run)
+    for role in run.settings.domains:
+        best = min(models, key=lambda other: models[other][role])
+        if best != role:
+            return (
+                f"the {role} specialist has {models[role][role]:.4f} bits per byte on {role}, {best} "
+                f"has {models[best][role]:.4f}: it is no specialist. Try another seed, or a larger "
+                "preset."
+            )
+    return ""
+
+
+# ---- report --------------------------------------------------------------------------------------
+
+
+def report(run: Run) -> dict[str, Any]:
+    """Return the report of a run that has completed, as plain data."""
+    config, rises = run.settings, line(run)
+    moved = run.state.answers[run.on(BASE, GEOMETRY, NONE).key].values
+    return {
+        "preset": config.size.name,
+        "seed": config.seed,
+        "parameters": run.started.parameters,
+        #: Model → domain → bits per byte on the selection slice; the base among the models.
+        "bits_per_byte": quality(run),
+        #: Specialist → its lead in bits per byte on its own domain.
+        "lead": {role: lead.model_dump() for role, lead in leads(run).items()},
+        #: Specialist → loss (nats a token, mean over domains) along the line from the base.
+        "line": rises,
+        #: Specialist → highest rise above the straight line between the ends.
+        "barrier": {role: barrier(losses) for role, losses in rises.items()},
+        #: Specialist → norm of its task vector relative to the base's norm.
+        "relative_norm": {d: moved[d] for d in config.domains},
+        #: "a,b" → cosine of two task vectors.
+        "cosine": {pair: moved[pair] for pair in map(",".join, combinations(config.domains, 2))},
+        #: Of all tasks of the run.
+        "seconds": run.state.spent.device,
+    }
+
+
+def lines(report: Mapping[str, Any]) -> list[str]:
+    """Return the report as lines of text for users."""
+    rows, line = report["bits_per_byte"], report["line"]
+    domains = list(next(iter(rows.values())))
+    best = {domain: min(row[domain] for row in rows.values()) for domain in domains}
+    out = ["bits per byte (lower is better), selection slice:"]
+    out.append(f"{'':12s}" + "".join(f"{d:>10s}" for d in domains))
+    for name, row in rows.items():
+        cells = (f"{row[d]:9.4f}{'*' if row[d] == best[d] else ' '}" for d in domains)
+        out.append(f"{name:12s}" + "".join(cells))
+    for name, lead in _leads_of(report).items():
+        span = f"{lead.difference:+.4f} [{lead.low:+.4f}, {lead.high:+.4f}]"
+        word = COMPARED[verdict(lead.low, lead.high)]
+        out.append(f"{name}: {word} {lead.rival}, the best other model on {name}: {span}")
+    for name, norm in report["relative_norm"].items():
+        path = " ".join(f"{x:.4f}" for x in line[name])
+        out.append(
+            f"{name}: moved {norm:.1%} of the base's norm; loss along the line {path}, "
+            f"{_rise(report['barrier'][name])}"
+        )
+    cosines = ", ".join(f"{pair} {value:+.2f}" for pair, value in report["cosine"].items())
+    out.append(f"cosines of the task vectors: {cosines}")
+    return out
+
+
+def sentences(report: Mapping[str, Any]) -> list[str]:
+    """Return each specialist's lead on its own domain, and its way from the base, as a list."""
+    return [
+        f"- The {name} specialist is {COMPARED[verdict(lead.low, lead.high)]} the best other model on "
+        f"its own domain, {lead.rival}: {lead.difference:+.4f} bits per byte ({lead.low:+.4f} to "
+        f"{lead.high:+.4f}). It moved {report['relative_norm'][name]:.1%} of the base's norm; between "
+        f"both the loss has {_rise(report['barrier'][name])}.".replace("%", " %")
+        for name, lead in _leads_of(report).items()
+    ]
+
+
+def _leads_of(report: Mapping[str, Any]) -> dict[str, Lead]:
+    """Return specialist → its lead, of a report."""
+    return {name: Lead.model_validate(lead) for name, lead in report["lead"].items()}
+
+
+def _rise(barrier: float) -> str:
+    """Return how far the loss rises above the straight line between base and specialist."""
+    word = "no barrier" if barrier <= BARRIER else "a BARRIER"
+    if barrier <= 0:
+        return f"{word}: it is nowhere above the straight line"
+    return f"{word}: it is at most {barrier:.4f} above the straight line"
+
+
+def card(run: Run, role: str) -> str:
+    """Return a model's card; a specialist's names its base.
+
+    It names a licence only if base and text are the program's own.
+    """
+    submitted, config = run.submitted, run.settings
+    ours = submitted.base is None and not submitted.data
+    front = ["---", "library_name: transformers", *["license: apache-2.0"] * ours]
+    front += ["tags:", "- cognate"]
+    if role != BASE:
+        front += ["base_model: ../base", "base_model_relation: finetune"]
+    measured = ", ".join(f"{d} {v:.4f}" for d, v in run.seen[role].values.items())
+    made = "given as the base."
+    if (training := run.known[TRAININGS].get(role)) is not None:
+        shares = ", ".join(f"{d} {share:.0%}" for d, share in training.data.items())
+        origin = "from scratch" if role == BASE else "from `base`"
+        rank = training.params.get("rank")
+        adapters = f" by adapters of rank {rank}, merged into the weights" if rank else ""
+        made = f"trained {origin} on {tokens(training):,} tokens ({shares}){adapters}."
+    return "\n".join(
+        [
+            *front,
+            "---",
+            "",
+            f"# {role} ({config.size.name}, seed {config.seed})",
+            "",
+            f"{run.started.parameters:,} parameters, {made}",
+            f"Bits per byte on held-out text: {measured}.",
+            "",
+        ]
+    )

@@ -1,0 +1,347 @@
+"""Cognate as a kind of run: specialists of one base, trained, measured, and ready to be merged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from events import Envelope, Event
+from phases.cognate import figures, panels, recipes
+from phases.cognate.events import UPCASTERS, Completed, Forked, Started, Submitted
+from phases.cognate.figures import GEOMETRY, NONE, QUALITY, TRAININGS
+from phases.cognate.recipes import BASE
+from phases.cognate.settings import CognateConfig
+from runs.errors import ConfigError, NotFoundError
+from runs.event_types import Figure
+from runs.kinds.architecture import Architecture
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
+from runs.kinds.origin import Ancestor, Origin
+from runs.kinds.retries import failure
+from runs.kinds.tasks import Decision, Start
+from runs.panels.head import Result, listed
+from runs.panels.panels import Panel
+from studies import origins
+from studies.events import history
+from studies.making.events import Making, Trained
+from studies.making.making import MakingState
+from studies.run import Run
+from studies.script import Fail, Make, Script
+from studies.study import Study
+from studies.tables import FigureRule
+from studies.training_rows import Group
+from weights.recipes import Train
+
+if TYPE_CHECKING:
+    from phases.cognate.work import Context
+
+
+class Cognate(Study[MakingState]):
+    """Specialists of one base (phase 1)."""
+
+    name = "cognate"
+    phase = 1
+    title = "a cognate run"
+    line = "train a small base and specialists of it, to merge"
+    main_role = "sources"
+    config = CognateConfig
+    submitted = Submitted
+    forked = Forked
+    completed = Completed
+    state = history("cognate", Submitted, Forked, Started, Completed, upcasters=UPCASTERS)
+    result_title = "base"
+    arms: ClassVar[Mapping[str, Any]] = {}
+    baseline = BASE
+    figure_rules = {
+        "lead": FigureRule(
+            "bits per byte that the next best model needs more on a specialist's own domain, the "
+            "least of all specialists",
+            figures.least_lead,
+            "bits/byte",
+        )
+    }
+    figure_of = "name"
+
+    # ---- deciding ----------------------------------------------------------------------------
+
+    def script(self, run: Run) -> Script:
+        """Train the base, then the specialists; measure them. Each must be best on its own domain."""
+        config, every = run.settings, recipes.unaveraged(run.submitted, run.started)
+        run.known[TRAININGS] = {n: one for n, one in every.items() if isinstance(one, Train)}
+        run.foresee(recipes.named(run.submitted, run.started))
+        run.result = BASE
+        run.arms |= {role: run.on(role, QUALITY) for role in every}
+        lines = {f"{role} along the line": task for role, task in figures.lines_of(run).items()}
+        measured = {**run.arms, **lines, GEOMETRY: run.on(BASE, GEOMETRY, NONE)}
+        run.foresee(tasks=measured)
+
+        yield Make([recipes.initial(run.submitted, run.started)])
+        for roles in ((BASE,), config.domains):
+            group = [every[role] for role in roles]
+            for snapshots in zip(*(recipes.snapshots(config, one) for one in group), strict=True):
+                yield Make(snapshots)
+            yield Make([recipes.result(config, one) for one in group])
+            yield run.make(*roles)
+        yield run.ask(measured)
+        if wrong := figures.no_specialist(run):
+            yield Fail(wrong)
+        return lambda: {"models": figures.results(run)}
+
+    def due(self, state: MakingState) -> Decision:
+        """Return what the script waits for, or the end. A spent budget ends a run with work left."""
+        decision = super().due(state)
+        if decision.tasks and (spent := _spent(state)):
+            return Decision(facts=[failure(state, spent)])
+        return decision
+
+    def check_fork(self, state: MakingState, changes: Mapping[str, Any]) -> None:
+        """Raise ConfigError if a change would touch what is made already."""
+        if state.started is None:
+            return
+        free = {"max_hours", "max_device_hours"}
+        for name in changes:
+            if name == "domains":
+                _check_domains(state, changes[name])
+            elif name not in free:
+                raise ConfigError(
+                    f"setting {name} cannot change in a fork of a cognate run that has started: models "
+                    "are made with it. Start a new run instead."
+                )
+
+    def memory_of(self, submitted: Submitted, started: Started) -> int:
+        """Return the bytes of weights, gradients and optimiser of one training."""
+        return recipes.memory(started)
+
+    # ---- asking for a run --------------------------------------------------------------------
+
+    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+        """Return the plan of a run. Raises ConfigError, DataError, UnavailableError."""
+        from phases.cognate import submission
+
+        return submission.plan(self, asked, lookup)
+
+    def check(self, plan: Plan) -> Checked:
+        """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
+        from phases.cognate import submission
+
+        return submission.check(plan)
+
+    def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
+        """Return what a run that is submitted so costs here. Raises the errors of a start."""
+        from phases.cognate.forecast import forecast
+
+        return forecast(self, submitted, cache, folder)
+
+    def _work(self) -> type[Context]:
+        from phases.cognate.work import Context
+
+        return Context
+
+    # ---- models ------------------------------------------------------------------------------
+
+    def roles(self, config: CognateConfig) -> Sequence[str]:
+        """Return base and specialists."""
+        return [BASE, *config.domains]
+
+    def named(self, state: MakingState) -> Mapping[str, Making]:
+        """Return role → recipe of every model that the run gives, the base first."""
+        run = self.run(state)
+        return {role: run.recipes[role] for role in run.arms}
+
+    def trainings(self, state: MakingState) -> Mapping[str, Train]:
+        """Return role → recipe of every training to its last step."""
+        return self.run(state).known[TRAININGS]
+
+    def groups(self, state: MakingState) -> Sequence[Group]:
+        """Return the base, then the specialists side by side."""
+        chains = {role: (recipe,) for role, recipe in self.trainings(state).items()}
+        base = {role: chain for role, chain in chains.items() if role == BASE}
+        rest = {role: chain for role, chain in chains.items() if role != BASE}
+        return [group for group in (base, rest) if group]
+
+    def architectures(
+        self, config: CognateConfig, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return the given base's for all models, or that of the preset."""
+        found = given["base"][0] if given.get("base") else config.size.architecture()
+        return dict.fromkeys(self.roles(config), found) if found else {}
+
+    def parameters(self, state: MakingState) -> int:
+        """Return the number of parameters of each model."""
+        return state.started.parameters
+
+    def figures(self, state: MakingState) -> dict[str, Figure]:
+        """Return the least lead that a specialist has on its own domain."""
+        return self.run(state).figures()
+
+    def inputs(self, state: MakingState) -> dict[str, list[str]]:
+        """Return the digest of the base that was given, if one was."""
+        return {"base": [state.started.base.digest]} if state.started.base else {}
+
+    def unchanged(self, state: MakingState) -> str | None:
+        """Return None: specialists are trained, whatever the base is."""
+        return None
+
+    def models(self, event: Event, state: MakingState) -> list[dict[str, Any]]:
+        """Return base and specialists for the model registry, once they are measured."""
+        if not isinstance(event, Completed):
+            return []
+        folder, base = state.submitted.output_dir, event.models[BASE].digest
+        return [
+            {
+                "name": f"{state.run}-{role}",
+                "kind": "base" if role == BASE else "specialist",
+                "digest": made.digest,
+                "parameters": self.parameters(state),
+                "path": f"{folder}/{role}" if folder else None,
+                "metrics": made.bits_per_byte,
+                "lineage": [] if role == BASE else [base],
+            }
+            for role, made in event.models.items()
+        ]
+
+    def origin(self, state: MakingState, rows: Sequence[Envelope], name: str) -> Origin:
+        """Return the origin of the model with a role. Raises NotFoundError, also without a role."""
+        if not name:
+            named = self.named(state) if state.started else {}
+            made = ", ".join(role for role, one in named.items() if one.id in state.made)
+            raise NotFoundError(
+                f"run {state.run} gives several models: say which, as {state.run}:ROLE. It has "
+                f"{made or 'none yet'}."
+            )
+        model = super().origin(state, rows, name)
+        return replace(model, what=f"{model.name} model of run {state.run}")
+
+    def ancestry(self, state: MakingState, name: str) -> list[Ancestor]:
+        """Return a model (the base without a name), what it started from, and the first weights."""
+        return origins.ancestry(state, self.recipes(state), self.find(state, name or BASE))
+
+    def chosen(self, state: MakingState, which: str) -> list[str]:
+        """Return the recipe ids that "all", "champion" (the base), a role or an id means."""
+        if which == "all":
+            return [one.id for one in self.named(state).values() if one.id in state.made]
+        return [self.find(state, BASE if which == "champion" else which)]
+
+    # ---- shown -------------------------------------------------------------------------------
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        match type_:
+            case "submitted":
+                config = data["config"]
+                base = data["base"]["name"] if data["base"] else "a base"
+                return f"{config['preset']}: {base}, then {', '.join(config['domains'])}"
+            case "observed":
+                name = names.get(data["recipe_id"], data["recipe_id"][:12])
+                values = ", ".join(f"{k} {v:.4f}" for k, v in data["values"].items())
+                return f"{name}, {data['measure'].partition('@')[0]}: {values}"
+            case "completed":
+                return ", ".join(data["models"])
+        return super().gist(type_, data, names)
+
+    def started_line(self, data: Mapping[str, Any]) -> str:
+        """Return the sizes of models and text."""
+        own = data.get("trainable")
+        adapters = f", adapters of {own:,} parameters" if own else ""
+        text = sum(data["tokens"].values())
+        return f"{data['parameters']:,} parameters{adapters}, {text:,} tokens of text"
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        first, _, rest = key.partition("/")
+        if first == "observe":
+            name = names.get(rest.rpartition("/")[2], "a model")
+            return f"measure {rest.partition('@')[0]} of {name}"
+        return "prepare text and tokenizer" if key == Start.key else super().task_words(key, names)
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the specialists' gain in the run's row of the run list."""
+        super().row(entry, event)
+        if isinstance(event, Trained):
+            entry |= {"result": event.recipe_id}
+        if isinstance(event, Completed):
+            quality = {role: made.bits_per_byte for role, made in event.models.items()}
+            entry |= listed(panels.FEWER, panels.gain(quality), panels.SLICE)
+
+    def headline(self, run: Run) -> Result | None:
+        """Return how much better specialists are on their own domains than the base."""
+        return panels.result(run)
+
+    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+        """Return the size of the models, the text, and the tokens that were trained on."""
+        started, segments = run.started, run.state.advanced.values()
+        adapters = {} if started.trainable is None else {"trained parameters": started.trainable}
+        shown = {
+            "parameters": started.parameters,
+            **adapters,
+            "tokens of text": sum(started.tokens.values()),
+            "tokens trained on": sum(e.tokens for one in segments for e in one.values()),
+            "precision": run.settings.precision,
+        }
+        return {name: (value, "") for name, value in shown.items()}
+
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return training curves, figures, models and lineage."""
+        run = self.begun(state)
+        return [] if run is None else panels.panels(run, self.curves(state))
+
+    def view(self, state: MakingState) -> dict[str, Any]:
+        """Return the models by role, their curves and what was measured."""
+        named = self.named(state) if state.started else {}
+        trainings = self.trainings(state) if named else {}
+        models = {
+            role: {
+                "recipe_id": recipe.id,
+                "digest": state.made[recipe.id].digest if recipe.id in state.made else None,
+                "step": state.steps(trainings[role]) if role in trainings else 0,
+                "steps": trainings[role].upto if role in trainings else 0,
+            }
+            for role, recipe in named.items()
+        }
+        return {"models": models, **super().view(state)}
+
+    def whole_report(self, run: Run) -> dict[str, Any]:
+        """Return the report of a run that has completed, as its folder has it."""
+        return figures.report(run)
+
+    def sentences(self, run: Run) -> list[str]:
+        """Return the specialists' leads and their ways from the base."""
+        return figures.sentences(figures.report(run))
+
+    def lines(self, state: MakingState) -> list[str]:
+        """Return the report of a completed run as lines of text for a terminal."""
+        return figures.lines(figures.report(self.run(state)))
+
+    def card(self, run: Run, role: str) -> str:
+        """Return a model's card; a specialist's names its base."""
+        return figures.card(run, role)
+
+
+def _check_domains(state: Any, domains: Sequence[str]) -> None:
+    """Raise ConfigError unless a fork keeps every specialist that is begun, and adds known text."""
+    models = recipes.specialists(state.submitted, state.started)
+    for domain, recipe in models.items():
+        if state.steps(recipe) and domain not in domains:
+            raise ConfigError(f"the {domain} specialist is begun: a fork here keeps it in domains.")
+    for domain in domains:
+        if domain not in state.started.streams:
+            raise ConfigError(
+                f"the run has pinned no text of {domain}: a fork can add "
+                f"{', '.join(sorted(set(state.started.streams) - set(models)))} only."
+            )
+
+
+def _spent(state: Any) -> str:
+    """Return why the run's budget ends it; empty if it does not."""
+    config, spent = state.submitted.config, state.spent
+    for name, hours, seconds in (
+        ("max_hours", config.max_hours, spent.wall),
+        ("max_device_hours", config.max_device_hours, spent.device),
+    ):
+        if hours is not None and seconds >= hours * 3600:
+            return (
+                f"{name} is spent: {seconds / 3600:.2f} hours. A fork with more goes on from here."
+            )
+    return ""

@@ -1,1 +1,0 @@
-"""The work of a cognate run: text, training, measuring, folders, verification."""

@@ -1,0 +1,84 @@
+"""Figures of a measurement, and how they follow from what was observed. Pure.
+
+Models are compared by `studies/paired_bits.py`, on documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from evaluation.measures.bootstrap import Counts
+from phases.measure.events import MeasureState
+from runs.event_types import Figure
+from studies import comparison
+from studies.observing import Observe, Observed
+from studies.paired_bits import draws, figure, mean, rates, resampled
+
+MEASURE = "rolling-bits-per-byte@1"
+#: Figure → what it is, in words.
+FIGURES = {
+    "bits_per_byte": "bits per byte of the model, the mean over domains",
+    "retention": "bits per byte of the best model it is compared with, over the model's own",
+    "regression": "the largest rise of bits per byte in any domain, as a share, over the worst there "
+    "of the models it is compared with",
+    "cumulative": "bits per byte of the best model that the pipeline began with, over the model's own",
+    "bytes": "bytes of the model's tensors",
+    "size": "bytes of the model's tensors, over those of the largest model it is compared with",
+}
+#: Figures that are shares, shown beside the result, in words.
+SHARES = {
+    "retention": "quality kept of the best input",
+    "cumulative": "quality kept since the beginning",
+    "regression": "loss in the worst domain",
+    "size": "size beside the largest input",
+}
+
+
+def observations(state: MeasureState) -> dict[str, Observe]:
+    """Return recipe id → its measurement, of all that is measured."""
+    on = state.submitted.config.slice
+    return {one.recipe_id: Observe(one.recipe_id, MEASURE, on) for one in state.started.sources}
+
+
+def observed(state: MeasureState) -> dict[str, Observed]:
+    """Return recipe id → what was observed, of the models that are measured."""
+    return comparison.observed(state, observations(state)) if state.started else {}
+
+
+def figures(state: MeasureState) -> dict[str, Figure]:
+    """Return the figures of a measurement whose models are all measured.
+
+    Without models to compare with there is no `retention`, `regression` and `size`, and without those
+    of a pipeline's beginning no `cumulative`. Sizes have no interval.
+    """
+    started, seen = state.started, observed(state)
+    (id_,) = started.roles["model"]
+    others, first = (started.roles.get(role, ()) for role in ("against", "first"))
+    resamples = draws(started.documents, "measure", state.submitted.config.seed)
+    count, sizes = sum(started.documents.values()), started.bytes
+    own, drawn = mean(seen[id_]), resampled(seen[id_], resamples)
+    values = {"bits_per_byte": figure(own, drawn, count)}
+    for name, rivals in (("retention", others), ("cumulative", first)):
+        if rivals:
+            best = min((seen[rival] for rival in rivals), key=mean)
+            share = resampled(best, resamples) / drawn
+            values[name] = figure(mean(best) / own, share, count)
+    if others:
+        rivals = [seen[other] for other in others]
+        values["regression"] = _regression(seen[id_], rivals, resamples, count)
+    values["bytes"] = Figure(value=sizes[id_])
+    if others:
+        values["size"] = Figure(value=sizes[id_] / max(sizes[other] for other in others))
+    return values
+
+
+def _regression(
+    own: Observed, others: Sequence[Observed], drawn: Mapping[str, Counts], count: int
+) -> Figure:
+    """Return the largest rise in any domain over the worst of the other models there."""
+    mine, theirs = rates(own, drawn), [rates(other, drawn) for other in others]
+    rises = [mine[d] / np.max([one[d] for one in theirs], axis=0) - 1 for d in drawn]
+    point = max(own.values[d] / max(other.values[d] for other in others) - 1 for d in drawn)
+    return figure(point, np.max(rises, axis=0), count)

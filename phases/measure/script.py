@@ -1,0 +1,365 @@
+"""The measurement as a kind of run: a script of one question, and what is shown of the answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from events import Envelope, Event, New
+from phases.measure.events import (
+    ROLES,
+    Completed,
+    Forked,
+    MeasureConfig,
+    MeasureState,
+    Started,
+    Submitted,
+)
+from phases.measure.figures import FIGURES, SHARES, figures, observations, observed
+from runs.errors import ConfigError, NotFoundError
+from runs.event_types import Figure, Measurement
+from runs.kinds import default_panels
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
+from runs.kinds.kind import Kind
+from runs.kinds.origin import Ancestor
+from runs.kinds.tasks import Decision, Start, Task
+from runs.kinds.view import OTHER_DATA
+from runs.panels.head import Fact, Head, Result, digits, listed
+from runs.panels.panels import Column, Matrix, Panel, Units
+from runs.system.rounding import alike
+from studies import paired_bits
+from studies.observing import Observe, Observed
+from studies.observing import unasked as wrong_observation
+from studies.script import Ask, Script, follow
+from studies.training_panels import BITS
+from weights.recipes import Source
+
+
+class Measure(Kind[MeasureState]):
+    """Measurement of a model beside others."""
+
+    name = "measure"
+    title = "a measurement"
+    main_role = "model"
+    line = "measure a model beside others on the same documents"
+    unit = "model"
+    config = MeasureConfig
+    submitted = Submitted
+    forked = Forked
+    state = MeasureState
+    answers: ClassVar[Mapping[type[Event], type]] = {Started: Start, Observed: Observe}
+    figures_of: ClassVar[Mapping[str, str]] = FIGURES
+    figure_units: ClassVar[Mapping[str, str]] = {"bits_per_byte": "bits/byte", "bytes": "bytes"}
+    listed = frozenset({Observed.type})
+
+    # ---- deciding --------------------------------------------------------------------------------
+
+    def script(self, state: MeasureState) -> Script:
+        """Measure every model, then compare; return the figures."""
+        yield Ask(observations(state))
+        return figures(state)
+
+    def due(self, state: MeasureState) -> Decision:
+        """Return what the script waits for, or the event that ends the run."""
+        decision, values = follow(self.script(state), state)
+        if values is None:
+            return decision
+        done = Completed(
+            lineage_digest=state.lineage_digest(), chain_head=state.head, figures=values
+        )
+        return Decision(facts=[New(done, f"{state.run}/completed")])
+
+    def essential(self, state: MeasureState, task: str) -> bool:
+        """Return True: a comparison needs every model."""
+        return True
+
+    def unasked(self, state: MeasureState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Observe) and isinstance(event, Observed):
+            counts = {domain: len(some) for domain, some in event.items.items()}
+            if counts != state.started.documents:
+                return "it has other documents than those that `started` pins"
+            return wrong_observation(task, event)
+        return None
+
+    def wrong_result(self, state: MeasureState) -> Iterator[str]:
+        """Yield what `completed` says that the observations contradict."""
+        if not alike(state.completed.figures, figures(state)):
+            yield "the figures are not those of the events before"
+
+    # ---- asking for a run ------------------------------------------------------------------------
+
+    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+        """Return the plan of a run over a `model`, and others to compare it with.
+
+        Raises ConfigError or UnavailableError.
+        """
+        from weights.devices import check_device
+        from weights.folders.sources import ALIASES, resolve
+
+        config = self.parse(asked.config)
+        if unknown := sorted(set(asked.models) - set(ROLES)):
+            roles = ", ".join(ROLES)
+            raise ConfigError(f"a measurement has no models {unknown[0]!r}: it has {roles}.")
+        if len(asked.models.get("model", ())) != 1:
+            raise ConfigError("a measurement is of one model: --model model=MODEL.")
+        check_device(config.device, lookup.elsewhere)
+        aliases = {**ALIASES, **lookup.aliases}
+        names = {role: tuple(map(str, asked.models.get(role, ()))) for role in ROLES}
+        # Each name once: to find a model may take long.
+        every = dict.fromkeys(name for some in names.values() for name in some)
+        models = {name: resolve(name, aliases, lookup.named) for name in every}
+        given = {role: tuple(models[name] for name in some) for role, some in names.items()}
+        data = tuple(self.placed(str(place)) for place in asked.data)
+        return Plan(self.name, config, {**given, "data": data}, asked.output_dir)
+
+    def placed(self, data: str) -> str:
+        """Return data with an absolute path; tasks and built-in items keep their names."""
+        from evaluation.data.items import absolute
+
+        return absolute(data)
+
+    def check(self, plan: Plan) -> Checked:
+        """Open models (headers only), tokenizers and data; raise the errors of a start."""
+        from evaluation.loading import load_items, load_tokenizer, texts_of
+        from weights.folders import model_config
+        from weights.folders.checkpoint import open_checkpoint
+
+        parameters, notes = 0, list[str]()
+        for model in (model for role in ROLES for model in plan.fields[role]):
+            opened = open_checkpoint(Path(model.path))
+            model_config.check_predicts_tokens(opened.given, opened.config)
+            load_tokenizer(model.path)
+            parameters = max(parameters, opened.parameters)
+            notes += opened.warnings
+        on, data = plan.config.slice, plan.fields["data"]
+        items = load_items(data, parameters=parameters, note=notes.append, needed=(on,))
+        counts = {domain: {on: len(some)} for domain, some in texts_of(items, on).items()}
+        return Checked(tuple(notes), parameters, counts)
+
+    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
+        """Yield the names of models and the paths of data."""
+        for models in submitted.given().values():
+            yield from ((model.name, "a model's name") for model in models)
+        yield from ((path, "a path") for path in submitted.data)
+
+    # ---- results and work ------------------------------------------------------------------------
+
+    def memory(self, state: MeasureState) -> int:
+        """Return the bytes of the largest model's weights, twice: read, and in the model's object."""
+        sizes = [source.parameters for source in state.started.sources] if state.started else [0]
+        return 8 * max(sizes)
+
+    def figures(self, state: MeasureState) -> dict[str, Figure]:
+        """Return what the comparison found."""
+        return dict(state.completed.figures)
+
+    def inputs(self, state: MeasureState) -> dict[str, list[str]]:
+        """Return the digests of the models of each role."""
+        digests = {source.recipe_id: source.digest for source in state.started.sources}
+        return {role: [digests[id_] for id_ in ids] for role, ids in state.started.roles.items()}
+
+    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a measurement costs here, by some of its documents."""
+        from phases.measure.work import forecast
+
+        return forecast(submitted, cache)
+
+    def context(self, state: MeasureState, cache: Any) -> Any:
+        """Open the run's items in this process."""
+        from phases.measure.work import Context
+        from weights.threads import set_threads
+
+        set_threads()
+        return Context(state, cache)
+
+    def reopened(self, state: MeasureState, cache: Any) -> tuple[Any, Sequence[str]]:
+        """Return the context of a started run, with its number of threads."""
+        from phases.measure.work import Context
+
+        return Context.opened(state, cache), ()
+
+    def rebuild(
+        self, state: MeasureState, cache: Any, ids: Sequence[str], say: Any
+    ) -> Iterator[Any]:
+        """Compare the weights of models with the pinned ones: a measurement makes none."""
+        from phases.measure.work import same_weights
+
+        yield from same_weights(state, cache, ids, say)
+
+    def chosen(self, state: MeasureState, which: str) -> list[str]:
+        """Return the recipe ids that "all", "champion" (the measured model) or an id means."""
+        ids = [source.recipe_id for source in state.started.sources] if state.started else []
+        if which != "all":
+            ids = ids[:1] if which == "champion" else [i for i in ids if i.startswith(which)]
+        if not ids:
+            raise NotFoundError(f"run {state.run} has measured no model {which!r}.")
+        return ids
+
+    # ---- what is shown ---------------------------------------------------------------------------
+
+    def names(self, state: MeasureState) -> dict[str, str]:
+        """Return recipe id → the model's name as it was given; equal names get the id's beginning."""
+        sources = state.started.sources if state.started else ()
+        names = [source.name for source in sources]
+        return {
+            s.recipe_id: s.name if names.count(s.name) == 1 else f"{s.name} ({s.recipe_id[:6]})"
+            for s in sources
+        }
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        match type_:
+            case "submitted":
+                return data["model"][0]["name"]
+            case "started":
+                count = sum(data["documents"].values())
+                return f"{len(data['sources'])} models, {count:,} documents"
+            case "observed":
+                values = data["values"].values()
+                bits = math.fsum(values) / len(values)
+                name = names.get(str(data["recipe_id"]), str(data["recipe_id"])[:12])
+                return f"{name}: {bits:.4f} bits per byte"
+            case "completed":
+                values = data["figures"].items()
+                return ", ".join(f"{k.replace('_', ' ')} {digits(v['value'])}" for k, v in values)
+        return None
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        if key.startswith("observe/"):
+            id_ = key.rpartition("/")[2]
+            return f"measure {names.get(id_, id_[:12])}"
+        return "read models and items" if key == Start.key else ""
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note measured models and the bits per byte in the run's row of the run list."""
+        match event:
+            case Submitted() | Forked():
+                entry["measured_on"] = event.config.slice
+            case Observed():
+                entry["done"] = (entry["done"] or 0) + 1
+            case Completed():
+                bits = event.figures["bits_per_byte"].value
+                entry |= listed(BITS, bits, entry["measured_on"])
+
+    def measurements(self, state: MeasureState, digest: str) -> list[Measurement]:
+        """Return the bits per byte and the bytes of a model that is measured."""
+        sources = state.started.sources if state.started else ()
+        ids = {source.recipe_id for source in sources if source.digest == digest}
+        answers, seed = state.answers.values(), state.submitted.config.seed
+        sizes = [Figure(value=state.started.bytes[id_]) for id_ in sorted(ids)]
+        return [
+            *paired_bits.measurements(answers, ids, "measure", seed),
+            *(Measurement(name="bytes of the tensors", figure=size) for size in sizes),
+        ]
+
+    def ancestry(self, state: MeasureState, name: str) -> list[Ancestor]:
+        """Return the models that are measured, or the one that an id or its beginning means."""
+        return [
+            Ancestor(
+                one.recipe_id,
+                "measured",
+                f"the model {one.name}, {one.digest[:12]}",
+                Source(digest=one.digest).model_dump(mode="json"),
+                one.digest,
+            )
+            for one in (state.started.sources if state.started else ())
+            if one.recipe_id.startswith(name)
+        ]
+
+    def yardstick(self, state: MeasureState) -> dict[str, Any]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
+
+    def progress(self, state: MeasureState) -> tuple[int, int | None]:
+        """Return (models that are measured, all models)."""
+        return len(observed(state)), len(state.started.sources) if state.started else None
+
+    def head(self, state: MeasureState) -> Head:
+        """Return the head: the model's bits per byte once all are measured."""
+        if not state.completed:
+            return default_panels.head(self, state)
+        (id_,), values = state.started.roles["model"], state.completed.figures
+        bits = values["bits_per_byte"]
+        result = Result(
+            name=self.names(state)[id_],
+            metric=BITS,
+            value=bits.value,
+            low=bits.low,
+            high=bits.high,
+            on=state.submitted.config.slice,
+            n=bits.n,
+            items="documents",
+        )
+        facts = [
+            Fact(name=words, value=100 * values[name].value, unit="%")
+            for name, words in SHARES.items()
+            if name in values
+        ]
+        facts += [
+            Fact(name=name, value=values[name].value) for name in ("bytes",) if name in values
+        ]
+        return default_panels.head(self, state, result, facts)
+
+    def panels(self, state: MeasureState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return the figures, and every model by domain."""
+        shown: list[Panel] = []
+        if state.completed:
+            shown.append(_figures_panel(state))
+        if observed(state):
+            shown.append(_domains_panel(state, self.names(state)))
+        return [*shown, default_panels.tasks(self, state)]
+
+    def report(self, state: MeasureState, rows: Sequence[Envelope]) -> dict[str, Any]:
+        """Return the figures and every model's bits per byte by domain."""
+        values = {name: one.model_dump() for name, one in state.completed.figures.items()}
+        return {**super().report(state, rows), "figures": values, **self.view(state)}
+
+    def summary(self, state: MeasureState, rows: Sequence[Envelope]) -> list[str]:
+        """Return the figures, of a completed run."""
+        values = state.completed.figures if state.completed else {}
+        return [f"- {name}: {one.value:.4f}" for name, one in values.items()]
+
+    def view(self, state: MeasureState) -> dict[str, Any]:
+        """Return every model's bits per byte by domain, of those that are measured."""
+        names = self.names(state)
+        return {"models": {names[i]: dict(one.values) for i, one in observed(state).items()}}
+
+
+def _figures_panel(state: MeasureState) -> Units:
+    """Return the figures with their intervals."""
+    return Units(
+        name="figures",
+        title="Figures",
+        says="Intervals are the middle 95 % of a paired bootstrap over documents.",
+        unit="figure",
+        columns=(
+            Column(name="figure", type="text"),
+            *(Column(name=name, type="number") for name in ("value", "low", "high")),
+            Column(name="what it is", type="text"),
+        ),
+        rows=tuple(
+            (name.replace("_", " "), one.value, one.low, one.high, FIGURES[name])
+            for name, one in state.completed.figures.items()
+        ),
+    )
+
+
+def _domains_panel(state: MeasureState, names: Mapping[str, str]) -> Matrix:
+    """Return bits per byte by domain and model."""
+    seen, documents = observed(state), state.started.documents
+    (own,) = state.started.roles["model"]
+    return Matrix(
+        name="quality",
+        title="Bits per byte by domain",
+        says=f"On {sum(documents.values())} documents; fewer bits are better.",
+        rows=tuple(documents),
+        columns=tuple(names[id_] for id_ in seen),
+        metrics=(BITS,),
+        values=tuple(tuple(event.values[d] for event in seen.values()) for d in documents),
+        ours=names[own] if own in seen else None,
+    )

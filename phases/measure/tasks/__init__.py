@@ -1,1 +1,0 @@
-"""The work of a measurement: open models and items, score, measure again."""

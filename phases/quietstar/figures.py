@@ -1,0 +1,215 @@
+"""Figures of a quietstar run, and the gate that follows from them. Pure.
+
+An arm's figure is −log p of the hard tokens in nats a token, the mean over domains. Intervals are the
+middle 95 % of a paired bootstrap: documents are resampled within each domain, the same for all arms
+(`evaluation/measures/bootstrap.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from evaluation.measures.bootstrap import Counts
+from phases.quietstar.events import ThoughtArm
+from phases.quietstar.recipes import (
+    BASE,
+    CONTINUED,
+    PAUSE,
+    PURPOSE,
+    SHUFFLED,
+    SILENT,
+    START,
+    THOUGHTS,
+)
+from runs.event_types import Figure
+from runs.panels.shapes import Metric
+from studies import comparison
+from studies.comparison import Drawn, Scale, Seen
+from studies.observing import Observed
+from studies.paired_bits import draws, figure
+from studies.run import Run
+from studies.tables import FigureRule, bits, lead
+
+#: Measures: the model as it is, with pauses, with thoughts, with thoughts of other positions.
+PLAIN, PAUSED = "hard-tokens@1", "pause-hard-tokens@1"
+THOUGHTFUL, EXCHANGED = "thought-hard-tokens@1", "shuffled-hard-tokens@1"
+#: Parts of a measurement: the hard tokens, all tokens, the share of the thought in the mixture.
+HARD, EVERY, WEIGHT = "hard", "all", "weight"
+#: Share of the gain that exchanged thoughts must cost, or they were no thoughts.
+GENUINE = 0.5
+#: The arms that thoughts must beat.
+RIVALS = (CONTINUED, PAUSE)
+NATS = "nats/token"
+
+
+def by_domain(event: Observed, part: str) -> dict[str, float]:
+    """Return domain → figure of a part of a measurement."""
+    start = f"{part}/"
+    return {n.removeprefix(start): v for n, v in event.values.items() if n.startswith(start)}
+
+
+def mean(event: Observed, part: str = HARD) -> float:
+    """Return the figure of a part, the mean over domains."""
+    values = by_domain(event, part).values()
+    return math.fsum(values) / len(values)
+
+
+def documents(event: Observed) -> int:
+    """Return the number of documents that were measured."""
+    return sum(len(some) for name, some in event.items.items() if name.startswith(f"{EVERY}/"))
+
+
+def drawn(seen: Seen, purpose: str, seed: int, part: str = HARD) -> Drawn:
+    """Return arm → figure of a part in each resample of the documents of a slice."""
+    first = next(iter(seen.values()))
+    sizes = {domain: len(first.items[f"{part}/{domain}"]) for domain in by_domain(first, part)}
+    resamples = draws(sizes, purpose, seed, first.on)
+    return {arm: _resampled(event, part, resamples) for arm, event in seen.items()}
+
+
+def _resampled(event: Observed, part: str, resamples: Mapping[str, Counts]) -> Counts:
+    """Return the figure of a part in each resample, the mean over domains.
+
+    A resample of a domain in which no document has a hard token counts with the figure of all.
+    """
+    rates = []
+    for domain, counts in resamples.items():
+        name = f"{part}/{domain}"
+        below = counts @ np.asarray(event.sizes[name], np.float64)
+        above = counts @ np.asarray(event.items[name], np.float64)
+        rate = np.full(len(below), event.values[name])
+        rates.append(np.divide(above, below, out=rate, where=below > 0))
+    return np.mean(rates, axis=0)
+
+
+HARD_NATS = Scale(
+    Metric(name="loss of hard tokens", unit="nat/token", better="down"), mean, documents, drawn
+)
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def _better(seen: Seen, resamples: Drawn) -> tuple[float, Counts]:
+    """Return what the better one of both rivals needs more than thoughts: of all, of each resample."""
+    more = [mean(seen[rival]) - mean(seen[THOUGHTS]) for rival in RIVALS]
+    return min(more), np.minimum(*(resamples[rival] - resamples[THOUGHTS] for rival in RIVALS))
+
+
+def _gain(run: Run) -> Figure:
+    return figure(*_better(run.seen, run.drawn), run.windows)
+
+
+def _gain_on_selection(run: Run) -> Figure:
+    seen = comparison.observed(run.state, run.candidates)
+    resamples = drawn(seen, PURPOSE, run.settings.seed)
+    return figure(*_better(seen, resamples), documents(seen[THOUGHTS]))
+
+
+def _genuine(run: Run) -> Figure:
+    gained, gains = _better(run.seen, run.drawn)
+    lost = run.mean(SHUFFLED) - run.mean(THOUGHTS)
+    losses = run.drawn[SHUFFLED] - run.drawn[THOUGHTS]
+    return figure(lost - GENUINE * gained, losses - GENUINE * gains, run.windows)
+
+
+def _moved(run: Run) -> Figure:
+    point = run.mean(BASE) - run.mean(CONTINUED)
+    return figure(point, run.drawn[BASE] - run.drawn[CONTINUED], run.windows)
+
+
+def _retention(run: Run) -> Figure:
+    assert run.result is not None
+    seen = {arm: run.seen[arm] for arm in (START, run.result)}
+    resamples = drawn(seen, PURPOSE, run.settings.seed, EVERY)
+    share = mean(seen[START], EVERY) / mean(seen[run.result], EVERY)
+    return figure(share, resamples[START] / resamples[run.result], run.windows)
+
+
+FIGURES = {
+    "gain": FigureRule(
+        "nats a hard token that the better one of continued training and pauses needs more than "
+        "thoughts",
+        _gain,
+        NATS,
+    ),
+    "over_continued": lead(
+        CONTINUED, "nats a hard token that continued training needs more than thoughts", NATS
+    ),
+    "over_pause": lead(PAUSE, "nats a hard token that pauses need more than thoughts", NATS),
+    "genuine": FigureRule(
+        "nats a hard token that exchanged thoughts need more than thoughts, beyond half of the gain",
+        _genuine,
+        NATS,
+    ),
+    "exchanged": lead(
+        SHUFFLED, "nats a hard token that exchanged thoughts need more than thoughts", NATS
+    ),
+    "gain_on_selection": FigureRule(
+        "nats a hard token of the gain, on the slice selection", _gain_on_selection, NATS
+    ),
+    "hard_nats": bits("nats a hard token with thoughts", NATS),
+    "moved": FigureRule(
+        "nats a hard token that continued training took off the common base", _moved, NATS
+    ),
+    "weight": FigureRule(
+        "share of the thought in the mixture, the mean over all tokens",
+        lambda run: Figure(value=mean(run.seen[THOUGHTS], WEIGHT)),
+    ),
+    "retention": FigureRule(
+        "nats a token of the given model, over those of the result without thoughts", _retention
+    ),
+}
+
+
+# ---- gate ----------------------------------------------------------------------------------------
+
+
+def decided(run: Run) -> str:
+    """Return the name of the result of a run whose arms are all measured."""
+    gate = {name: FIGURES[name].value(run) for name in ("gain", "genuine")}
+    return SILENT if passes({name: one for name, one in gate.items() if one}) else START
+
+
+def passes(figures: Mapping[str, Figure]) -> bool:
+    """Return True if thoughts pass the gate: the worse ends of the gain and of what is genuine.
+
+    The gain is above 0, and exchanged thoughts cost at least half of it.
+    """
+    gain, genuine = figures["gain"].low, figures["genuine"].low
+    assert gain is not None
+    assert genuine is not None
+    return gain > 0 and genuine >= 0
+
+
+def arms(seen: Seen) -> dict[str, ThoughtArm]:
+    """Return arm → what was compared, as the event of the end has it."""
+    return {
+        arm: ThoughtArm(
+            recipe_id=event.recipe_id, hard=by_domain(event, HARD), every=by_domain(event, EVERY)
+        )
+        for arm, event in seen.items()
+    }
+
+
+# ---- costs ---------------------------------------------------------------------------------------
+
+
+def costs(seen: Seen) -> dict[str, float]:
+    """Return arm → seconds that it took to measure it over those of continued training."""
+    plain = seen[CONTINUED].seconds if CONTINUED in seen else 0.0
+    arms = (PAUSE, THOUGHTS, SHUFFLED)
+    return {arm: seen[arm].seconds / plain for arm in arms if arm in seen and plain}
+
+
+def step_seconds(run: Run) -> dict[str, float]:
+    """Return arm → measured seconds of a training step, of those that are trained."""
+    seconds = {}
+    for name in (*RIVALS, THOUGHTS):
+        events = run.state.advanced.get(run.trainings[name].stem, {}).values()
+        if steps := sum(event.step - event.begin for event in events):
+            seconds[name] = sum(event.seconds for event in events) / steps
+    return seconds

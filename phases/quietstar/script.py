@@ -1,0 +1,358 @@
+"""Quiet-STaR as a study: a model learns to think, beside what costs as much without thoughts.
+
+Hard tokens are those that the given model predicts worst; they are frozen before anything is trained.
+From one base, ordinary training, pauses and thoughts read the same windows. If thoughts pass the gate,
+the model that learned to think is the result, as an ordinary model; else the given model is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from events import Event
+from phases.quietstar import figures, hard_tokens, panels, recipes
+from phases.quietstar.events import (
+    Completed,
+    Forked,
+    Freeze,
+    HardTokensFrozen,
+    QuietstarState,
+    Started,
+    Submitted,
+    frozen,
+)
+from phases.quietstar.figures import EXCHANGED, HARD, PAUSED, PLAIN, RIVALS, THOUGHTFUL, WEIGHT
+from phases.quietstar.recipes import (
+    BASE,
+    CONTINUED,
+    PAUSE,
+    PAUSING,
+    SHUFFLED,
+    SILENT,
+    START,
+    THINKING,
+    THOUGHTS,
+)
+from phases.quietstar.settings import QuietstarConfig
+from runs.kinds.tasks import Task
+from runs.panels.head import Result, listed
+from runs.panels.panels import Panel
+from studies import arm_panels
+from studies.comparison import CHOOSING, TEST, lead_line
+from studies.events import MODEL
+from studies.kind import answers
+from studies.making.events import Making
+from studies.making.making import MakingState
+from studies.observing import Observed
+from studies.run import Run
+from studies.script import Ask, Make, Script
+from studies.study import Study
+from studies.tables import Arm
+from studies.training_plan import as_float32, tokens
+
+if TYPE_CHECKING:
+    from phases.quietstar.work import Context
+    from runs.home import Home
+    from weights.folders.checkpoint import Checkpoint
+
+#: Arm of the test slice → the model that is measured, and how.
+MEASURED = {
+    START: (START, PLAIN),
+    BASE: (BASE, PLAIN),
+    CONTINUED: (CONTINUED, PLAIN),
+    PAUSE: (PAUSE, PAUSED),
+    THOUGHTS: (THOUGHTS, THOUGHTFUL),
+    SHUFFLED: (THOUGHTS, EXCHANGED),
+    SILENT: (SILENT, PLAIN),
+}
+#: The arms that are trained, which are measured on the slice selection, too.
+TRAINED = (*RIVALS, THOUGHTS)
+#: What a measurement is called, if a model is not measured as it is.
+WAYS = ("thought", "shuffled", "pause")
+
+
+class Quietstar(Study[MakingState]):
+    """A model that thinks before each token (phase 3)."""
+
+    name = "quietstar"
+    phase = 3
+    title = "a quietstar run"
+    line = "train a model to think before each token, and see if its thoughts help"
+    config = QuietstarConfig
+    submitted = Submitted
+    forked = Forked
+    completed = Completed
+    state = QuietstarState
+    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), HardTokensFrozen: Freeze}
+    as_given = (MODEL,)
+    figure_of = "part"
+    result_title = "Quiet-STaR model"
+    comparison_title = "Hard tokens with thoughts and without"
+    arms: ClassVar[Mapping[str, Arm]] = {
+        START: Arm("the model that was given", "without"),
+        BASE: Arm("the trained base that all arms branch from", "without"),
+        CONTINUED: Arm("ordinary training", "without"),
+        PAUSE: Arm("pauses: the same computation without thoughts", "without"),
+        THOUGHTS: Arm("thoughts", "thoughts"),
+        SHUFFLED: Arm("the same, with thoughts of other positions", "thoughts"),
+        SILENT: Arm("the model that learned to think, without thoughts", "without"),
+    }
+    scale = figures.HARD_NATS
+    ours = THOUGHTS
+    baseline = CONTINUED
+    references = (CONTINUED,)
+    figure_rules = figures.FIGURES
+    slowest = THOUGHTS
+    slowest_words = "training with thoughts"
+
+    # ---- recipes and script ----------------------------------------------------------------------
+
+    def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
+        """Return the given model, the base, the arms, and the model that thinks as an ordinary one."""
+        return recipes.models(submitted, started)
+
+    def script(self, run: Run) -> Script:
+        """Freeze hard tokens, train the arms from one base, compare, decide by the gate."""
+        run.foresee(self.models_of(run.submitted, run.started))
+        run.arms |= {arm: run.on(*which, TEST) for arm, which in MEASURED.items()}
+        run.candidates |= {arm: run.on(*MEASURED[arm]) for arm in TRAINED}
+        asked = {t.key: t for t in (*run.candidates.values(), *run.arms.values())}
+        run.foresee(tasks=asked)
+
+        yield Make([as_float32(run.started)])
+        yield run.make(START)
+        yield Ask({on: Freeze(run.recipes[START].id, on) for on in (CHOOSING, TEST)})
+        yield run.make(BASE)
+        yield run.make(PAUSING, THINKING)
+        yield Make([run.trainings[arm] for arm in TRAINED])
+        yield run.make(*TRAINED)
+        yield run.make(SILENT)
+        yield Ask(asked)
+        run.result = figures.decided(run)
+        return lambda: {
+            "models": run.models(),
+            "arms": figures.arms(run.seen),
+            "chosen": THOUGHTS if run.result == SILENT else START,
+            "figures": run.figures(),
+        }
+
+    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Freeze) and isinstance(event, HardTokensFrozen):
+            if (event.recipe_id, event.on) != (task.recipe_id, task.on):
+                return "the hard tokens are of another model or slice than was asked for"
+            return hard_tokens.wrong(event, state.submitted.config.hard)
+        wrong = super().unasked(state, task, event)
+        if wrong or not isinstance(event, Observed):
+            return wrong
+        return _elsewhere(state, event)
+
+    # ---- what is shown ---------------------------------------------------------------------------
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        if type_ == "hard_tokens_frozen":
+            return f"{_count(data['tokens']):,} hard tokens of the slice {data['on']}"
+        if type_ == "observed":
+            hard = [v for name, v in data["values"].items() if name.startswith(f"{HARD}/")]
+            name = names.get(str(data["recipe_id"]), "")
+            way = str(data["measure"]).partition("-hard-tokens")[0]
+            way = f" ({way})" if way in WAYS else ""
+            return f"{name}{way}, {data['on']}: {sum(hard) / len(hard):.4f} nats a hard token"
+        return super().gist(type_, data, names)
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        first, _, rest = key.partition("/")
+        if first == "freeze":
+            return f"find the hard tokens of the slice {rest}"
+        return super().task_words(key, names)
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the loss of hard tokens in the run's row of the run list."""
+        super().row(entry, event)
+        if isinstance(event, Completed):
+            nats = event.figures["hard_nats"].value
+            entry |= {"result": event.models[MODEL].recipe_id}
+            entry |= listed(self.scale.metric, nats, TEST)
+
+    def headline(self, run: Run) -> Result | None:
+        """Return the loss of hard tokens with thoughts beside the better rival's."""
+        if not run.seen.keys() >= set(TRAINED):
+            return None
+        return arm_panels.headline(run, THOUGHTS, self.arm_words(run), min(RIVALS, key=run.mean))
+
+    def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
+        """Return size and tokens, how thoughts are, and what the gate has decided."""
+        pinned = frozen(run.state, TEST)
+        return {
+            "parameters": (run.started.model.parameters, ""),
+            "tokens of an arm": (tokens(run.trainings[CONTINUED]), ""),
+            "tokens of a thought": (run.settings.thought_lengths[-1], ""),
+            **({"hard tokens": (_count(pinned.tokens), "")} if pinned else {}),
+            **({"result": ("thinks", "")} if run.result == SILENT else {}),
+        }
+
+    def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
+        """Return the arms with what it took to measure them, the gate, and loss by domain."""
+        words, groups = self.arm_words(run), {name: arm.group for name, arm in self.arms.items()}
+        arms = arm_panels.arms(
+            *(self.comparison_title, words, run.seen, run.leads, groups, ours, self.baseline),
+            *(self.scale, panels.COST, figures.costs(run.seen)),
+        )
+        done = run.state.completed
+        gate = (panels.gate(done.figures),) if done else ()
+        names = [name for name in self.arms if name in run.seen]
+        return (arms, *gate, panels.domains(names, run.seen, ours))
+
+    def view(self, state: MakingState) -> dict[str, Any]:
+        """Return the curves, and the nats a token of each arm by domain, hard ones and all."""
+        run = self.begun(state)
+        return {
+            "curves": self.curves(state),
+            **self.arm_fields(figures.arms(run.seen) if run else {}),
+        }
+
+    def arm_fields(self, arms: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the nats a token of each arm by domain, of hard ones and of all."""
+        return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
+
+    def measured(self, arm: Any) -> Mapping[str, float]:
+        """Return what the model registry lists of an arm: nats a token, hard ones and all."""
+        return {
+            **{f"{domain} hard nats": value for domain, value in arm.hard.items()},
+            **{f"{domain} nats": value for domain, value in arm.every.items()},
+        }
+
+    def report_fields(self, run: Run) -> dict[str, Any]:
+        """Return sizes, the result, and what thoughts cost."""
+        pinned = frozen(run.state, TEST)
+        assert pinned is not None
+        return {
+            "parameters": run.started.model.parameters,
+            #: Tokens of a thought.
+            "length": run.settings.thought_lengths[-1],
+            #: Hard tokens of the test slice, and all its tokens.
+            "hard_tokens": _count(pinned.tokens),
+            "test_tokens": sum(map(sum, pinned.sizes.values())),
+            #: The arm that is the result: thoughts, or the given model.
+            "chosen": run.state.completed.chosen,
+            #: Arm → seconds of a training step, and of measuring over those of continued training.
+            "step_seconds": figures.step_seconds(run),
+            "cost": figures.costs(run.seen),
+        }
+
+    def lines(self, state: MakingState) -> list[str]:
+        """Return the report of a completed run as lines of text for a terminal."""
+        run, arms = self.run(state), state.completed.arms
+        out = [
+            "nats a token (lower is better), test slice, means over domains:",
+            f"{'':10s}{'hard':>10s}{'all':>10s}",
+        ]
+        for name in (name for name in self.arms if name in arms):
+            hard, every = (sum(v.values()) / len(v) for v in (arms[name].hard, arms[name].every))
+            out.append(f"{name:10s}{hard:10.4f}{every:10.4f}")
+        for name in (*RIVALS, SHUFFLED):
+            compared = (name, self.arms[name].words, run.leads[name], THOUGHTS)
+            out.append(lead_line(*compared, unit="nats a hard token"))
+        return [*out, f"gate: {self.verdict(run)}"]
+
+    def verdict(self, run: Run) -> str:
+        """Return what the gate has decided, as a sentence."""
+        if run.result == SILENT:
+            return "thoughts help, and it is the thoughts: the result is the model that thinks"
+        done, why = run.state.completed.figures, []
+        if done["gain"].low <= 0:
+            why.append("thoughts are not below continued training and pauses")
+        if done["genuine"].low < 0:
+            why.append("exchanged thoughts do not cost half of the gain")
+        return f"no gain ({'; '.join(why)}): the given model is passed through unchanged"
+
+    def sentences(self, run: Run) -> list[str]:
+        """Return what a completed run has found, as a list."""
+        done, fields = run.state.completed.figures, self.report_fields(run)
+
+        def span(name: str) -> str:
+            one = done[name]
+            return f"{one.value:+.4f} nats a hard token ({one.low:+.4f} to {one.high:+.4f})"
+
+        cost = fields["cost"].get(THOUGHTS)
+        took = f" Measured, a token with thoughts took {cost:.1f} times as long." if cost else ""
+        return [
+            f"- {self.verdict(run).capitalize()}.",
+            f"- Over continued training thoughts gain {span('over_continued')}, over pauses "
+            f"{span('over_pause')}; with thoughts of other positions the model needs "
+            f"{span('exchanged')} more.",
+            f"- {fields['hard_tokens']:,} of {fields['test_tokens']:,} tokens are hard; thoughts have "
+            f"{fields['length']} tokens.{took}",
+        ]
+
+    def card_words(self, run: Run, role: str) -> list[str]:
+        """Return what each arm read, and how the model is loaded with thoughts."""
+        return [
+            f"Each arm read {tokens(run.trainings[CONTINUED]):,} tokens.",
+            "",
+            "transformers loads this folder as an ordinary model, without thoughts. If "
+            "modeling_thoughts.py lies in it, that file loads the same model with thoughts:",
+            "",
+            "```python",
+            "from modeling_thoughts import Thinker",
+            "",
+            'model = Thinker.from_pretrained("FOLDER")',
+            "ids = model.generate(prompt_ids, 20)",
+            "```",
+        ]
+
+    # ---- what is its own -------------------------------------------------------------------------
+
+    def memory_of(self, submitted: Submitted, started: Started) -> int:
+        """Return the bytes of weights, gradients and optimiser of one training, and of a teacher."""
+        return (16 + (4 if submitted.config.kl else 0)) * started.model.parameters
+
+    def needs(self, task: Any) -> str | None:
+        """Return the id of the model or snapshot that a task reads."""
+        return task.recipe_id if isinstance(task, Freeze) else super().needs(task)
+
+    def check_model(self, config: QuietstarConfig, opened: Checkpoint) -> None:
+        """Raise ConfigError if window and thoughts do not fit into what the model takes."""
+        recipes.window(config, opened.positions)
+
+    def forecast_steps(self, run: Run) -> tuple[int, str]:
+        """Return twice the steps with thoughts, which take the longest by far."""
+        steps = run.trainings[THOUGHTS].upto
+        return 2 * steps, (
+            f"there are {steps:,}; the other trainings count as much again, which is more than they "
+            "take"
+        )
+
+    def _work(self) -> type[Context]:
+        """Return the class of contexts, which loads torch."""
+        from phases.quietstar.work import Context
+
+        return Context
+
+    def write_result(self, home: Home, state: MakingState, out: Path) -> dict[str, Any]:
+        """Write the result's folder, and the model that thinks; return the report."""
+        from phases.quietstar.work import write_thinker
+
+        told = super().write_result(home, state, out)
+        return {**told, "thoughts_folder": write_thinker(self, home, state, Path(told["folder"]))}
+
+
+def _count(places: Mapping[str, Sequence[Sequence[int]]]) -> int:
+    """Return the number of hard tokens; `places`: domain → for each document those of its own."""
+    return sum(len(own) for documents in places.values() for own in documents)
+
+
+def _elsewhere(state: MakingState, event: Observed) -> str | None:
+    """Return that an arm was not measured on the frozen tokens; None if it was."""
+    pinned = frozen(state, event.on)
+    if pinned is None:
+        return "the hard tokens were not frozen before"
+    wanted = {f"{figures.EVERY}/{domain}": sizes for domain, sizes in pinned.sizes.items()}
+    for domain, documents in pinned.tokens.items():
+        wanted[f"{HARD}/{domain}"] = tuple(map(len, documents))
+    own = {n: tuple(s) for n, s in event.sizes.items() if not n.startswith(f"{WEIGHT}/")}
+    return None if own == wanted else "it was measured on other tokens than those that were frozen"
