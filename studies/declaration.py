@@ -68,7 +68,8 @@ class Declaration:
     #: Roles of the models that it gives, the result first.
     result_roles: ClassVar[Sequence[str]] = (MODEL,)
     #: Name of the training that takes longest: its first steps recognise a machine and make a forecast.
-    slowest: ClassVar[str]
+    #: Empty: the study has a `canary` of its own.
+    slowest: ClassVar[str] = ""
     slowest_words: ClassVar[str] = "training"
 
     # ---- what a phase writes: recipes and script ---------------------------------------------
@@ -134,9 +135,9 @@ class Declaration:
         """Return the trainings that curves show as references."""
         return self.references
 
-    def slowest_of(self, models: Mapping[str, Making]) -> Train:
+    def slowest_of(self, models: Mapping[str, Making]) -> Train | None:
         """Return the training that takes longest, of the recipes of a run by name."""
-        return given_dtype.trainings(models)[self.slowest]
+        return given_dtype.trainings(models).get(self.slowest)
 
     def arm_fields(self, arms: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields of the report with what was measured of the arms of `completed`."""

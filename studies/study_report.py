@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runs.panels.panels import Panel
-from studies import comparison, training_panels
+from studies import comparison, training_panels, training_plan
 from studies.declaration import Declaration
 from studies.run import Run
 
@@ -19,7 +19,7 @@ def report(study: Declaration, run: Run) -> dict[str, Any]:
         "model": run.started.model.name,
         "seed": run.settings.seed,
         #: Of each training.
-        "tokens": training.steps * training.batch * training.context,
+        **({"tokens": training_plan.tokens(training)} if training else {}),
         #: Arm → domain → bits per byte on the test slice.
         **study.arm_fields(done.arms),
         #: Arm → what it needs more than the arm that the others are compared with.

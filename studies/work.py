@@ -97,6 +97,7 @@ class Context(GivenContext[Any]):
         """Return the training that recognises a machine, and id → recipe of what it may read."""
         models = self.study.models_of(self.state.submitted, started)
         training = self.study.slowest_of(models)
+        assert training is not None, "a study that pins by a canary names its slowest training"
         return training, {one.id: one for one in models.values()}
 
     def canary(self, started: Any, first: Model) -> tuple[str, float]:

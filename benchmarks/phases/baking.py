@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import machine
-from phases.baking import report
-from phases.baking.config import OTHERS
+from phases.tool_baking.script import Baking
+from phases.tool_baking.settings import OTHERS
 from runs.home import Home
 from runs.kinds.asked import Asked
 from testing.models import able_toy
@@ -57,7 +57,7 @@ def carried_out(model: Path, folder: Path, settings: dict[str, Any]) -> dict[str
     with closing(home.open_store()) as store:
         name = submit.submit(store, plan, "tools")
         state = runner.finish(runner.Worker(store, Artifacts.of(home)), name)
-    return report.report(state).model_dump()
+    return Baking().report(state, ())
 
 
 def run(asked: argparse.Namespace) -> None:

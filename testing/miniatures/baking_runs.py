@@ -9,10 +9,10 @@ from typing import Any
 from evaluation.data.slices import Slice
 from evaluation.tool_tasks.item_sets import items
 from events import Envelope
-from phases.baking.events import BakingState
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures.bitnet_runs import texts
 from testing.models import able_toy
 from weights.storage.weight_cache import Artifacts
@@ -67,7 +67,7 @@ def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:
         return commands_submit.submit(store, plan, run)
 
 
-def finish(home: Home, run: str = "b") -> BakingState:
+def finish(home: Home, run: str = "b") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)

@@ -14,7 +14,7 @@ from phases.bake import findings, plan, report, stages
 from phases.bake.config import BakeConfig
 from phases.bake.events import BakeState
 from phases.bake.kind import Bake
-from phases.baking.config import BakingConfig
+from phases.tool_baking.settings import BakingConfig
 from runs.errors import ConfigError
 from runs.history import audit
 from runs.home import Home

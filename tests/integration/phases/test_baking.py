@@ -18,15 +18,18 @@ from evaluation.tool_tasks.item_sets import items
 from evaluation.tool_tasks.speech import Speech
 from evaluation.tools.calls import CHAT, FORMS, TAGS, Call
 from evaluation.tools.toolbox import Toolbox, World, usable
-from phases.baking import findings, plan, report
-from phases.baking.events import BakingState
-from phases.baking.kind import Baking
-from phases.baking.tasks.execute import Context
+from phases.tool_baking import figures, recipes
+from phases.tool_baking.cycles import Iteration
+from phases.tool_baking.events import BakingState
+from phases.tool_baking.script import Baking
+from phases.tool_baking.work import Context
 from runs.errors import ConfigError, NotFoundError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.kinds.state import fold_into
+from studies.making.making import MakingState
+from studies.run import Run
 from testing.miniatures import baking_runs
 from testing.models import toy_models
 from testing.models.able_toy import tokenizer
@@ -37,6 +40,7 @@ from testing.worlds.warm_process import Template
 from tests.golden.test_golden import rows_of
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.folders.checkpoint import digest, open_checkpoint
+from weights.recipes import Train
 from weights.storage import model_origin
 from weights.storage.weight_cache import Artifacts
 from weights.training.trajectories import BAKED, OTHERS, unpack
@@ -60,7 +64,7 @@ def able(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(able: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakingState, Path]:
+def made(able: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run of both cycles: (home, state, folder of the result)."""
     folder = tmp_path_factory.mktemp("baking")
     home = Home(folder / "home")
@@ -68,6 +72,16 @@ def made(able: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ba
     state = baking_runs.finish(home)
     Baking().write_result(home, state, folder / "out")
     return home, state, folder / "out"
+
+
+def iterations(state: MakingState) -> list[Iteration]:
+    """Return the iterations of a run."""
+    return Baking().run(state).known["iterations"]
+
+
+def training(run: Run, iteration: Iteration) -> Train:
+    """Return the training of an iteration."""
+    return run.trainings[recipes.name(iteration.number, whole=True)]
 
 
 # ---- tools and speech --------------------------------------------------------------------------
@@ -131,8 +145,8 @@ def test_a_run_completes_with_an_honest_history(made) -> None:
     home, state, _ = made
     assert state.status == "completed"
     assert audit.audit(baking_runs.rows(home)) == []
-    assert [one.cycle for one in state.iterations] == ["personas", "tools"]
-    assert state.switches[-1].next is None
+    assert [one.cycle for one in iterations(state)] == ["personas", "tools"]
+    assert Baking().run(state).known["switches"][-1].next is None
 
 
 @pytest.mark.slow
@@ -140,10 +154,9 @@ def test_turns_of_solved_tasks_are_baked_and_results_are_context(made) -> None:
     """A second turn stands after its call and the result, in both beginnings."""
     home, state, _ = made
     context = Context.opened(state, Artifacts.of(home))
-    last = [*plan.rounds(state)][-1]
+    last = iterations(state)[-1]
     assert last.written is not None
-    end = plan.full(state, last.start, last.written)
-    found = unpack(context._streams_of(end)[BAKED])
+    found = unpack(context._streams_of(training(Baking().run(state), last))[BAKED])
     assert len(found) == last.written.streams[BAKED].trajectories
     calls = [one for one in found if context.speech.text(one.reply).startswith("<call>")]
     answers = [one for one in found if "<result>" in context.speech.text(one.plain)]
@@ -155,31 +168,31 @@ def test_turns_of_solved_tasks_are_baked_and_results_are_context(made) -> None:
 
 
 @pytest.mark.slow
-def test_iterations_with_the_same_turns_read_their_own_other_turns(
-    made, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_iterations_with_the_same_turns_read_their_own_other_turns(made) -> None:
     """A model that changes little writes the same turns again, but others under other prompts."""
     home, state, _ = made
     context = Context.opened(state, Artifacts.of(home))
-    last = [*plan.rounds(state)][-1]
+    known = iterations(state)
+    last = known[-1]
     assert last.written is not None
     wrong = last.written.streams[OTHERS].model_copy(update={"digest": "0" * 64})
     streams = {**last.written.streams, OTHERS: wrong}
     before = replace(last, written=last.written.model_copy(update={"streams": streams}))
-    monkeypatch.setattr(plan, "rounds", lambda state: iter([before, last]))
-    end = plan.full(state, last.start, last.written)
+    end = training(Baking().run(state), last)
+    known.insert(0, before)
     found = context._streams_of(end)
+    known.remove(before)
     assert stream_digest(found[OTHERS]) == end.data_digests[OTHERS]
 
 
-def test_each_iteration_draws_numbers_of_its_own() -> None:
+def test_each_iteration_draws_numbers_of_its_own(tmp_path: Path) -> None:
     """Those of earlier runs drew the same, and are sampled again as they were."""
 
     def keys(log: str) -> list[tuple[str | int, ...]]:
         state = fold_into(BakingState(), rows_of(GOLDEN / f"{log}.jsonl"))
-        held = plan.held(state.started)
-        assert plan.draws(state, held.cycle, held.recipe_id) == (0, "baking")
-        return [plan.draws(state, one.cycle, one.start.id) for one in plan.rounds(state)]
+        context, held = Context(state, Artifacts.of(Home(tmp_path))), recipes.held(state.started)
+        assert context.draws(held.cycle, held.recipe_id) == (0, "baking")
+        return [context.draws(one.cycle, one.start.id) for one in iterations(state)]
 
     assert keys("baking-1") == [(0, "baking"), (0, "baking")]
     assert keys("baking-2") == [(0, "baking", "iteration", 1), (0, "baking", "iteration", 2)]
@@ -188,11 +201,11 @@ def test_each_iteration_draws_numbers_of_its_own() -> None:
 @pytest.mark.slow
 def test_figures_follow_from_what_was_measured(made) -> None:
     _, state, _ = made
-    told, solved = state.completed.figures, findings.solved(state)
-    own = findings.score(solved[state.completed.chosen])
+    told, solved = state.completed.figures, figures.solved(Baking().run(state))
+    own = figures.success(solved[state.completed.chosen])
     assert told["success"].value == own
-    assert told["gain"].value == pytest.approx(own - findings.score(solved[plan.START]))
-    assert told["prompted"].value == findings.score(solved["prompted"]) > 0.5
+    assert told["gain"].value == pytest.approx(own - figures.success(solved[recipes.START]))
+    assert told["prompted"].value == figures.success(solved["prompted"]) > 0.5
     assert told["ratio"].value < 1
 
 
@@ -207,7 +220,7 @@ def test_the_result_is_an_ordinary_folder_and_is_found_by_name(made) -> None:
     with closing(home.open_store()) as store:
         origin = model_origin.find(store, "b:iteration-2")
     assert origin is not None
-    assert origin.recipe_id == plan.recipes(state)["iteration-2"].id
+    assert origin.recipe_id == Baking().recipes(state)["iteration-2"].id
     with pytest.raises(NotFoundError, match="no model 'poetry'"):
         Baking().origin(state, (), "poetry")
 
@@ -223,7 +236,7 @@ def test_its_panels_and_its_terminal_show_the_cycles(made) -> None:
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
     assert "share of the test tasks that are solved" in streams[0].getvalue().decode()
-    assert report.sentences(report.report(state))[0].startswith("- Without a prompt the result")
+    assert Baking().summary(state, ())[0].startswith("- Without a prompt the result")
     early = type(state)()
     early.submitted, early.run = state.submitted, state.run
     assert Baking().overview(early).panels == ()
@@ -237,7 +250,7 @@ def test_everything_is_made_again_by_verify(made) -> None:
     found, said = verified_again(home, state.run)
     assert found == []
     assert len([line for line in said if "as recorded" in line and "digest" in line]) == len(
-        plan.recipes(state)
+        Baking().recipes(state)
     )
     document = kind.document(out)
     assert document is not None
@@ -296,9 +309,10 @@ def test_a_model_that_can_do_nothing_goes_through_unchanged(tmp_path: Path) -> N
     settings = {"cycles": ["tools", "personas"], "iterations": 4, "proposal": "name", "calls": 1}
     baking_runs.submit(home, model, **settings)
     state = baking_runs.finish(home)
-    assert [one.outcome for one in state.iterations] == ["nothing", "nothing"]
-    assert [one.next for one in state.switches] == ["personas", None]
-    assert state.completed.chosen == plan.START
+    known = Baking().run(state).known
+    assert [one.ended.outcome for one in known["iterations"]] == ["nothing", "nothing"]
+    assert [switch.next for switch in known["switches"]] == ["personas", None]
+    assert state.completed.chosen == recipes.START
     assert state.completed.figures["gain"].value == 0.0
     assert audit.audit(baking_runs.rows(home)) == []
 

@@ -14,8 +14,8 @@ from evaluation.tool_tasks import own
 from evaluation.tool_tasks.episodes import Toolbox
 from evaluation.tool_tasks.own import OwnRepair
 from evaluation.tools.calls import BRACKETS, CHAT, TAGS, WORDS, Form
-from phases.baking.config import BakingConfig
-from phases.baking.submission import all_tasks
+from phases.tool_baking.settings import BakingConfig
+from phases.tool_baking.tool_tasks import all_tasks
 from runs.errors import ConfigError, DataError
 from runs.history import audit
 from runs.home import Home

@@ -3,44 +3,83 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
 from evaluation.measures.perplexity import score_windows
 from evaluation.sandbox.sandbox import Sandbox
+from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.episodes import Bounds, Player
 from evaluation.tool_tasks.item_sets import digest
 from evaluation.tool_tasks.speech import Speech
+from evaluation.training_text.kept_text import ITEMS
 from evaluation.trajectories import divergence, kept
+from evaluation.trajectories.sampled import Sampled
 from events import Event, failpoints
-from phases.baking import findings, plan, submission
-from phases.baking.config import BakingConfig
-from phases.baking.events import BakingState, CycleSample, Propose, Proposed, Started
-from phases.baking.submission import Tasks
-from phases.baking.tasks import turns
-from phases.baking.tasks.maker import CycleMaker
+from phases.tool_baking import figures, recipes, tool_tasks, turns
+from phases.tool_baking.cycles import Iteration
+from phases.tool_baking.events import (
+    BakingState,
+    CycleSample,
+    Propose,
+    Proposed,
+    Started,
+    Submitted,
+)
+from phases.tool_baking.settings import BakingConfig
+from phases.tool_baking.tool_tasks import Tasks
 from runs.errors import SourceChangedError
-from studies import submission as given_submission
+from runs.kinds.forecast import Amount, Forecast
+from runs.kinds.tasks import Task
+from runs.system.durations import duration
+from runs.system.stopwatch import timed
+from studies import given_dtype, submission, training_plan
+from studies import work as study_work
 from studies.comparison import CHOOSING
-from studies.context import GivenContext
-from studies.making.events import Making
+from studies.events import MODEL
 from studies.making.maker import Maker
 from studies.observing import Observe, Observed, answered
 from studies.training_plan import as_float32
 from weights import operations
+from weights.folders import stand_ins
 from weights.folders.checkpoint import open_checkpoint
 from weights.model import Model
 from weights.recipes import Train
-from weights.training.canary import canary
-from weights.training.models import modules
+from weights.storage.weight_cache import Artifacts
+from weights.threads import set_threads
+from weights.training.canary import STEPS, canary
+from weights.training.loop import Snapshot
 from weights.training.room import bounded
 from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
 from weights.training.windows import Ids
 
+#: Recipe → its streams by name.
+StreamsOf = Callable[[Train], Mapping[str, Ids]]
 
-class Context(GivenContext[BakingState]):
+
+class CycleMaker(Maker):
+    """A maker whose trainings have streams of the same names with different contents."""
+
+    def reading(self, streams: StreamsOf) -> CycleMaker:
+        """Take the streams of each training from `streams`; return the maker."""
+        self._of = streams
+        self._under_way: list[Train] = []
+        self._streams = lambda: self._of(self._under_way[-1]) if self._under_way else {}
+        return self
+
+    def _carried(self, recipe: Train, before: Snapshot | None) -> Snapshot:
+        """Return the snapshot at `recipe.upto`; models that it begins with are made on the way."""
+        self._under_way.append(recipe)
+        try:
+            return super()._carried(recipe, before)
+        finally:
+            self._under_way.pop()
+
+
+class Context(study_work.Context):
     """The opened text, tasks and model of a baking run, and the work on its tasks."""
 
     @property
@@ -49,9 +88,9 @@ class Context(GivenContext[BakingState]):
         return self.state.submitted.config
 
     @property
-    def recipes(self) -> Mapping[str, Making]:
-        """Name → recipe of all that the run makes, as far as it is known now."""
-        return plan.recipes(self.state)
+    def iterations(self) -> Sequence[Iteration]:
+        """The run's iterations, as far as they are known."""
+        return self.study.run(self.state).known["iterations"]
 
     @property
     def maker(self) -> Maker:
@@ -71,28 +110,39 @@ class Context(GivenContext[BakingState]):
 
     def _streams_of(self, recipe: Train) -> Mapping[str, Ids]:
         """Return what a training reads: ordinary text, and the turns of its iteration."""
-        for one in plan.rounds(self.state):
-            written = one.written
+        for iteration in self.iterations:
+            written = iteration.written
             digests = {n: s.digest for n, s in written.streams.items()} if written else {}
             # Two iterations may have the same turns to bake, and other turns under other prompts.
-            if digests and digests.items() <= recipe.data_digests.items():
-                assert written is not None
-                task = plan.sample(self.config, one.cycle, one.start)
+            if written and digests and digests.items() <= recipe.data_digests.items():
+                task = recipes.sample(self.config, iteration.cycle, iteration.start)
                 write = partial(self._written, task)
                 return {**self.text.streams, **kept.streams(written, self._cache, write)}
         raise SourceChangedError("the turns of a training are not among those of the run.")
+
+    def draws(self, cycle: str, writer: str) -> tuple[str | int, ...]:
+        """Return the key of the random numbers by which the model of a recipe's id writes in a cycle.
+
+        Each iteration has numbers of its own. With the same numbers the next model, which is much like
+        the one before, would write many of the same turns again.
+        """
+        key = (self.config.seed, recipes.PURPOSE)
+        for iteration in self.iterations if self.state.started.drawn_apart else ():
+            if (iteration.cycle, iteration.start.id) == (cycle, writer):
+                return (*key, "iteration", iteration.number)
+        return key
 
     # ---- tasks and speech ------------------------------------------------------------------------
 
     @cached_property
     def tasks(self) -> Tasks:
         """Slice → family → tool tasks."""
-        return submission.all_tasks(self.config)
+        return tool_tasks.all_tasks(self.config)
 
     @cached_property
     def speech(self) -> Speech:
         """The form of sessions: calls, results and the prompt of tools as text."""
-        return submission.speech_of(self.config, self.text.tokenizer, self.tasks)
+        return tool_tasks.speech_of(self.config, self.text.tokenizer, self.tasks)
 
     @cached_property
     def _sandbox(self) -> Sandbox:
@@ -102,26 +152,14 @@ class Context(GivenContext[BakingState]):
         bounds = Bounds(self.config.reply_tokens, self.config.calls)
         return Player(model, self.speech, bounds, lambda: self._sandbox)
 
-    def _resident(self, recipe: Making) -> ResidentModel:
-        model = Model(self.settings, self.weights(recipe))
-        return ResidentModel.from_module(modules.build(model, self.device))
-
-    @cached_property
-    def _models(self) -> dict[str, ResidentModel]:
-        return {}
-
     def _loaded(self, recipe_id: str) -> ResidentModel:
         """Return the model with a recipe's weights; the one before it is not used again."""
-        recipe = next(one for one in self.recipes.values() if one.id == recipe_id)
-        if "any" not in self._models:
-            self._models["any"] = self._resident(recipe)
-        self._models["any"].load(self.weights(recipe))
-        return self._models["any"]
+        return self.loaded(self.model(recipe_id), "any")
 
     @cached_property
     def _parent(self) -> ResidentModel:
         """The given model."""
-        return self._resident(as_float32(self.state.started))
+        return self.loaded(self.model(as_float32(self.state.started).id), "parent")
 
     # ---- turns -----------------------------------------------------------------------------------
 
@@ -130,10 +168,10 @@ class Context(GivenContext[BakingState]):
         model = self._loaded(task.recipe_id)
         player, config = self._player(model), self.config
         prompt, tools = self._prompt(task)
-        base = plan.draws(self.state, task.cycle, task.recipe_id)
+        base = self.draws(task.cycle, task.recipe_id)
         key = (*base, task.cycle)
-        if task.cycle == plan.HOLDING:
-            slices = {plan.HELD: "selection", plan.HELD_TEST: "test"}
+        if task.cycle == recipes.HOLDING:
+            slices = {recipes.HELD: "selection", recipes.HELD_TEST: "test"}
             return {
                 stream: turns.written(
                     *(player, self.speech, self.tasks[on], prompt, tools, (*key, on)), False
@@ -152,20 +190,20 @@ class Context(GivenContext[BakingState]):
         """Return the prompt that a model writes under, and True if it tells of tools."""
         if task.cycle != "personas":
             return self.state.started.prompt, True
-        recipe = next(one for one in self.recipes.values() if one.id == task.recipe_id)
-        found = findings.persona(self.state, recipe)
-        assert found is not None
-        return found, False
+        same = (one for one in self.iterations if one.cycle == task.cycle)
+        persona = next(one.persona for one in same if one.start.id == task.recipe_id)
+        assert persona is not None
+        return persona, False
 
     @cached_property
     def _held(self) -> Mapping[str, Ids]:
         """Stream → turns of the given model to measure on."""
-        task = plan.held(self.state.started)
-        event = plan.answered(self.state, task)
-        assert event is not None
+        task = recipes.held(self.state.started)
+        event = self.state.answers[task.key]
+        assert isinstance(event, Sampled)
         return kept.streams(event, self._cache, lambda: self._written(task))
 
-    def carry_out(self, task: Any) -> Event:
+    def carry_out(self, task: Task) -> Event:
         """Do the task and return its event; append nothing. Raises the errors of the work."""
         if isinstance(task, CycleSample):
             event = kept.answered(task, self._cache, lambda: self._written(task))
@@ -177,7 +215,7 @@ class Context(GivenContext[BakingState]):
 
     def _proposed(self, task: Propose) -> Proposed:
         began, model = time.monotonic(), self._loaded(task.recipe_id)
-        key = plan.draws(self.state, "personas", task.recipe_id)
+        key = self.draws("personas", task.recipe_id)
         found = turns.personas(model, self.speech, self.config, key)
         seconds = time.monotonic() - began
         return Proposed(recipe_id=task.recipe_id, personas=found, seconds=seconds)
@@ -188,14 +226,14 @@ class Context(GivenContext[BakingState]):
         began, model = time.monotonic(), self._loaded(task.recipe_id)
         items: dict[str, tuple[float, ...]] = {}
         sizes: dict[str, tuple[int, ...]] = {}
-        if task.measure == findings.BITS:
+        if task.measure == figures.BITS:
             for domain, some in sorted(self.held_out(task.on).items()):
                 nll, _, _ = score_windows(model, some.windows)
                 items[domain], sizes[domain] = tuple(nll), tuple(some.bytes)
-        elif task.measure == findings.DIVERGENCE:
-            known = unpack(self._held[plan.HELD if task.on == CHOOSING else plan.HELD_TEST])
-            items[findings.PROMPT] = tuple(divergence.along(self._parent, model, known))
-            sizes[findings.PROMPT] = tuple(len(one.reply) for one in known)
+        elif task.measure == figures.DIVERGENCE:
+            known = unpack(self._held[recipes.HELD if task.on == CHOOSING else recipes.HELD_TEST])
+            items[figures.PROMPT] = tuple(divergence.along(self._parent, model, known))
+            sizes[figures.PROMPT] = tuple(len(one.reply) for one in known)
         else:
             items = self._solved(task, model)
             sizes = {name: (1,) * len(some) for name, some in items.items()}
@@ -204,14 +242,15 @@ class Context(GivenContext[BakingState]):
     def _solved(self, task: Observe, model: ResidentModel) -> dict[str, tuple[float, ...]]:
         """Return group → 1 for each task that is solved, else 0."""
         player, tasks = self._player(model), self.tasks[task.on]
-        if task.measure == findings.PERSONAS:
-            proposed: Any = self.state.answers[Propose(task.recipe_id).key]
+        if task.measure == figures.PERSONAS:
+            proposed = self.state.answers[Propose(task.recipe_id).key]
+            assert isinstance(proposed, Proposed)
             return {
                 f"{number}/{family}": some
                 for number, text in enumerate(proposed.personas, 1)
                 for family, some in turns.solved(player, tasks, text, False).items()
             }
-        prompted = task.measure == findings.PROMPTED
+        prompted = task.measure == figures.UNDER_PROMPT
         prompt = self.state.started.prompt if prompted else ""
         return turns.solved(player, tasks, prompt, prompted)
 
@@ -220,15 +259,15 @@ class Context(GivenContext[BakingState]):
     def pinned(self, common: dict[str, Any]) -> Started:
         """Return `started` with what the tasks are. Raises ConfigError, DataError."""
         positions = open_checkpoint(self.donor).positions
-        submission.check_room(self.speech, self.config, self.tasks, positions)
-        submission.check_programs(self.speech, self.config, self.tasks)
+        tool_tasks.check_room(self.speech, self.config, self.tasks, positions)
+        tool_tasks.check_programs(self.speech, self.config, self.tasks)
         return Started(
             **common,
             tasks=digest(_by_cell(self.tasks)),
             counts={name: len(some) for name, some in _by_cell(self.tasks).items()},
             form=self.speech.form.name,
-            prompt=submission.prompt_of(self.config, self.speech),
-            trainable=given_submission.trainable(self.config, self.settings),
+            prompt=tool_tasks.prompt_of(self.config, self.speech),
+            trainable=submission.trainable(self.config, self.settings),
             dtype=self.dtype,
         )
 
@@ -261,7 +300,7 @@ class Context(GivenContext[BakingState]):
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of three steps on ordinary text here, and the seconds they took."""
-        recipe = plan.canary(self.state.submitted, started)
+        recipe = recipes.canary(self.state.submitted, started)
         with bounded():
             return canary(recipe, first, self.text.streams, device=self.device)
 
@@ -270,8 +309,42 @@ class Context(GivenContext[BakingState]):
         return operations.apply(as_float32(started), {"of": self.given()})
 
 
-def _by_cell(tasks: Tasks) -> dict[str, list[Any]]:
+def _by_cell(tasks: Tasks) -> dict[str, list[ToolItem]]:
     """Return "FAMILY/SLICE" → tasks."""
     return {
         f"{family}/{on}": [*some] for on, found in tasks.items() for family, some in found.items()
     }
+
+
+def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
+    """Return what a run costs here at most. Raises the errors of a start.
+
+    The given model's work on the held-out tasks is timed, and steps on ordinary text.
+    """
+    set_threads()
+    state = BakingState()
+    state.take(submitted)
+    context, config = Context(state, cache), submitted.config
+    opening = timed(lambda: state.take(context.started()))
+    started = state.started
+    playing = timed(lambda: context.carry_out(recipes.held(started)))
+    _, stepping = context.canary(started, context.initial(started))
+    steps, made = config.iterations * config.steps, config.iterations
+    bytes_, words = given_dtype.stored(started, 2 * made + 1, made + 1, started.model.parameters)
+    text = sum(file.stat().st_size for file in context.text.folder.iterdir())
+    return Forecast(
+        Amount(
+            opening + playing + steps * stepping / STEPS,
+            f"timed here: the start {duration(opening)}, the work on held-out tasks "
+            f"{duration(playing)}, {STEPS} steps on ordinary text {duration(stepping)}, and there are "
+            f"{steps:,} at most. The turns of each iteration and measurements come on top",
+        ),
+        Amount(bytes_ + text, f"counted: at most {words}, and the text"),
+        Amount(
+            training_plan.memory(started.model.parameters, started.trainable),
+            "counted: weights, gradients and two moments of a training, and the teacher; activations "
+            "come on top",
+        ),
+        {MODEL: stand_ins.write(context.donor, folder / MODEL, MODEL)},
+        context.text.folder / ITEMS,
+    )

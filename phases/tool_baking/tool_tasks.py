@@ -1,4 +1,4 @@
-"""Submission of a baking run: settings, model, tasks and tools, checked before any work."""
+"""Tool tasks of a baking run, and how sessions are written: made, and checked before any work."""
 
 from __future__ import annotations
 
@@ -13,28 +13,16 @@ from evaluation.data.slices import Slice
 from evaluation.tool_tasks import own
 from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.item_sets import items
-from phases.baking.config import BakingConfig
+from phases.tool_baking.settings import BakingConfig
 from runs.errors import ConfigError, DataError
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.asked import Checked, Plan
 from studies import submission
 
 if TYPE_CHECKING:
     from evaluation.tool_tasks.speech import Speech
-    from runs.kinds.kind import Kind
 
 #: Slice → family → tasks.
 Tasks = Mapping[str, Mapping[str, Sequence[ToolItem]]]
-
-
-def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
-    """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
-    return submission.plan(kind, asked, lookup)
-
-
-def check_settings(config: BakingConfig) -> None:
-    """Raise ConfigError for a family that does not exist."""
-    for family in config.families:
-        tool_tasks.find(family)
 
 
 def check_machine(config: BakingConfig) -> None:

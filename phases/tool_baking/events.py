@@ -1,17 +1,16 @@
-"""Events and state of a baking run."""
+"""Events, tasks and state of a baking run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import Field
 
 from evaluation.trajectories.sampled import Sample, Sampled
-from events import Event, Registry
-from phases.baking.config import BakingConfig, Cycle
-from runs.event_types import Figure, HalfPrecision, Profile, SourceRecord
-from runs.kinds import state as common_state
+from events import Event
+from phases.tool_baking.settings import BakingConfig, Cycle
+from runs.event_types import Figure, HalfPrecision, SourceRecord
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
@@ -19,13 +18,12 @@ from runs.system.integers import Count, Large
 from studies.events import (
     GivenCompleted,
     GivenSubmitted,
+    TextStarted,
     all_weights,
+    history,
     not_rounded,
     without_adapters,
 )
-from studies.making import events as making
-from studies.making.making import HANDLERS, MakingState
-from studies.observing import Observed
 
 Outcome = Literal["kept", "reverted", "nothing"]
 Reason = Literal["plateau", "reverted", "nothing", "limit"]
@@ -47,27 +45,12 @@ class Forked(common.Forked):
     config: BakingConfig
 
 
-class Started(common.Started):
+class Started(TextStarted):
     """Model, text, tasks and profile were pinned."""
 
     schema_version = 3
 
     model: SourceRecord
-    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
-    streams: dict[str, Digest]
-    #: Domain → number of those tokens.
-    tokens: dict[str, Large]
-    #: Name → BLAKE3 of the files of tokenizer and configuration.
-    files: dict[str, Digest]
-    #: BLAKE3 of the texts to measure on.
-    items: Digest
-    profile: Profile
-    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
-    canary: Digest
-    #: Tokens of a window.
-    context: Count
-    #: Steps of a segment; no part of the lineage.
-    segment: Count
     #: BLAKE2b of the tool tasks.
     tasks: Digest
     #: "FAMILY/SLICE" → number of tool tasks.
@@ -81,11 +64,6 @@ class Started(common.Started):
     drawn_apart: bool = True
     #: Half precision that the given model has and results are rounded to; None: results are float32.
     dtype: HalfPrecision | None = None
-
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
 
 
 class Proposed(Event):
@@ -170,12 +148,11 @@ def _drawn_alike(data: dict[str, Any]) -> dict[str, Any]:
     return {**without_adapters(data), "drawn_apart": False}
 
 
-REGISTRY: Registry = common.registry(
-    (
-        *(Submitted, Forked, Started, *making.EVENTS, Sampled, Proposed, Observed),
-        *(IterationEnded, CycleSwitched, Completed),
-    ),
-    {
+BakingState = history(
+    "baking",
+    *(Submitted, Forked, Started, Completed),
+    *(Sampled, Proposed, IterationEnded, CycleSwitched),
+    upcasters={
         (Submitted.type, 1): all_weights,
         (Submitted.type, 2): dict,
         (Forked.type, 1): all_weights,
@@ -186,28 +163,3 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 3): on_cpu,
     },
 )
-
-
-def _on_ended(state: BakingState, event: IterationEnded) -> None:
-    state.iterations = (*state.iterations, event)
-
-
-def _on_switched(state: BakingState, event: CycleSwitched) -> None:
-    state.switches = (*state.switches, event)
-
-
-@dataclass
-class BakingState(MakingState):
-    """State of a baking run. Observations, turns and proposals are in `answers`."""
-
-    kind: ClassVar[str] = "baking"
-    registry = REGISTRY
-    handlers = (
-        common_state.handlers(Submitted, Forked, Started, Completed)
-        | HANDLERS
-        | {IterationEnded: _on_ended, CycleSwitched: _on_switched}
-    )
-    outside = making.OUTSIDE
-
-    iterations: tuple[IterationEnded, ...] = ()
-    switches: tuple[CycleSwitched, ...] = field(default_factory=tuple)

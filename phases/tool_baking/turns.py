@@ -12,7 +12,7 @@ from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.episodes import Episode, Player
 from evaluation.tool_tasks.speech import Speech
 from evaluation.trajectories.sampling import sample
-from phases.baking.config import BakingConfig
+from phases.tool_baking.settings import BakingConfig
 from weights.training.trajectories import Trajectory
 
 #: Family → tasks.

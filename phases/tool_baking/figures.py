@@ -1,0 +1,173 @@
+"""Measurements of a baking run, and the figures that follow from them. Pure.
+
+A model's success is the mean over families of the share of tasks that it solves. Intervals are the
+middle 95 % of a paired bootstrap over tasks within each family (`evaluation/measures/bootstrap.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from evaluation.measures import bootstrap
+from evaluation.measures.bootstrap import Counts
+from phases.tool_baking.events import Proposed
+from phases.tool_baking.recipes import PURPOSE, START
+from runs.event_types import Figure
+from studies import comparison
+from studies.comparison import CHOOSING, TEST
+from studies.making.events import Making
+from studies.observing import Observe, Observed
+from studies.paired_bits import draws, figure, mean
+from studies.run import Run
+from studies.tables import FigureRule, ratio
+
+#: Tasks solved without a prompt, under the prompt of the tools, and under each persona.
+SUCCESS, UNDER_PROMPT, PERSONAS = (
+    "tool-success@1",
+    "prompted-tool-success@1",
+    "persona-tool-success@1",
+)
+BITS, DIVERGENCE = "bits-per-byte@1", "prompt-divergence@1"
+#: Group of the divergence from the given model under the prompt of the tools.
+PROMPT = "prompt"
+#: The arm of the given model under the prompt of the tools.
+PROMPTED = "prompted"
+#: Nats a token below which the prompt is said to change nothing.
+LEAST = 1e-4
+
+
+# ---- what is measured --------------------------------------------------------------------------
+
+
+def scored(recipe: Making, on: str = CHOOSING) -> Observe:
+    """Return the measurement of the tasks that a model solves without a prompt."""
+    return Observe(recipe.id, SUCCESS, on)
+
+
+def auditioned(recipe: Making) -> Observe:
+    """Return the measurement of the tasks that a model solves under each persona."""
+    return Observe(recipe.id, PERSONAS, CHOOSING)
+
+
+def apart(recipe: Making, on: str = CHOOSING) -> Observe:
+    """Return the measurement of the divergence from the given model under the prompt of the tools."""
+    return Observe(recipe.id, DIVERGENCE, on)
+
+
+def success(event: Observed) -> float:
+    """Return a model's success: the mean over families."""
+    return mean(event)
+
+
+def auditions(proposed: Proposed, event: Observed) -> dict[str, float]:
+    """Return persona → success under it, in the order of the proposals."""
+    shares = {}
+    for number, text in enumerate(proposed.personas, 1):
+        rates = [v for g, v in event.values.items() if g.partition("/")[0] == str(number)]
+        shares[text] = math.fsum(rates) / len(rates)
+    return shares
+
+
+# ---- figures -----------------------------------------------------------------------------------
+
+
+def solved(run: Run) -> dict[str, Observed]:
+    """Return arm → success on the test slice, of those that are measured; PROMPTED is one."""
+    return comparison.observed(run.state, run.known.get("solved", {}))
+
+
+def _drawn(run: Run) -> Mapping[str, Counts]:
+    """Return arm → success in each resample of the tasks, which all arms have in common."""
+    events = solved(run)
+    counts = {name: len(items) for name, items in next(iter(events.values())).items.items()}
+    resamples = draws(counts, PURPOSE, run.settings.seed)
+    return {
+        arm: np.mean(
+            [
+                bootstrap.ratio(resample, event.items[name], event.sizes[name])
+                for name, resample in resamples.items()
+            ],
+            axis=0,
+        )
+        for arm, event in events.items()
+    }
+
+
+def drawn(run: Run) -> Mapping[str, Counts]:
+    """Return arm → success in each resample; they are drawn once for all figures."""
+    return run.state.remembered(("success",), lambda: _drawn(run))
+
+
+def lead(run: Run, over: str) -> Figure:
+    """Return the success of the result minus an arm's on the test slice, with the interval."""
+    assert run.result is not None
+    events, spread = solved(run), drawn(run)
+    more = success(events[run.result]) - success(events[over])
+    return figure(more, spread[run.result] - spread[over], comparison.windows(events[over]))
+
+
+def _share(arm: Callable[[Run], str | None]) -> Callable[[Run], Figure]:
+    """Return the rule of an arm's success."""
+
+    def value(run: Run) -> Figure:
+        name = arm(run)
+        assert name is not None
+        event = solved(run)[name]
+        return figure(success(event), drawn(run)[name], comparison.windows(event))
+
+    return value
+
+
+def _drift(run: Run) -> Figure:
+    """Return the largest relative change of bits per byte of a domain, up or down."""
+    assert run.result is not None
+    before, after = run.seen[START].values, run.seen[run.result].values
+    return Figure(value=max(abs(after[domain] / bits - 1) for domain, bits in before.items()))
+
+
+def _ratio(run: Run) -> Figure | None:
+    """Return the ratio of divergences over the same turns; None if the prompt changes nothing."""
+    assert run.result is not None
+    tasks = {name: apart(run.recipes[name], TEST) for name in (START, run.result)}
+    events = comparison.observed(run.state, tasks)
+    base = events[START]
+    if base.values[PROMPT] < LEAST:
+        return None
+    above, below = events[run.result].items[PROMPT], base.items[PROMPT]
+    counts = bootstrap.draws(len(above), PURPOSE, run.settings.seed, PROMPT)
+    spread = bootstrap.ratio(counts, above, below)
+    return figure(math.fsum(above) / math.fsum(below), spread, len(above))
+
+
+RULES = {
+    "success": FigureRule(
+        "share of the test tasks that the result solves without a prompt, mean over families",
+        _share(lambda run: run.result),
+    ),
+    "gain": FigureRule(
+        "success of the result minus that of the given model, both without a prompt",
+        lambda run: lead(run, START),
+    ),
+    "prompted": FigureRule(
+        "share of the test tasks that the given model solves under the prompt of the tools",
+        _share(lambda run: PROMPTED),
+    ),
+    "over_prompted": FigureRule(
+        "success of the result without the prompt minus that of the given model with it",
+        lambda run: lead(run, PROMPTED),
+    ),
+    "drift": FigureRule(
+        "largest relative change of bits per byte of a domain of ordinary text", _drift
+    ),
+    "retention": ratio(
+        START, "bits per byte of the given model over the result's, on ordinary text"
+    ),
+    "ratio": FigureRule(
+        "divergence of the result without the prompt from the given model with it, over that of "
+        "the given model without; missing if the prompt changes nothing",
+        _ratio,
+    ),
+}

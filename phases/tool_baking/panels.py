@@ -1,0 +1,208 @@
+"""Head and panels of a baking run: scores by iteration, success by tool, personas, cycles. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phases.tool_baking import figures, recipes, words
+from phases.tool_baking.figures import PROMPT
+from phases.tool_baking.recipes import START
+from runs.panels.head import Result
+from runs.panels.panels import Arm, Arms, Column, Lines, Matrix, Panel, Series, Units
+from runs.panels.shapes import Axis, Metric
+from studies import arm_panels, comparison, training_panels
+from studies.events import MODEL
+from studies.observing import Observed
+from studies.run import Run
+from studies.tables import Arm as StudyArm
+from studies.training_panels import Curves
+
+SUCCESS = Metric(name="success", better="up")
+ITERATION = Axis(name="iteration", whole=True)
+
+
+def headline(run: Run, title: str, over: str) -> Result | None:
+    """Return the result's success beside the given model's; None until the run has completed."""
+    done = run.state.completed
+    if done is None:
+        return None
+    success = done.figures["success"]
+    return Result(
+        name=title,
+        model=done.models[MODEL].recipe_id,
+        metric=SUCCESS,
+        value=success.value,
+        low=success.low,
+        high=success.high,
+        over=over,
+        lead=arm_panels.lead(done.figures["gain"]),
+        on=comparison.TEST,
+        n=success.n,
+    )
+
+
+def facts(run: Run) -> dict[str, tuple[str | float, str]]:
+    """Return the tasks, the cycle that is under way, and the figures of the result."""
+    done, iterations = run.state.completed, run.known["iterations"]
+    shown: dict[str, str | float] = {
+        "families": len(run.settings.families),
+        "calls are written as": run.started.form,
+        "iterations": len(words.ends(run)),
+    }
+    if run.started.trainable is not None:
+        shown["trained parameters"] = run.started.trainable
+    if done is None:
+        shown["cycle"] = iterations[-1].cycle if iterations else run.settings.cycles[0]
+    else:
+        names = (name for name in ("prompted", "ratio", "drift") if name in done.figures)
+        shown |= {name: done.figures[name].value for name in names}
+    return {name: (value, "") for name, value in shown.items()}
+
+
+def panels(run: Run, arms: Mapping[str, StudyArm], title: str, curves: Curves) -> list[Panel]:
+    """Return the panels of what is there."""
+    shown: list[Panel] = []
+    done, solved, result = run.state.completed, figures.solved(run), run.result
+    if done is not None and result is not None:
+        shown += [_arms(run, arms, title, result), _families(solved, result)]
+    if words.ends(run):
+        shown += [_scores(run), _cycles(run)]
+    if points := _divergences(run):
+        shown.append(points)
+    if words.personas(run):
+        shown.append(_personas(run))
+    if done is not None and result is not None:
+        both = {START: arms[START].words, result: "the result"}
+        shown.append(arm_panels.domains(both, run.seen, result))
+    shown += training_panels.curves(curves, [], run.state, run.recipes)
+    return [*shown, training_panels.models(run.state, run.recipes)]
+
+
+def _arms(run: Run, arms: Mapping[str, StudyArm], title: str, result: str) -> Arms:
+    solved = figures.solved(run)
+    says = {result: "the result, without a prompt"} | {name: arms[name].words for name in arms}
+    return Arms(
+        name="arms",
+        title=title,
+        says="; ".join(f"{arm}: {says[arm]}" for arm in solved)
+        + ". The share of test tasks, the mean over families.",
+        metric=SUCCESS,
+        ours=result,
+        baseline=START,
+        arms=tuple(
+            Arm(
+                name=arm,
+                group="baked" if arm == result else "given",
+                value=figures.success(event),
+                n=comparison.windows(event),
+                lead=None if arm == result else arm_panels.lead(figures.lead(run, arm)),
+            )
+            for arm, event in solved.items()
+        ),
+    )
+
+
+def _families(solved: Mapping[str, Observed], result: str) -> Matrix:
+    """Return success by family and arm."""
+    families = tuple(next(iter(solved.values())).values)
+    return Matrix(
+        name="success",
+        title="Success by family of tasks",
+        says="Share of the test tasks that are solved: a call ran, and the end is right.",
+        rows=families,
+        columns=tuple(solved),
+        metrics=(SUCCESS,),
+        values=tuple(tuple(event.values[f] for event in solved.values()) for f in families),
+        ours=result,
+        band=(0.0, 1.0),
+    )
+
+
+def _scores(run: Run) -> Lines:
+    """Return the score before and after each iteration, by cycle."""
+    series = []
+    for cycle in run.settings.cycles:
+        points: dict[int, float] = {}
+        for end in (end for end in words.ends(run) if end.cycle == cycle):
+            points.setdefault(end.iteration - 1, end.before)
+            points[end.iteration] = end.before if end.after is None else end.after
+        if points:
+            x = tuple(sorted(points))
+            series.append(Series(name=cycle, x=x, y=tuple(points[at] for at in x)))
+    return Lines(
+        name="scores",
+        title="Success by iteration",
+        says="On the selection slice without a prompt, by cycle; a model that solves less is not kept.",
+        x=ITERATION,
+        y=Axis(name="success", better="up"),
+        series=tuple(series),
+    )
+
+
+def _divergences(run: Run) -> Lines | None:
+    """Return the divergence from the prompted model by iteration; None before it is measured."""
+    names = [START, *(recipes.name(end.iteration) for end in words.ends(run))]
+    tasks = {name: figures.apart(run.recipes[name]) for name in names if name in run.recipes}
+    seen = comparison.observed(run.state, tasks)
+    points = {n: seen[name].values[PROMPT] for n, name in enumerate(names) if name in seen}
+    if not points:
+        return None
+    return Lines(
+        name="divergence",
+        title="Divergence from the prompted model",
+        says="KL of each iteration's model without a prompt from the given model under the prompt of "
+        "the tools, on turns of the selection slice.",
+        x=ITERATION,
+        y=Axis(name="divergence", unit="nat/token", better="down"),
+        series=(Series(name="KL", x=tuple(points), y=tuple(points.values())),),
+    )
+
+
+def _cycles(run: Run) -> Units:
+    """Return how each iteration ended, and why cycles did."""
+    whys = {switch.iteration: words.reason(switch) for switch in run.known["switches"]}
+    rows = [
+        (end.iteration, end.cycle, end.outcome, end.before, end.after, whys.get(end.iteration))
+        for end in words.ends(run)
+    ]
+    return Units(
+        name="cycles",
+        title="Cycles",
+        says="Each iteration, and why a cycle ended with it.",
+        unit="iteration",
+        columns=(
+            Column(name="iteration", type="integer"),
+            Column(name="cycle", type="text"),
+            Column(name="outcome", type="text"),
+            Column(name="before", type="number"),
+            Column(name="after", type="number"),
+            Column(name="end", type="text"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _personas(run: Run) -> Units:
+    """Return the personas with their scores."""
+    rows = [
+        (
+            *(row.iteration, row.text.strip(), row.score, row.score - row.bare),
+            "yes" if row.baked else "no",
+        )
+        for row in words.personas(run)
+    ]
+    return Units(
+        name="personas",
+        title="Personas",
+        says="What the model proposed, and its success on the selection slice under each; `forge bake "
+        "--prompt` bakes any of them.",
+        unit="persona",
+        columns=(
+            Column(name="iteration", type="integer"),
+            Column(name="persona", type="text"),
+            Column(name="success", type="number"),
+            Column(name="over none", type="number"),
+            Column(name="baked", type="text"),
+        ),
+        rows=tuple(rows),
+    )

@@ -1,0 +1,319 @@
+"""Phase 6: the use of tools, and personas, baked into a model, in cycles.
+
+An iteration bakes the verified turns of the current model under a prompt, at a part of the strength.
+Its model is kept if it solves at least as much of the selection slice as the model before, else that
+one goes on and the cycle ends (`cycles.py`). The last model that was kept is the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from evaluation.trajectories import sampled
+from evaluation.trajectories.sampled import Sampled
+from events import Event
+from phases.tool_baking import cycles, figures, panels, recipes, words
+from phases.tool_baking.cycles import Iteration
+from phases.tool_baking.events import (
+    BakingState,
+    Completed,
+    CycleSample,
+    CycleSwitched,
+    Forked,
+    IterationEnded,
+    Propose,
+    Proposed,
+    Started,
+    Submitted,
+)
+from phases.tool_baking.recipes import HOLDING, START
+from phases.tool_baking.settings import LEAST, BakingConfig
+from runs.kinds.asked import Checked, Plan
+from runs.kinds.forecast import Forecast
+from runs.kinds.tasks import Task
+from runs.panels.head import Result, listed
+from runs.panels.panels import Panel
+from studies import comparison, given_dtype
+from studies.comparison import TEST
+from studies.events import MODEL
+from studies.kind import LISTED, answers
+from studies.making.making import MakingState
+from studies.observing import Observe
+from studies.run import Run
+from studies.script import Note, Script, Step
+from studies.study import Study
+from studies.tables import Arm
+from studies.training_plan import as_float32
+from studies.training_rows import Group
+from studies.training_view import TrainingView
+from weights.training.trajectories import BAKED
+
+if TYPE_CHECKING:
+    from phases.tool_baking.work import Context
+
+
+class Baking(Study[MakingState]):
+    """Tools and personas baked into a model, in cycles (phase 6)."""
+
+    name = "baking"
+    phase = 6
+    title = "a baking run"
+    line = "bake the use of tools, and personas, into a model, in cycles"
+    config = BakingConfig
+    submitted = Submitted
+    forked = Forked
+    completed = Completed
+    state = BakingState
+    as_given = (MODEL,)
+    listed = LISTED | {Sampled.type, Proposed.type, IterationEnded.type, CycleSwitched.type}
+    answers: ClassVar[Mapping[type[Event], type]] = {
+        **answers(Started),
+        Sampled: CycleSample,
+        Proposed: Propose,
+    }
+    figure_of = "of"
+    result_title = "baked model"
+    comparison_title = "Tool tasks that are solved"
+    #: The result has the name of its iteration.
+    arms: ClassVar[Mapping[str, Arm]] = {
+        START: Arm("the given model, without a prompt", "given"),
+        figures.PROMPTED: Arm("the given model under the prompt of the tools", "given"),
+    }
+    baseline = START
+    figure_rules = figures.RULES
+
+    # ---- script ----------------------------------------------------------------------------------
+
+    def script(self, run: Run) -> Script:
+        """Let the given model write turns to measure on; bake in cycles; compare."""
+        settings, started, first = run.settings, run.started, as_float32(run.started)
+        iterations: list[Iteration] = run.known.setdefault("iterations", [])
+        switches: list[CycleSwitched] = run.known.setdefault("switches", [])
+        run.foresee(given_dtype.with_rounded(started, {START: first}))
+        opening = _measured(run, START)
+        run.foresee(tasks=opening)
+        for name in tuple(run.recipes):
+            yield run.make(name)
+        yield run.ask({HOLDING: recipes.held(started)})
+        score = figures.success((yield run.ask(opening))[figures.SUCCESS])
+
+        newest, model, cycle = START, first, settings.cycles[0]
+        while cycle is not None:
+            iteration = Iteration(len(iterations) + 1, cycle, model, score)
+            iterations.append(iteration)
+            iteration.ended = yield from _bake(run, iteration)
+            after = iteration.ended.after
+            if after is not None and iteration.ended.outcome == "kept":
+                newest, score = recipes.name(iteration.number), after
+                model = run.recipes.get(f"{newest}{given_dtype.FLOAT32}", run.recipes[newest])
+            ends = [one.ended for one in iterations if one.ended]
+            if switch := cycles.switch(settings, ends, switches):
+                switches.append((yield Note(f"switch/{iteration.number}", switch)))
+                cycle = switch.next
+
+        run.result = newest
+        start, result = run.recipes[START], run.recipes[newest]
+        run.known["solved"] = {
+            START: figures.scored(start, TEST),
+            figures.PROMPTED: Observe(start.id, figures.UNDER_PROMPT, TEST),
+            newest: figures.scored(result, TEST),
+        }
+        run.arms |= {name: run.on(name, figures.BITS, TEST) for name in (START, newest)}
+        tasks = [run.known["solved"][figures.PROMPTED]]
+        for recipe in (start, result):
+            bits = Observe(recipe.id, figures.BITS, TEST)
+            tasks += [figures.scored(recipe, TEST), figures.apart(recipe, TEST), bits]
+        yield run.ask({task.key: task for task in tasks})
+        return lambda: {
+            "models": run.models(),
+            "arms": comparison.arms(run.seen),
+            "chosen": newest,
+            "figures": run.figures(),
+        }
+
+    # ---- tasks -----------------------------------------------------------------------------------
+
+    def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, CycleSample) and isinstance(event, Sampled):
+            return sampled.unasked(task, event)
+        if isinstance(task, Propose) and isinstance(event, Proposed):
+            return _unproposed(state.submitted.config, task, event)
+        return super().unasked(state, task, event)
+
+    def needs(self, task: Task) -> str | None:
+        """Return the id of the model or snapshot that a task reads."""
+        return task.recipe_id if isinstance(task, CycleSample | Propose) else super().needs(task)
+
+    # ---- what is shown ---------------------------------------------------------------------------
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        return words.gist(type_, data, name) or super().gist(type_, data, names)
+
+    def started_line(self, data: Mapping[str, Any]) -> str:
+        """Return the number of tasks, the form of calls, and the parameters of adapters."""
+        trained = data.get("trainable")
+        adapters = f", adapters of {trained:,} parameters" if trained else ""
+        return f"{sum(data['counts'].values()):,} tasks, calls as {data['form']}{adapters}"
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        first, _, rest = key.partition("/")
+        name = names.get(rest.rpartition("/")[2], "the model")
+        work = {"sample": "work on tasks", "propose": "propose personas"}.get(first)
+        return f"let {name} {work}" if work else super().task_words(key, names)
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note steps, the last loss and the success in the run's row of the run list."""
+        TrainingView.row(self, entry, event)
+        if isinstance(event, Completed):
+            success = event.figures["success"].value
+            entry |= {"result": event.models[MODEL].recipe_id}
+            entry |= listed(panels.SUCCESS, success, TEST)
+
+    def progress(self, state: MakingState) -> tuple[int, int | None]:
+        """Return (steps that are done, steps in all); those are known once the cycles have ended."""
+        run = self.begun(state)
+        if run is None:
+            return 0, None
+        done, of = super().progress(state)
+        return done, of if run.result else run.settings.iterations * run.settings.steps
+
+    def yardstick(self, state: MakingState) -> dict[str, object]:
+        """Return the texts and the tool tasks that results are measured on."""
+        tools = state.started.tasks if state.started else None
+        return {**super().yardstick(state), "they were measured on other tool tasks": tools}
+
+    def groups(self, state: MakingState) -> Sequence[Group]:
+        """Return the trainings of the iterations, one after the other."""
+        return [{name: (recipe,)} for name, recipe in self.trainings(state).items()]
+
+    def headline(self, run: Run) -> Result | None:
+        """Return the result's success beside the given model's; None until the run has completed."""
+        return panels.headline(run, self.result_title, self.arms[START].words)
+
+    def facts(self, run: Run) -> Mapping[str, tuple[str | float, str]]:
+        """Return the tasks, the cycle that is under way, and the figures of the result."""
+        return panels.facts(run)
+
+    def panels(self, state: MakingState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
+        """Return success, scores, cycles, personas, ordinary text, training curves and models."""
+        run = self.begun(state)
+        if run is None:
+            return []
+        return panels.panels(run, self.arms, self.comparison_title, self.curves(state))
+
+    def report_fields(self, run: Run) -> dict[str, object]:
+        """Return the sizes, the iterations, the personas, and the success by family."""
+        return words.report_fields(run)
+
+    def sentences(self, run: Run) -> list[str]:
+        """Return the success beside the given model's, the divergence, and the drift."""
+        return words.sentences(run)
+
+    def lines(self, state: MakingState) -> list[str]:
+        """Return the report of a completed run as lines of text for a terminal."""
+        return words.lines(self.run(state))
+
+    def card_words(self, run: Run, role: str) -> list[str]:
+        """Return how it was baked, the prompt, and the personas."""
+        return words.card_words(run)
+
+    # ---- work ------------------------------------------------------------------------------------
+
+    def check_settings(self, config: BakingConfig) -> None:
+        """Raise ConfigError for a family that does not exist."""
+        from evaluation import tool_tasks
+
+        for family in config.families:
+            tool_tasks.find(family)
+
+    def check_machine(self, config: BakingConfig) -> None:
+        """Raise SandboxUnavailableError if tasks run programs and this machine cannot lock them in."""
+        from phases.tool_baking import tool_tasks
+
+        tool_tasks.check_machine(config)
+
+    def check(self, plan: Plan) -> Checked:
+        """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
+        from phases.tool_baking import tool_tasks
+
+        return tool_tasks.check(plan)
+
+    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a run costs here at most. Raises the errors of a start."""
+        from phases.tool_baking.work import forecast
+
+        return forecast(submitted, cache, folder)
+
+    def _work(self) -> type[Context]:
+        """Return the class of contexts, which loads torch."""
+        from phases.tool_baking.work import Context
+
+        return Context
+
+    def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
+        """Write each persona's text to a file, as `forge bake --prompt` reads it."""
+        from weights.folders.checkpoint import publish
+
+        personas = words.personas(run)
+
+        def fill(folder: Path) -> None:
+            for number, row in enumerate(personas, 1):
+                place = folder / f"{row.iteration:02d}-{number:02d}.txt"
+                place.write_text(row.text, "utf-8")
+
+        if personas:
+            publish(out / "personas", fill)
+        return {}
+
+
+def _measured(run: Run, name: str) -> dict[str, Observe]:
+    """Return the measurements of a model on the selection slice."""
+    recipe = run.recipes[name]
+    return {figures.SUCCESS: figures.scored(recipe), figures.DIVERGENCE: figures.apart(recipe)}
+
+
+def _bake(run: Run, iteration: Iteration) -> Generator[Step, Any, IterationEnded]:
+    """Let the model write turns, bake them, measure; return how the iteration ended."""
+    settings, start = run.settings, iteration.start
+    if iteration.cycle == "personas":
+        proposed = (yield run.ask({"personas": Propose(start.id)}))["personas"]
+        if not proposed.personas:
+            return (yield iteration.note("nothing", why="the model proposes no persona"))
+        scored = yield run.ask({"auditions": figures.auditioned(start)})
+        shares = iteration.auditions = figures.auditions(proposed, scored["auditions"])
+        iteration.persona = max(shares, key=lambda text: shares[text])
+        if shares[iteration.persona] <= iteration.before:
+            why = "no persona solves more than the model without one"
+            return (yield iteration.note("nothing", why=why))
+    task = recipes.sample(settings, iteration.cycle, start)
+    written = iteration.written = (yield run.ask({"turns": task}))["turns"]
+    if (turns := written.streams[BAKED].trajectories) < LEAST:
+        why = f"{turns} turns under the prompt led to a solved task"
+        return (yield iteration.note("nothing", why=why))
+    name, whole = recipes.name(iteration.number), recipes.name(iteration.number, whole=True)
+    end = recipes.full(run.submitted, run.started, start, written)
+    half = recipes.half(settings, start, end)
+    models = {whole: end, **given_dtype.with_rounded(run.started, {name: half})}
+    run.foresee(models)
+    for each in models:
+        yield run.make(each)
+    seen = yield run.ask(_measured(run, name))
+    after = figures.success(seen[figures.SUCCESS])
+    return (yield iteration.note("kept" if after >= iteration.before else "reverted", after))
+
+
+def _unproposed(config: BakingConfig, task: Propose, event: Proposed) -> str | None:
+    """Return why proposals do not answer the task; None if they do."""
+    if event.recipe_id != task.recipe_id:
+        return "another model proposed personas than the one that was asked"
+    if len(event.personas) > config.personas or len(set(event.personas)) < len(event.personas):
+        return "it has more personas than were asked for, or one of them twice"
+    if any(not text.strip() for text in event.personas):
+        return "a persona has no text"
+    return None
