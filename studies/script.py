@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from events import Event, New
+from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Task
 from studies.making import making
 from studies.making.events import Making
@@ -41,7 +42,8 @@ class Make:
 
     def missing(self, state: Any) -> Decision:
         """Return the trainings that have ended as facts, or else what is to make."""
-        return making.next_of(state, self.recipes, state.started.segment)
+        segment = getattr(state.started, "segment", 0)  # a run without trainings has none
+        return making.next_of(state, self.recipes, segment)
 
     def answer(self, state: Any) -> None:
         """Return nothing: a recipe says what was made."""
@@ -82,6 +84,20 @@ class Note:
     def answer(self, state: Any) -> Event:
         """Return the event as it was recorded."""
         return state.answers[self.key]
+
+
+@dataclass(frozen=True)
+class Fail:
+    """End the run as failed."""
+
+    reason: str
+
+    def missing(self, state: Any) -> Decision:
+        """Return the failure."""
+        return Decision(facts=[failure(state, self.reason)])
+
+    def answer(self, state: Any) -> None:
+        """Return nothing: no script goes on after it."""
 
 
 @dataclass(frozen=True)
