@@ -24,7 +24,7 @@ KINDS = {
     "baking": "phases.baking.kind:Baking",
     "bitnet": "phases.bitnet:Bitnet",
     "cognate": "phases.cognate.kind:Cognate",
-    "compression": "phases.compression.kind:Compression",
+    "compression": "phases.compression.script:Compression",
     "curriculum": "phases.curriculum.kind:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
     "experts": "phases.experts.kind:Experts",
