@@ -10,16 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from runs.kinds.state import EVERY
 from runs.panels.panels import Panel
 from studies import arm_panels, given_dtype
-from studies.comparison import BITS_PER_BYTE, Scale
-from studies.events import MODEL
 from studies.making.events import Making
-from studies.making.making import MakingState
 from studies.run import Run
-from studies.script import Script
-from studies.tables import Arm, FigureRule
+from studies.scripted import Scripted
+from studies.tables import Arm
 from studies.training_plan import memory
 from weights.recipes import Train
 
@@ -41,32 +37,20 @@ class Extent(NamedTuple):
     counted: str = ""
 
 
-class Declaration:
+class Declaration(Scripted):
     """A study as a phase declares it."""
-
-    name: ClassVar[str]
-    state: ClassVar[type[MakingState]]
-    #: Figure → what it is, in words; it follows from `figure_rules`.
-    figures_of: ClassVar[Mapping[str, str]]
 
     # ---- what a phase writes: the table ------------------------------------------------------
 
     #: Arm → what it is. The order is that of pictures and tables.
     arms: ClassVar[Mapping[str, Arm]]
-    figure_rules: ClassVar[Mapping[str, FigureRule]]
     #: The arm that the result stands beside, and trainings that curves show as references.
     baseline: ClassVar[str]
     references: ClassVar[Sequence[str]] = ()
-    #: What arms are compared by.
-    scale: ClassVar[Scale] = BITS_PER_BYTE
-    #: The arm that the others are compared with; None: the result.
-    ours: ClassVar[str | None] = None
     #: Title of the comparison, a sentence on its arms, and what the result is called.
     comparison_title: ClassVar[str]
     comparison_note: ClassVar[str] = arm_panels.SAME_WINDOWS
     result_title: ClassVar[str]
-    #: Roles of the models that it gives, the result first.
-    result_roles: ClassVar[Sequence[str]] = (MODEL,)
     #: Name of the training that takes longest: its first steps recognise a machine and make a forecast.
     #: Empty: the study has a `canary` of its own.
     slowest: ClassVar[str] = ""
@@ -76,10 +60,6 @@ class Declaration:
 
     def models_of(self, submitted: Any, started: Any) -> dict[str, Making]:
         """Return name → recipe of all that follows from what was pinned, each after its inputs."""
-        raise NotImplementedError
-
-    def script(self, run: Run) -> Script:
-        """Run the study; at its end return the function that gives the fields of `completed`."""
         raise NotImplementedError
 
     # ---- what a phase may write --------------------------------------------------------------
@@ -187,15 +167,6 @@ class Declaration:
         )
 
     # ---- a run of it -------------------------------------------------------------------------
-
-    @property
-    def purpose(self) -> str:
-        """Key of the random draws of trainings and intervals: all arms have the same."""
-        return self.name
-
-    def run(self, state: Any) -> Run:
-        """Return a started run with all that its script has said."""
-        return state.remembered(EVERY, lambda: Run(self, state))
 
     def parameters(self, state: Any) -> int:
         """Return the number of the result's parameters: as many as the given model has."""

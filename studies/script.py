@@ -42,7 +42,8 @@ class Make:
 
     def missing(self, state: Any) -> Decision:
         """Return the trainings that have ended as facts, or else what is to make."""
-        return making.next_of(state, self.recipes, state.started.segment)
+        segment = getattr(state.started, "segment", 0)  # a run without trainings has none
+        return making.next_of(state, self.recipes, segment)
 
     def answer(self, state: Any) -> None:
         """Return nothing: a recipe says what was made."""

@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from events import Envelope, Event, New
+from events import Envelope, Event
 from runs.kinds import default_panels
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.origin import Origin
-from runs.kinds.tasks import Decision
 from runs.panels.head import Fact, Head, Result
 from runs.panels.panels import Panel
 from studies import arm_panels, origins, study_report, submission, training_panels
@@ -29,7 +28,6 @@ from studies.making.making import MakingState
 from studies.observing import Observe, Observed
 from studies.one_result import OneResult
 from studies.run import Run
-from studies.tables import FigureRule
 
 if TYPE_CHECKING:
     from runs.home import Home
@@ -44,41 +42,16 @@ class Study(Declaration, OneResult[S]):
     # ---- deciding ----------------------------------------------------------------------------
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Derive figures, their units, and the answers to tasks from the table."""
+        """Derive the answers to tasks from the events."""
         super().__init_subclass__(**kwargs)
-        rules: Mapping[str, FigureRule] = getattr(cls, "figure_rules", {})
-        cls.figures_of = {name: rule.words for name, rule in rules.items()}
-        cls.figure_units = {name: rule.unit for name, rule in rules.items() if rule.unit}
         if "answers" not in cls.__dict__ and hasattr(cls, "state"):
             cls.answers = answers(cls.state.registry.types()["started"])
-
-    def begun(self, state: S) -> Run | None:
-        """Return a run with all that its script has said; None before it has started."""
-        return self.run(state) if state.started is not None else None
-
-    def due(self, state: S) -> Decision:
-        """Return what the script waits for, or the event that ends the run."""
-        run = self.run(state)
-        if run.ending is None:
-            return run.decision
-        done = self.completed(
-            lineage_digest=state.lineage_digest(), chain_head=state.head, **run.conclusions
-        )
-        return Decision(facts=[New(done, f"{state.run}/completed")])
-
-    def conclusions(self, state: S) -> dict[str, Any]:
-        """Return the fields of `completed` that follow from the events before."""
-        return self.run(state).conclusions
 
     def memory(self, state: S) -> int:
         """Return the bytes that its trainings need on a device."""
         return self.memory_of(state.submitted, state.started) if state.started is not None else 0
 
     # ---- results -----------------------------------------------------------------------------
-
-    def roles(self, config: Any) -> Sequence[str]:
-        """Return the roles of the models that a run gives."""
-        return self.result_roles
 
     def result_id(self, state: S) -> str | None:
         """Return the recipe id of the result once it is made."""
@@ -194,17 +167,6 @@ class Study(Declaration, OneResult[S]):
         from studies.forecast import forecast
 
         return forecast(self, self._work(), submitted, cache, folder)
-
-    def context(self, state: S, cache: Any) -> Any:
-        """Open a run's inputs in this process."""
-        from weights.threads import set_threads
-
-        set_threads()
-        return self._work()(state, cache)
-
-    def reopened(self, state: S, cache: Any) -> tuple[Any, Sequence[str]]:
-        """Return the context of a started run, with its number of threads."""
-        return self._work().opened(state, cache), ()
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""

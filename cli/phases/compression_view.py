@@ -42,9 +42,10 @@ class CompressionView(View):
         """Return a line for a measurement, and for every tenth of the encodings; None for others."""
         data = json.loads(row.data)
         if row.type in ("encoded", "refused"):
-            from phases.compression import plan
+            from phases.compression import recipes
 
-            done, of = _encoded(state), len(plan.encodings(state))
+            kind: Any = self.kind
+            done, of = _encoded(state), len(recipes.encodings(kind.run(state)))
             step = max(1, math.ceil(of / PARTS))
             return f"encoded {done:,} of {of:,}" if done % step == 0 or done == of else None
         if row.type not in ("observed", "unmeasurable"):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from events import Event, Registry
-from phases.compression.config import CompressionConfig
+from phases.compression.settings import CompressionConfig
 from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.kinds.state import put

@@ -1,41 +1,37 @@
-"""Head and panels of a compression: the front, the table of points, the matrices. Pure."""
+"""Head, panels, report and card of a compression: front, points, mixtures, matrices. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from phases.compression import comparison, findings, plan, report
-from phases.compression.events import CompressionState
+from phases.compression import figures, recipes
+from phases.compression.figures import Point, Rival
+from phases.compression.recipes import Subject
 from runs.panels.head import Fact, Result
-from runs.panels.panels import (
-    Axis,
-    Column,
-    Front,
-    Metric,
-    Panel,
-    Units,
-)
+from runs.panels.panels import Axis, Column, Front, Metric, Panel, Units
 from runs.panels.panels import Point as Dot
 from runs.panels.shapes import Limit
+from studies.run import Run
 
 KEPT = Metric(name="kept", unit="share", better="up")
-POINTS = (
-    Column(name="point", type="text"),
-    Column(name="model", type="text"),
-    Column(name="codec", type="text"),
-    Column(name="bytes", type="integer", unit="B"),
-    Column(name="× float32", type="number"),
-    Column(name="bits a weight", type="number"),
-    Column(name="bits per byte", type="number"),
-    Column(name="retention", type="number"),
-    Column(name="worst domain", type="number"),
-    Column(name="weights' error", type="number"),
-    Column(name="encoding", type="number", unit="s"),
-    Column(name="decoding", type="number", unit="s"),
-)
+#: Field of a row → column of the table of points.
+POINTS = {
+    "point": Column(name="point", type="text"),
+    "model": Column(name="model", type="text"),
+    "codec": Column(name="codec", type="text"),
+    "bytes": Column(name="bytes", type="integer", unit="B"),
+    "ratio": Column(name="× float32", type="number"),
+    "bits_per_weight": Column(name="bits a weight", type="number"),
+    "bits_per_byte": Column(name="bits per byte", type="number"),
+    "retention": Column(name="retention", type="number"),
+    "regression": Column(name="worst domain", type="number"),
+    "weight_error": Column(name="weights' error", type="number"),
+    "encoding_seconds": Column(name="encoding", type="number", unit="s"),
+    "decoding_seconds": Column(name="decoding", type="number", unit="s"),
+}
 #: What a table of points has besides if one of them could not be measured.
-FAILURE = Column(name="failed", type="text")
+FAILURE = {"failure": Column(name="failed", type="text")}
 AGAINST = (
     Column(name="setting", type="text"),
     Column(name="its bytes", type="integer", unit="B"),
@@ -55,66 +51,62 @@ MATRICES = (
 )
 
 
-def result(state: CompressionState) -> Result | None:
+# ---- head and panels -----------------------------------------------------------------------------
+
+
+def result(run: Run) -> Result | None:
     """Return what the chosen model keeps; None before it is chosen."""
-    if not state.completed:
+    if not (done := run.state.completed):
         return None
-    kept = state.completed.figures["retention"]
+    kept = done.figures["retention"]
     return Result(
-        name=state.completed.chosen.point,
+        name=done.chosen.point,
         metric=KEPT,
         value=kept.value,
         low=kept.low,
         high=kept.high,
-        on=findings.TEST,
+        on=figures.TEST,
         n=kept.n,
         items="documents",
     )
 
 
-def facts(state: CompressionState) -> tuple[Fact, ...]:
+def facts(run: Run) -> tuple[Fact, ...]:
     """Return the sizes: of the given model, and of the file once it is chosen."""
-    if state.started is None:
-        return ()
-    told = [
-        Fact(name="parameters", value=state.started.source.parameters),
-        *(
-            Fact(name=f"parameters of {one.name}", value=one.source.parameters)
-            for one in state.started.students
-        ),
-        Fact(name="bytes in float32", value=state.started.float32_bytes),
-    ]
-    if state.completed:
-        told.append(Fact(name="bytes of the file", value=state.completed.chosen.bytes))
-        told.append(Fact(name="times smaller", value=state.completed.figures["ratio"].value))
-    return tuple(told)
+    started, done = run.started, run.state.completed
+    sizes = {"parameters": started.source.parameters}
+    sizes |= {f"parameters of {one.name}": one.source.parameters for one in started.students}
+    sizes["bytes in float32"] = started.float32_bytes
+    if done:
+        sizes["bytes of the file"] = done.chosen.bytes
+        sizes["times smaller"] = done.figures["ratio"].value
+    return tuple(Fact(name=name, value=value) for name, value in sizes.items())
 
 
-def panels(state: CompressionState) -> list[Panel]:
+def panels(run: Run) -> list[Panel]:
     """Return the panels of what is there."""
-    if state.started is None or findings.given(state) is None or not findings.attempted(state):
+    if not figures.attempted(run):
         return []
-    found = comparison.rivals(state)
-    against = [_against(found)] if found else []
-    return [_front(state), _points(state), *against, _matrices(state)]
+    pairs = figures.rivals(run)
+    return [_front(run), _points(run), *([_against(pairs)] if pairs else []), _matrices(run)]
 
 
-def _front(state: CompressionState) -> Front:
+def _front(run: Run) -> Front:
     """Return bytes and bits per byte of all points."""
-    found, own = findings.points(state), findings.given(state)
-    kept = {p.name for p in findings.front(found)}
+    measured, own = figures.points(run), figures.bits_of(run, run.started)
+    kept = {p.name for p in figures.front(measured)}
     dots = tuple(
         Dot(
             id=p.name,
             label=p.name,
-            series=plan.prefix(p.subject).rstrip(":") or p.series,
-            values=(p.packed.bytes, p.bits),
+            series=recipes.prefix(p.subject).rstrip(":") or p.series,
+            values=(p.bytes, p.bits),
             kept=p.name in kept,
         )
-        for p in found
-        if p.packed is not None and p.bits is not None
+        for p in measured
+        if p.bits is not None
     )
-    config = state.submitted.config
+    config = run.settings
     limits = [Limit(at=own, says="the given model")] if own else []
     if config.budget:
         limits.append(Limit(at=config.budget, says="budget", axis=0))
@@ -131,58 +123,43 @@ def _front(state: CompressionState) -> Front:
             Axis(name="bits per byte", unit="bit/B", better="down"),
         ),
         points=dots,
-        chosen=state.completed.chosen.point if state.completed else None,
+        chosen=run.state.completed.chosen.point if run.state.completed else None,
         limits=tuple(limits),
     )
 
 
-def _points(state: CompressionState) -> Units:
+def _points(run: Run) -> Units:
     """Return the rate–distortion table."""
-    keys = (
-        "point",
-        "model",
-        "codec",
-        "bytes",
-        "ratio",
-        "bits_per_weight",
-        "bits_per_byte",
-        "retention",
-        "regression",
-    )
-    more = ("weight_error", "encoding_seconds", "decoding_seconds")
-    found = report.rows(state)
-    told = "Bytes are those of whole files, embedding included, tokenizer not. The worst domain is the "
-    told += "largest rise of bits per byte in any, as a share."
-    failed = sum(row["failure"] is not None for row in found)
-    if failed:
-        more = (*more, "failure")
-        told += f" {failed} of {len(found)} could not be measured, and are never chosen."
-    rows = tuple(tuple(row[key] for key in (*keys, *more)) for row in found)
+    points, columns = rows(run), POINTS
+    says = "Bytes are those of whole files, embedding included, tokenizer not. The worst domain is the "
+    says += "largest rise of bits per byte in any, as a share."
+    if failed := sum(row["failure"] is not None for row in points):
+        columns = POINTS | FAILURE
+        says += f" {failed} of {len(points)} could not be measured, and are never chosen."
     return Units(
         name="points",
         title="Points",
-        says=told,
+        says=says,
         unit="point",
-        columns=(*POINTS, FAILURE) if failed else POINTS,
-        rows=rows,
+        columns=tuple(columns.values()),
+        rows=tuple(tuple(row[field] for field in columns) for row in points),
     )
 
 
-def _against(found: Sequence[comparison.Rival]) -> Units:
+def _against(pairs: Sequence[Rival]) -> Units:
     """Return mixtures beside single settings that take at least as many bytes."""
     rows = tuple(
         (
             pair.single.name,
-            pair.single.packed.bytes,
+            pair.single.bytes,
             pair.mixture.name,
-            pair.mixture.packed.bytes,
+            pair.mixture.bytes,
             -pair.difference.value,
             *sorted(-end for end in (pair.difference.low, pair.difference.high) if end is not None),
         )
-        for pair in found
-        if pair.single.packed is not None and pair.mixture.packed is not None
+        for pair in pairs
     )
-    ahead = sum((pair.difference.high or 0.0) < 0 for pair in found)
+    ahead = sum((pair.difference.high or 0.0) < 0 for pair in pairs)
     return Units(
         name="mixtures",
         title="Mixtures against single settings",
@@ -195,43 +172,179 @@ def _against(found: Sequence[comparison.Rival]) -> Units:
     )
 
 
-def _matrices(state: CompressionState) -> Units:
+def _matrices(run: Run) -> Units:
     """Return each matrix with what the model lost with it alone, and its chosen setting."""
-    rows = [row for subject in plan.subjects(state.started) for row in _tried(state, subject)]
-    refused = len(findings.fallbacks(state))
-    told = (
-        f" {refused} times a codec did not take a matrix, which then has 16 bits."
-        if refused
-        else ""
-    )
+    says = "What the model loses with a matrix alone at a setting, and its setting now."
+    if refused := len(figures.fallbacks(run)):
+        says += f" {refused} times a codec did not take a matrix, which then has 16 bits."
     return Units(
         name="matrices",
         title="Matrices",
-        says=f"What the model loses with a matrix alone at a setting, and its setting now.{told}",
+        says=says,
         unit="matrix",
         columns=MATRICES,
-        rows=tuple(rows),
+        rows=tuple(row for one in recipes.subjects(run.started) for row in _tried(run, one)),
     )
 
 
-def _tried(state: CompressionState, subject: plan.Subject) -> list[tuple[Any, ...]]:
+def _tried(run: Run, subject: Subject) -> list[tuple[Any, ...]]:
     """Return the rows of a model's matrices; settings are those of the chosen point, if it is its."""
-    probed = findings.probed_all(state) and state.submitted.config.mixtures
-    tried = findings.probed(state, subject) if probed else {}
-    rises = findings.rises(state, subject) if probed else {}
-    chosen, taken = findings.choose(state), dict[str, str]()
-    if chosen and chosen.subject == subject:
+    id_ = recipes.source(subject)
+    tried = run.known.get(figures.PROBES, {}).get(id_, {})
+    rises = run.known.get(figures.RISES, {}).get(id_, {})
+    chosen, taken = figures.choose(run), dict[str, str]()
+    if chosen and chosen.subject is subject:
         names = [matrix.name for matrix in subject.matrices]
         taken = dict(zip(names, chosen.assignment, strict=True))
-    before = plan.prefix(subject)
+    before = recipes.prefix(subject)
     return [
         (
             f"{before}{m.name}",
             m.rows,
             m.columns,
-            tried.get(m.name),
+            tried[m.name].setting if m.name in tried else None,
             rises.get(m.name),
             taken.get(m.name),
         )
         for m in subject.matrices
     ]
+
+
+# ---- table, report and card ------------------------------------------------------------------------
+
+
+def rows(run: Run) -> list[dict[str, Any]]:
+    """Return the rate–distortion table: a row for each point, the fewest bytes first.
+
+    `failure` says why a point could not be measured; its bits per byte are then None.
+    """
+    kept = {p.name for p in figures.front(figures.points(run))}
+    return [_row(run, point, point.name in kept) for point in figures.attempted(run)]
+
+
+def _row(run: Run, point: Point, kept: bool) -> dict[str, Any]:
+    pairs, of = zip(point.subject.matrices, point.assignment, strict=True), point.subject
+    events = [e for m, s in pairs if (e := figures.encoded(run, of, m.name, s)) is not None]
+    size, whole = point.bytes, run.started.float32_bytes
+    return {
+        "point": point.name,
+        "model": recipes.name(of),
+        "codec": point.series,
+        "bytes": size,
+        "ratio": whole / size,
+        "bits_per_weight": 32 * size / of.float32_bytes,
+        "bits_per_byte": point.bits,
+        "retention": point.retention,
+        "regression": point.regression,
+        "weight_error": _pooled(of, events),
+        "encoding_seconds": sum(e.seconds for e in events),
+        "decoding_seconds": sum(e.decoding_seconds for e in events),
+        "front": kept,
+        "failure": point.failure,
+    }
+
+
+def _pooled(subject: Subject, events: list[Any]) -> float:
+    """Return the mean relative squared error of the matrices, by their numbers of weights."""
+    sizes = {m.name: m.rows * m.columns for m in subject.matrices}
+    weights = [sizes[e.recipe.params["tensor"]] for e in events]
+    total = sum(weights)
+    return sum(e.error * w for e, w in zip(events, weights, strict=True)) / total
+
+
+def report(run: Run) -> dict[str, Any]:
+    """Return the report of a completed compression, as JSON has it."""
+    done = run.state.completed
+    return {
+        "model": run.started.source.name,
+        "chosen": done.chosen.model_dump(),
+        "figures": {name: one.model_dump() for name, one in done.figures.items()},
+        "given": {
+            "bits_per_byte": figures.bits_of(run, run.started),
+            "bytes": run.started.bytes,
+            "float32_bytes": run.started.float32_bytes,
+        },
+        "students": [
+            {
+                "name": one.name,
+                "model": one.source.name,
+                "bits_per_byte": figures.bits_of(run, one),
+                "float32_bytes": one.float32_bytes,
+            }
+            for one in run.started.students
+        ],
+        "points": rows(run),
+        "mixtures": [_pair(one) for one in figures.rivals(run)],
+        "not_taken": figures.fallbacks(run),
+    }
+
+
+def _pair(pair: Rival) -> dict[str, Any]:
+    """Return a mixture beside a single setting that takes at least as many bytes."""
+    return {
+        "setting": pair.single.name,
+        "setting_bytes": pair.single.bytes,
+        "mixture": pair.mixture.name,
+        "mixture_bytes": pair.mixture.bytes,
+        "difference": pair.difference.model_dump(),
+    }
+
+
+def card(run: Run) -> str:
+    """Return the card of the compressed model, Markdown."""
+    done, name = run.state.completed, run.started.source.name
+    kept = done.figures["retention"]
+    lines = [
+        f"# {name}, compressed",
+        "",
+        *_student(run),
+        f"{done.chosen.bytes:,} bytes, {done.figures['ratio'].value:.1f} times smaller than float32, "
+        f"by the point {done.chosen.point} of the curve below. On the test slice it keeps "
+        f"{kept.value:.4f} of the quality ({kept.low:.4f} to {kept.high:.4f}, {kept.n} documents): "
+        "bits per byte of the given model over its own.",
+        "",
+        "    forge decompress model.forge FOLDER",
+        "",
+        "    from agent_forge import load_coded, load_coded_tokenizer",
+        '    model, tokenizer = load_coded("model.forge"), load_coded_tokenizer("model.forge")',
+        "",
+        "Measured on the selection slice, which the point was chosen by:",
+        "",
+        *table(run),
+        "",
+        f"Made by run {run.state.run}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _student(run: Run) -> list[str]:
+    """Return lines that say which student the chosen file holds; none if it holds the given model."""
+    chosen = figures.choose(run)
+    assert chosen is not None
+    subject = chosen.subject
+    if subject is run.started:
+        return []
+    own, given = subject.source.parameters, run.started.source.parameters
+    name = recipes.name(subject)
+    return [f"The file holds the student {name}: {own:,} parameters instead of {given:,}.", ""]
+
+
+def table(run: Run) -> list[str]:
+    """Return the rate–distortion table as Markdown; points of the front are marked."""
+    lines = [
+        "| point | bytes | × float32 | bits a weight | bits per byte | retention | "
+        "worst domain | front |",
+        "|---|---:|---:|---:|---:|---:|---:|:-:|",
+    ]
+    for row in rows(run):
+        measured = (
+            f"{row['bits_per_byte']:.4f} | {row['retention']:.4f} | {row['regression']:+.2%}"
+            if row["failure"] is None
+            else f"failed: {row['failure']} | | "
+        )
+        lines.append(
+            f"| {row['point']} | {row['bytes']:,} | {row['ratio']:.2f} | {row['bits_per_weight']:.3f} "
+            f"| {measured} | {'•' if row['front'] else ''} |"
+        )
+    return lines

@@ -1,16 +1,16 @@
-"""Submission of a compression: model and data, checked before any work."""
+"""Submission of a compression: models and data, checked before any work."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.data.slices import Slice
-from evaluation.loading import load_items, texts_of
-from phases.compression import students
-from phases.compression.config import CompressionConfig
 from phases.compression.menu import MENU
-from phases.compression.plan import ROLE, STUDENTS
+from phases.compression.recipes import ROLE, STUDENTS
+from phases.compression.settings import CompressionConfig
 from runs.errors import ConfigError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.system import packages
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 #: Slices of the data that a compression measures on.
 NEEDED: tuple[Slice, ...] = ("selection", "test")
+#: Names of folders and roles that tell nothing.
+PLAIN_NAMES = ("", "model")
+#: The name of a student whose own tells nothing.
+STUDENT = "student"
 
 
 def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
@@ -59,7 +63,7 @@ def check_machine(config: CompressionConfig) -> None:
 
 def check(plan: Plan) -> Checked:
     """Open models (headers only), tokenizers and data; raise the errors that a start would raise."""
-    from evaluation.loading import load_tokenizer
+    from evaluation.loading import load_items, load_tokenizer, texts_of
     from weights.folders import model_config
     from weights.folders.checkpoint import open_checkpoint
 
@@ -74,7 +78,7 @@ def check(plan: Plan) -> Checked:
     tokenizer = load_tokenizer(model.path)
     for given, own in zip(smaller, others, strict=True):
         read = load_tokenizer(given.path)
-        students.check(given.name, own.parameters, opened.parameters, read, tokenizer)
+        check_student(given.name, own.parameters, opened.parameters, read, tokenizer)
     notes = [warning for one in (opened, *others) for warning in one.warnings]
     items = load_items(
         plan.fields["data"], parameters=opened.parameters, note=notes.append, needed=NEEDED
@@ -105,3 +109,41 @@ def _check_budget(budget: int | None, tensors: int) -> None:
             f"budget: no file fits into {budget:,} bytes: the header for {tensors} tensors alone takes "
             f"more than {least:,}."
         )
+
+
+# ---- students ------------------------------------------------------------------------------------
+
+
+def student_names(given: Sequence[str]) -> list[str]:
+    """Return the first parts of the students' points' names: distinct, and without separators."""
+    found: list[str] = []
+    for text in given:
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")
+        name = STUDENT if plain in PLAIN_NAMES else plain
+        same = sum(other == name or other.startswith(f"{name}+") for other in found)
+        found.append(f"{name}+{same + 1}" if same else name)
+    return found
+
+
+def check_student(name: str, own: int, given: int, tokenizer: Any, others: Any) -> None:
+    """Raise ConfigError for a student that is not smaller, or reads text by other tokens.
+
+    `own` and `given` are numbers of parameters; `others` is the given model's tokenizer.
+    """
+    if own >= given:
+        raise ConfigError(
+            f"student {name} has {own:,} parameters, not fewer than the {given:,} of the given model: "
+            "its points would be no smaller."
+        )
+    if _form(tokenizer) != _form(others):
+        raise ConfigError(
+            f"student {name} has another tokenizer than the given model: give a model that reads text "
+            "as that one does, such as the result of a student run."
+        )
+
+
+def _form(tokenizer: Any) -> Any:
+    """Return what decides how a tokenizer cuts text."""
+    if tokenizer.is_fast:
+        return tokenizer.backend_tokenizer.to_str()
+    return type(tokenizer).__name__, tokenizer.get_vocab()

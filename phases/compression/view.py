@@ -1,4 +1,4 @@
-"""Views of a compression: the front of points, the table, the chosen model. Pure."""
+"""Views of a compression: names, lines of events, panels, report. Pure."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from events import Envelope, Event
-from phases.compression import findings, origins, plan, report
-from phases.compression import panels as own_panels
+from phases.compression import figures, panels, recipes
 from phases.compression.events import Completed, CompressionState, Encoded, Packed
+from phases.compression.recipes import ROLE
 from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
-from runs.kinds.origin import Ancestor
 from runs.kinds.view import OTHER_DATA, View
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from studies import paired_bits
 from studies.observing import Observed, Unmeasurable
+from studies.scripted import Scripted
 
 
-class CompressionView(View[CompressionState]):
+class CompressionView(Scripted, View[CompressionState]):
     """The part of a compression that is shown."""
 
     def names(self, state: CompressionState) -> dict[str, str]:
-        """Return recipe id → what it is called."""
-        if state.started is None:
+        """Return recipe id → what it is called: matrices, given models, points."""
+        run = self.begun(state)
+        if run is None:
             return {}
-        every = plan.subjects(state.started)
-        whose = {plan.source(one): plan.prefix(one) for one in every}
-        found = {
-            id_: f"{whose[of]}{m} at {s}" for (of, m, s), (id_, _) in plan.encodings(state).items()
-        }
-        found |= {plan.source(one): plan.name(one) for one in every}
-        if findings.given(state) is not None:
-            found |= {p.recipe.id: p.name for p in findings.attempted(state)}
-        return found
+        every = recipes.subjects(run.started)
+        prefixes = {recipes.source(one): recipes.prefix(one) for one in every}
+        coded = recipes.encodings(run).items()
+        names = {id_: f"{prefixes[of]}{m} at {s}" for (of, m, s), (id_, _) in coded}
+        names |= {recipes.source(one): recipes.name(one) for one in every}
+        return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
@@ -48,15 +46,13 @@ class CompressionView(View[CompressionState]):
                 return f"{count} matrices, {data['calibrated']:,} tokens of calibration"
             case "encoded":
                 return f"{name}: {data['bytes']:,} bytes, error {data['error']:.4g}"
-            case "refused":
+            case "refused" | "unmeasurable":
                 return f"{name}: {data['reason']}"
             case "packed":
                 return f"{name}: {data['bytes']:,} bytes"
             case "observed":
                 values = data["values"].values()
                 return f"{name}: {math.fsum(values) / len(values):.4f} bits per byte"
-            case "unmeasurable":
-                return f"{name}: {data['reason']}"
             case "completed":
                 kept = data["figures"]["retention"]["value"]
                 return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
@@ -76,22 +72,21 @@ class CompressionView(View[CompressionState]):
         if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
             entry["done"] = (entry["done"] or 0) + 1
         if isinstance(event, Completed):
-            entry |= listed(own_panels.KEPT, event.figures["retention"].value, findings.TEST)
+            entry |= listed(panels.KEPT, event.figures["retention"].value, figures.TEST)
 
     def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
         """Return the chosen model for the model registry, once it is measured."""
         if not isinstance(event, Completed):
             return []
         source = state.started.source
-        kept = event.figures["retention"].value
         return [
             {
-                "name": f"{state.run}-{origins.CHOSEN}",
+                "name": f"{state.run}-{ROLE}",
                 "kind": "champion",
                 "digest": event.chosen.digest,
                 "parameters": source.parameters,
                 "path": state.submitted.output_dir,
-                "metrics": {"retention": kept},
+                "metrics": {"retention": event.figures["retention"].value},
                 "lineage": [source.digest],
             }
         ]
@@ -100,17 +95,15 @@ class CompressionView(View[CompressionState]):
         """Return the bits per byte and the file's bytes of the given model or of a point's."""
         if state.started is None:
             return []
-        points = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]
-        ids = {point.recipe_id for point in points}
+        packed = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]
+        ids = {event.recipe_id for event in packed}
         if state.started.source.digest == digest:
-            ids.add(plan.source(state.started))
+            ids.add(recipes.source(state.started))
         answers, seed = state.answers.values(), state.submitted.config.seed
+        sizes = (Figure(value=event.bytes) for event in packed[:1])
         return [
-            *paired_bits.measurements(answers, ids, "compression", seed),
-            *(
-                Measurement(name="bytes of the file", figure=Figure(value=point.bytes))
-                for point in points[:1]
-            ),
+            *paired_bits.measurements(answers, ids, self.purpose, seed),
+            *(Measurement(name="bytes of the file", figure=size) for size in sizes),
         ]
 
     def made(self, state: CompressionState, digest: str) -> str | None:
@@ -118,48 +111,45 @@ class CompressionView(View[CompressionState]):
         packed = (m for m in state.made.values() if isinstance(m, Packed))
         return next((one.recipe_id for one in packed if one.digest == digest), None)
 
-    def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
-        """Return a point's recipe, those of its matrices, and the given model."""
-        return origins.ancestry(state, name)
-
     def yardstick(self, state: CompressionState) -> dict[str, Any]:
         """Return the items that results are measured on."""
         return {OTHER_DATA: state.started.data_digest if state.started else None}
 
     def progress(self, state: CompressionState) -> tuple[int, int | None]:
         """Return (tasks that are done, all that are known so far)."""
-        if state.started is None:
+        run = self.begun(state)
+        if run is None:
             return 0, None
-        done = len(state.made) + len(state.refused)
-        measured = Observed | Unmeasurable
-        done += sum(isinstance(event, measured) for event in state.answers.values())
-        config = state.submitted.config
-        every, points = plan.subjects(state.started), len(plan.settings(state))
-        total = len(plan.encodings(state)) + (2 * points + 1) * len(every) + 2
+        done = len(state.made) + len(state.refused) + len(state.answers)
+        config, every = run.settings, recipes.subjects(run.started)
+        total = len(recipes.encodings(run)) + (2 * len(run.started.settings) + 1) * len(every) + 2
         if config.mixtures and len(config.settings) > 1:
             total += sum(len(one.matrices) + 2 * config.mixtures for one in every)
         return done, done if state.completed else max(total, done + 1)
 
     def head(self, state: CompressionState) -> Head:
         """Return the head: what the chosen model keeps, once it is measured."""
-        return default_panels.head(self, state, own_panels.result(state), own_panels.facts(state))
+        run = self.begun(state)
+        if run is None:
+            return default_panels.head(self, state)
+        return default_panels.head(self, state, panels.result(run), panels.facts(run))
 
     def panels(
         self, state: CompressionState, curve: Sequence[float | None] = ()
     ) -> Sequence[Panel]:
         """Return the front, the table of points, and the settings of the matrices."""
-        return [*own_panels.panels(state), default_panels.tasks(self, state)]
+        run = self.begun(state)
+        return [*(panels.panels(run) if run else ()), default_panels.tasks(self, state)]
 
     def report(self, state: CompressionState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a completed compression."""
-        return {**super().report(state, rows), **report.report(state)}
+        return {**super().report(state, rows), **panels.report(self.run(state))}
 
     def summary(self, state: CompressionState, rows: Sequence[Envelope]) -> list[str]:
         """Return the table of points, of a completed run."""
-        return report.table(state) if state.completed else []
+        return panels.table(self.run(state)) if state.completed else []
 
     def view(self, state: CompressionState) -> dict[str, Any]:
         """Return the points that are measured."""
-        if state.started is None or findings.given(state) is None:
-            return {"points": []}
-        return {"points": report.rows(state)}
+        run = self.begun(state)
+        return {"points": panels.rows(run) if run else []}

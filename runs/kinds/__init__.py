@@ -24,7 +24,7 @@ KINDS = {
     "baking": "phases.tool_baking.script:Baking",
     "bitnet": "phases.bitnet:Bitnet",
     "cognate": "phases.cognate.script:Cognate",
-    "compression": "phases.compression.kind:Compression",
+    "compression": "phases.compression.script:Compression",
     "curriculum": "phases.curriculum.script:Curriculum",
     "evomerge": "evomerge.kind:EvoMerge",
     "experts": "phases.experts.script:Experts",

@@ -15,9 +15,11 @@ from transformers import AutoTokenizer, Qwen2ForCausalLM
 
 from events import Envelope
 from phases.compression.events import CompressionState
+from runs import kinds
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.run import Run
 from testing.models import toy_models
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
@@ -111,6 +113,12 @@ def state(home: Home, run: str = "c") -> CompressionState:
     """Return a run's state."""
     with closing(home.open_store()) as store:
         return repository.load(store, run)
+
+
+def replayed(of: CompressionState) -> Run:
+    """Return a started run with all that its script has said."""
+    kind: Any = kinds.of("compression")
+    return kind.run(of)
 
 
 def rows(home: Home, run: str = "c") -> list[Envelope]:

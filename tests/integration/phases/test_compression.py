@@ -19,9 +19,9 @@ from agent_forge import load_coded
 from api.app import create
 from api.options import Options
 from cli.main import forge
-from phases.compression import comparison, findings, plan, report
+from phases.compression import figures, panels, recipes
 from phases.compression.events import CompressionState, Encoded, Packed
-from phases.compression.tasks.execute import Context
+from phases.compression.work import Context
 from runs import kinds
 from runs.errors import ConfigError, ConflictError, DataError, NotFiniteError, RunFailedError
 from runs.history import audit
@@ -29,7 +29,14 @@ from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.panels.panels import Units
 from testing.miniatures import compression_runs
-from testing.miniatures.compression_runs import SETTINGS, TEXTS, finish, state, submit
+from testing.miniatures.compression_runs import (
+    SETTINGS,
+    TEXTS,
+    finish,
+    replayed,
+    state,
+    submit,
+)
 from testing.models.toys import Toys
 from testing.worlds.runs import was_killed
 from testing.worlds.warm_process import Template
@@ -70,14 +77,14 @@ def call(home: Home, *words: str) -> Result:
 
 def test_every_matrix_is_tried_at_every_setting_and_mixtures_choose_among_them(home: Home) -> None:
     done = state(home)
-    names = [*plan.settings(done)]
+    names = [one.name for one in done.started.settings]
     assert names == ["rtn-4", "gptq-2", "uniform-1", "plain-16", "plain-32"]
     matrices = [m.name for m in done.started.matrices]
     assert "model.embed_tokens.weight" in matrices
     assert not any("norm" in name for name in matrices)
     encoded = [e for e in done.made.values() if isinstance(e, Encoded)]
     assert len(encoded) == 5 * len(matrices)
-    mixed = [p for p in findings.points(done) if p.series == "mixture"]
+    mixed = [p for p in figures.points(replayed(done)) if p.series == "mixture"]
     assert mixed
     for point in mixed:
         assert len(set(point.assignment)) > 1
@@ -87,10 +94,10 @@ def test_every_matrix_is_tried_at_every_setting_and_mixtures_choose_among_them(h
 def test_mixtures_are_compared_with_single_settings_document_by_document(home: Home) -> None:
     """The pair is of at most as many bytes; the interval is that of documents resampled for both."""
     done = state(home)
-    pairs = comparison.rivals(done)
+    pairs = figures.rivals(replayed(done))
     assert pairs
     assert {pair.single.series for pair in pairs} <= {"rtn", "gptq", "uniform"}
-    mixed = [p for p in findings.points(done) if p.series == "mixture"]
+    mixed = [p for p in figures.points(replayed(done)) if p.series == "mixture"]
     rng = np.random.default_rng(0)
     for pair in pairs:
         assert pair.single.packed
@@ -102,8 +109,7 @@ def test_mixtures_are_compared_with_single_settings_document_by_document(home: H
         assert pair.single.bits is not None
         assert pair.difference.value == pair.mixture.bits - pair.single.bits
         both = [
-            findings.observed(done, one.recipe.id, "selection")
-            for one in (pair.mixture, pair.single)
+            figures.observed(replayed(done), one.recipe_id) for one in (pair.mixture, pair.single)
         ]
         found = []
         for _ in range(1000):
@@ -119,11 +125,11 @@ def test_mixtures_are_compared_with_single_settings_document_by_document(home: H
         scale = max(high - low, 1e-9)
         assert pair.difference.low == pytest.approx(low, abs=0.1 * scale)
         assert pair.difference.high == pytest.approx(high, abs=0.1 * scale)
-    assert [one["setting"] for one in report.report(done)["mixtures"]] == [
+    assert [one["setting"] for one in panels.report(replayed(done))["mixtures"]] == [
         pair.single.name for pair in pairs
     ]
-    panels = {panel.name: panel for panel in kinds.of("compression").panels(done)}
-    table = panels["mixtures"]
+    shown = {panel.name: panel for panel in kinds.of("compression").panels(done)}
+    table = shown["mixtures"]
     assert isinstance(table, Units)
     assert len(table.rows) == len(pairs)
     assert [row[4] for row in table.rows] == [-pair.difference.value for pair in pairs]
@@ -190,7 +196,7 @@ def test_a_run_that_goes_on_with_the_chosen_model(home: Home, toys: Toys) -> Non
 @pytest.mark.parametrize(
     ("forgery", "what"),
     [
-        (edit("packed", 0, bytes=1), "the model is not the one"),
+        (edit("packed", 0, bytes=1), "does not end with the events"),
         (edit("encoded", 0, bytes=1), ""),
         (edit("completed", figures={}), "figures are not those"),
     ],
@@ -218,10 +224,10 @@ def test_a_file_that_was_altered_is_refused(home: Home, tmp_path: Path) -> None:
 def test_a_budget_chooses_the_best_within_it_and_one_that_nothing_meets_names_the_nearest(
     home: Home, toys: Toys, data: Path, tmp_path: Path
 ) -> None:
-    sizes = [p.packed.bytes for p in findings.points(state(home)) if p.packed]
+    sizes = [p.packed.bytes for p in figures.points(replayed(state(home))) if p.packed]
     submit(home, toys.sources[0], data, "budget", budget=sizes[1])
     done = finish(home, "budget")
-    within = [p for p in findings.points(done) if p.packed and p.packed.bytes <= sizes[1]]
+    within = [p for p in figures.points(replayed(done)) if p.packed and p.packed.bytes <= sizes[1]]
     best = min(within, key=lambda p: (p.bits or 0.0, p.name))
     assert done.completed.chosen.point == best.name
     submit(home, toys.sources[0], data, "tiny", budget=700, mixtures=0)
@@ -246,10 +252,10 @@ def test_a_forecast_counts_a_student_too(taught, tmp_path: Path) -> None:
     _, done, _ = taught
     cache = Artifacts(tmp_path / "cache")
     told = kinds.of("compression").forecast(done.submitted, cache, tmp_path / "there")
-    parameters = [one.source.parameters for one in plan.subjects(done.started)]
+    parameters = [one.source.parameters for one in recipes.subjects(done.started)]
     assert len(parameters) == 2
     assert told.memory.value == 12 * sum(parameters)
-    matrices = sum(len(one.matrices) for one in plan.subjects(done.started))
+    matrices = sum(len(one.matrices) for one in recipes.subjects(done.started))
     passes = 2 * (len(done.started.settings) + done.submitted.config.mixtures) + matrices + 4
     assert f"{passes} measurements" in told.seconds.how
 
@@ -263,10 +269,10 @@ def test_a_codec_that_does_not_take_a_matrix_leaves_it_plain(
     home = Home(tmp_path / "home")
     submit(home, large, data, settings=["rtn-4"], mixtures=0)
     done = finish(home)
-    (refused,) = findings.fallbacks(done).items()
+    (refused,) = figures.fallbacks(replayed(done)).items()
     assert refused[0].endswith("q_proj.weight at plain-16")
     assert "too large for float16" in refused[1]
-    (point,) = [p for p in findings.points(done) if p.name == "plain-16"]
+    (point,) = [p for p in figures.points(replayed(done)) if p.name == "plain-16"]
     assert sorted(point.assignment).count("plain-32") == 1
     assert audit.audit(compression_runs.rows(home)) == []
 
@@ -300,49 +306,47 @@ def test_killed_while_it_encodes_or_packs_a_run_ends_as_if_undisturbed(
 def test_a_student_s_points_stand_on_the_same_front(taught) -> None:
     """Retention and ratio are against the given model; bits a weight are of the student's own."""
     _, done, small = taught
-    found = {point.name: point for point in findings.points(done)}
+    found = {point.name: point for point in figures.points(replayed(done))}
     assert {"uniform-1", "small:uniform-1", "plain-16", "small:plain-16"} <= set(found)
     assert any(name.startswith("small:mixture-") for name in found)
-    kept = [point.name for point in findings.front(findings.points(done))]
+    kept = [point.name for point in figures.front(figures.points(replayed(done)))]
     assert kept[0].startswith("small:")
-    own, rows = findings.given(done), {row["point"]: row for row in report.rows(done)}
+    run = replayed(done)
+    given, other = (figures.bits_of(run, one) for one in recipes.subjects(done.started))
+    assert given is not None
+    rows = {row["point"]: row for row in panels.rows(run)}
     row, point = rows["small:uniform-1"], found["small:uniform-1"]
     assert point.packed is not None
     assert row["model"] == "small"
-    assert row["retention"] == own / point.bits
+    assert row["retention"] == given / point.bits
     assert row["ratio"] == done.started.float32_bytes / point.packed.bytes
     parameters = open_checkpoint(small).parameters
     assert row["bits_per_weight"] == 8 * point.packed.bytes / parameters
-    given, other = (findings.own(done, one) for one in plan.subjects(done.started))
-    assert given == own != other
+    assert given != other
 
 
 def test_no_domain_loses_more_than_is_allowed(home: Home) -> None:
     """Rises by hand, from what was observed; the mean over domains may hide one."""
-    done = state(home)
-    before = findings.observed(done, plan.source(done.started), findings.SELECTION)
+    run = replayed(state(home))
+    before = figures.observed(run, recipes.source(run.started))
     assert before is not None
-    worst = {}
-    for point in findings.points(done):
-        seen = findings.observed(done, point.recipe.id, findings.SELECTION)
+    worst, points = {}, figures.points(run)
+    for point in points:
+        seen = figures.observed(run, point.recipe_id)
         assert seen is not None
         worst[point.name] = max(seen.values[d] / before.values[d] - 1 for d in before.values)
         assert point.regression == worst[point.name]
-    kept = done.submitted.config.model_copy(update={"retention": 0.01})
     bound = sorted(worst.values())[len(worst) // 2]
-    done.submitted = done.submitted.model_copy(
-        update={"config": kept.model_copy(update={"regression": bound})}
-    )
-    chosen = findings.choose(done)
+    run.settings = run.settings.model_copy(update={"retention": 0.01, "regression": bound})
+    chosen = figures.choose(run)
     assert chosen is not None
-    assert chosen.name == next(p.name for p in findings.points(done) if worst[p.name] <= bound)
-    assert chosen.name != findings.points(done)[0].name
-    none = kept.model_copy(update={"regression": -1.0})
-    done.submitted = done.submitted.model_copy(update={"config": none})
-    assert findings.choose(done) is None
+    assert chosen.name == next(p.name for p in points if worst[p.name] <= bound)
+    assert chosen.name != points[0].name
+    run.settings = run.settings.model_copy(update={"regression": -1.0})
+    assert figures.choose(run) is None
     nearest = min(worst, key=lambda name: worst[name])
     told = f"in every domain. The nearest is {nearest}: {worst[nearest]:.2%} in one of them."
-    assert told in findings.unmet(done)
+    assert told in figures.unmet(run)
 
 
 @pytest.mark.slow
@@ -406,7 +410,7 @@ def test_a_compression_with_a_student_is_verified_and_made_again(taught) -> None
 @pytest.mark.parametrize(
     ("forgery", "what"),
     [
-        (edit("packed", -1, bytes=1), "the model is not the one"),
+        (edit("packed", -1, bytes=1), "does not end with the events"),
         (edit("encoded", -1, bytes=1), ""),
         (edit("started", students=[]), ""),
     ],

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from cli.main import forge
-from phases.compression import findings, report
+from phases.compression import figures, panels
 from phases.compression.events import CompressionState
 from runs import kinds
 from runs.errors import RunFailedError
@@ -21,7 +21,7 @@ from runs.kinds.decide import due
 from runs.panels.panels import Front, Units
 from studies.observing import Observe, Observed, Unmeasurable
 from testing.miniatures import compression_runs
-from testing.miniatures.compression_runs import finish, state, submit
+from testing.miniatures.compression_runs import finish, replayed, state, submit
 from testing.models.toys import Toys
 from tests.integration.kinds.test_forgeries import edit, relinked
 
@@ -39,7 +39,7 @@ def home(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 def failed(done: CompressionState) -> dict[str, str]:
     """Return point → why it could not be measured."""
-    return {p.name: p.failure for p in findings.attempted(done) if p.failure is not None}
+    return {p.name: p.failure for p in figures.attempted(replayed(done)) if p.failure is not None}
 
 
 @pytest.mark.slow
@@ -50,7 +50,7 @@ def test_a_point_that_gives_nan_is_recorded_with_its_reason_and_never_chosen(hom
     assert set(failed(done)) == {"rtn-4", "uniform-1"}
     assert "no finite number for text 'animals1selection'" in failed(done)["rtn-4"]
     # The smallest file of all would have been chosen for its bytes.
-    smallest = findings.attempted(done)[0]
+    smallest = figures.attempted(replayed(done))[0]
     assert smallest.name == "uniform-1"
     assert done.completed.chosen.point == "gptq-2"
     assert audit.audit(compression_runs.rows(home)) == []
@@ -61,9 +61,9 @@ def test_a_matrix_whose_errors_give_nan_stays_plain_in_mixtures(home: Home) -> N
     """The cost of an error there is not known; the embedding is such a matrix here."""
     done = state(home)
     matrices = [matrix.name for matrix in done.started.matrices]
-    (unknown,) = set(matrices) - set(findings.rises(done, done.started))
+    (unknown,) = set(matrices) - set(figures.rises(replayed(done), done.started))
     assert unknown == "model.embed_tokens.weight"
-    mixed = [p for p in findings.points(done) if p.series == "mixture"]
+    mixed = [p for p in figures.points(replayed(done)) if p.series == "mixture"]
     assert mixed
     assert {p.assignment[matrices.index(unknown)] for p in mixed} == {"plain-16"}
 
@@ -71,22 +71,22 @@ def test_a_matrix_whose_errors_give_nan_stays_plain_in_mixtures(home: Home) -> N
 @pytest.mark.slow
 def test_table_panel_and_terminal_show_what_failed(home: Home) -> None:
     done = state(home)
-    rows = {row["point"]: row for row in report.rows(done)}
+    rows = {row["point"]: row for row in panels.rows(replayed(done))}
     assert rows["rtn-4"]["failure"] == failed(done)["rtn-4"]
     assert rows["rtn-4"]["bits_per_byte"] is None
     assert not rows["rtn-4"]["front"]
-    (line,) = [one for one in report.table(done) if one.startswith("| rtn-4 ")]
+    (line,) = [one for one in panels.table(replayed(done)) if one.startswith("| rtn-4 ")]
     assert "failed: it gives no finite number" in line
-    panels = {one.name: one for one in kinds.of("compression").panels(done)}
-    table, curve = panels["points"], panels["front"]
+    shown = {one.name: one for one in kinds.of("compression").panels(done)}
+    table, curve = shown["points"], shown["front"]
     assert isinstance(table, Units)
     assert isinstance(curve, Front)
     assert table.columns[-1].name == "failed"
     assert sum(row[-1] is not None for row in table.rows) == 2
     assert "2 of 6 could not be measured" in table.says
     assert {dot.id for dot in curve.points}.isdisjoint(failed(done))
-    shown = CliRunner().invoke(forge, ["show", "c"], env={"FORGE_HOME": str(home.folder)})
-    assert shown.exit_code == 0, shown.output
+    told = CliRunner().invoke(forge, ["show", "c"], env={"FORGE_HOME": str(home.folder)})
+    assert told.exit_code == 0, told.output
     json.dumps(kinds.of("compression").view(done), allow_nan=False)
 
 
@@ -107,20 +107,21 @@ def test_a_point_that_gives_nan_on_the_test_slice_only_makes_room_for_the_next(h
     """Its bits on the selection slice were fine; nothing else is known of it then."""
     done = state(home)
     before = copy(done)
-    before.completed, before.answers = None, dict(done.answers)
-    first = findings.choose(before)
+    before.completed, before.answers, before.memory = None, dict(done.answers), {}
+    first = figures.choose(replayed(before))
     assert first is not None
-    task = findings.observe(first.recipe.id, findings.TEST)
+    task = figures.observe(first.recipe_id, figures.TEST)
     assert isinstance(before.answers[task.key], Observed)
     before.answers[task.key] = Unmeasurable(
         recipe_id=task.recipe_id, measure=task.measure, on=task.on, reason="none"
     )
+    before.memory = {}
     (asked,) = due(before).tasks
-    second = findings.choose(before)
+    second = figures.choose(replayed(before))
     assert second is not None
     assert isinstance(asked, Observe)
-    assert (asked.recipe_id, asked.on) == (second.recipe.id, "test")
-    assert second.recipe.id != first.recipe.id
+    assert (asked.recipe_id, asked.on) == (second.recipe_id, "test")
+    assert second.recipe_id != first.recipe_id
 
 
 @pytest.mark.slow
@@ -149,6 +150,6 @@ def test_a_code_beyond_float32_leaves_the_matrix_plain(toys: Toys, tmp_path: Pat
     wanted = {"settings": ["uniform-0.85"], "calibration": 0, "mixtures": 0}
     submit(other, large, compression_runs.data(tmp_path), **wanted)
     done = finish(other)
-    refused = findings.fallbacks(done)
+    refused = figures.fallbacks(replayed(done))
     assert "beyond float32" in refused["model.layers.0.mlp.gate_proj.weight at uniform-0.85"]
     assert done.completed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from phases.compression.config import CompressionConfig
 from phases.compression.menu import MENU
+from phases.compression.settings import CompressionConfig
 from weights import algorithms, codecs
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from phases.compression.students import names
+from phases.compression.submission import student_names
 
 
 def test_names_are_distinct_and_have_no_separators() -> None:
     """They begin the names of points, as in RUN:half:uniform-1."""
     given = ["half", "runs/half:model", "half", "model", "model", "é?"]
-    assert names(given) == [
+    assert student_names(given) == [
         "half",
         "runs-half-model",
         "half+2",

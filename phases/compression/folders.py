@@ -8,25 +8,30 @@ OUT/compression.json   the report, written last
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from phases.compression import report
-from phases.compression.events import CompressionState, Packed
-from phases.compression.tasks.execute import Context
-from runs.errors import SourceError
+from phases.compression import panels
+from phases.compression.events import CompressionState, Encoded, Packed
+from phases.compression.work import Context
+from runs.errors import ForgeError, SourceError
+from runs.history.audit import Finding
 from runs.home import Home
 from studies.making import model_files
+from studies.making.making import Make
 from weights.folders import companions
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
 from weights.folders.holding import holds
+from weights.formats.coded_file import CodedFile
 from weights.recipes import Transform
 from weights.storage.output_folder import check_target, mark_of
 from weights.storage.weight_cache import Artifacts
 
 #: Name of the file of coded weights.
 FILE = "model.forge"
+
+Say = Callable[[str], None]
 
 
 def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
@@ -36,7 +41,7 @@ def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
     """
     out = check_target(out)
     context, chosen = Context.opened(state, Artifacts.of(home)), state.completed.chosen
-    told = report.report(state)
+    report = panels.report(context.run)
 
     def fill(folder: Path) -> None:
         recipe = _recipe(state, chosen.recipe_id)
@@ -46,12 +51,12 @@ def write(home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
             raise SourceError(
                 f"the file decodes to {written.digest[:12]}, and the log says {chosen.digest[:12]}."
             )
-        (folder / "README.md").write_text(report.card(state), "utf-8")
-        whole = {**told, "run": state.run, "chain_head": state.head, "digest": chosen.digest}
+        (folder / "README.md").write_text(panels.card(context.run), "utf-8")
+        whole = {**report, "run": state.run, "chain_head": state.head, "digest": chosen.digest}
         (folder / mark_of("compression")).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
 
     publish(out, fill)
-    return {**told, "run": state.run, "folder": str(out)}
+    return {**report, "run": state.run, "folder": str(out)}
 
 
 def _recipe(state: CompressionState, recipe_id: str) -> Transform:
@@ -60,9 +65,7 @@ def _recipe(state: CompressionState, recipe_id: str) -> Transform:
     return made.recipe
 
 
-def settle(
-    home: Home, state: CompressionState, head: str, recipe_id: str, folders: Sequence[Path]
-) -> str:
+def settle(home: Home, state: CompressionState, recipe_id: str, folders: Sequence[Path]) -> str:
     """Return a folder with a decoded model; write it into the last of `folders` if need be.
 
     Raises ForgeError.
@@ -105,3 +108,57 @@ def files(state: CompressionState, cache: Artifacts) -> list[tuple[str, Path]]:
     recipe = _recipe(state, chosen.recipe_id)
     again = {chosen.digest: lambda: Context.opened(state, cache).weights(recipe)}
     return model_files.files(cache, again)
+
+
+# ---- the part of an audit that needs weights -----------------------------------------------------
+
+
+def rebuild(
+    state: CompressionState, cache: Artifacts, ids: Sequence[str], say: Say
+) -> Iterator[Finding]:
+    """Make encodings and models again from the given one; yield an error for each that differs."""
+    try:
+        context = Context.opened(state, cache)
+    except ForgeError as error:
+        yield Finding("unchecked", "weights", f"nothing can be made again: {error}")
+        return
+    for id_ in ids:
+        yield from _again(context, state.made[id_], say)
+
+
+def _again(context: Context, made: Any, say: Say) -> Iterator[Finding]:
+    """Make one result again."""
+    what = f"{made.recipe.operation} {made.recipe_id[:12]}"
+    assert isinstance(made, Encoded | Packed)
+    try:
+        found = context.carry_out(Make(made.recipe))
+    except ForgeError as error:
+        yield Finding("error", "weights", f"{what}: {error}")
+        return
+    luck = {"seconds", "decoding_seconds"}
+    if found.model_dump(exclude=luck) != made.model_dump(exclude=luck):
+        yield Finding("error", "weights", f"{what}: made again it is not what the log says")
+    else:
+        say(f"{what} again: {made.bytes:,} bytes, digest {made.digest[:12]} as recorded")
+
+
+def check(
+    place: Path, document: dict[str, Any], state: CompressionState | None
+) -> Iterator[Finding]:
+    """Decode the file of a folder; yield an error if it is not what folder and run say."""
+    if state is None:
+        yield Finding("unchecked", "files", f"run {document['run']} is not in this log")
+    try:
+        opened_file = CodedFile(place / FILE)
+        for _ in opened_file.tensors():
+            pass
+    except ForgeError as error:
+        yield Finding("error", "files", str(error))
+        return
+    found, said = opened_file.header.digest, str(document.get("digest"))
+    what = f"{place / FILE} decodes to {found[:12]}"
+    if found != said:
+        yield Finding("error", "files", f"{what}, and the report beside it says {said[:12]}")
+    if state is not None and state.completed and found != state.completed.chosen.digest:
+        chosen = state.completed.chosen.digest
+        yield Finding("error", "files", f"{what}, and the run chose {chosen[:12]}")

@@ -10,26 +10,15 @@ Each is of the given model, or of a student.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from phases.compression.config import CompressionConfig
-from phases.compression.events import (
-    CompressionState,
-    MatrixRecord,
-    SettingRecord,
-    Started,
-    StudentRecord,
-)
+from phases.compression.events import MatrixRecord, SettingRecord, Started, StudentRecord
 from phases.compression.menu import MENU, PLAIN, WHOLE
-from runs.kinds.tasks import Decision
-from studies.making.making import Make
+from phases.compression.settings import CompressionConfig
+from studies.run import Run
 from weights.recipes import Source, Transform
 
 #: Role of the compressed model, and of the one that is given; of further, smaller ones.
 ROLE, STUDENTS = "model", "students"
-#: Encodings that are asked for at a time: more than there are devices.
-TOGETHER = 256
-
 #: A setting for every matrix, in their order.
 Assignment = tuple[str, ...]
 #: A model that is encoded: the given one as `started` pins it, or a student.
@@ -55,11 +44,6 @@ def _record(name: str) -> SettingRecord:
         params=algorithms.complete(params, given, name),
         embedding=algorithms.complete(params, other, name),
     )
-
-
-def settings(state: CompressionState) -> tuple[str, ...]:
-    """Return the names of the settings that are tried."""
-    return tuple(one.name for one in state.started.settings)
 
 
 def subjects(started: Started) -> tuple[Subject, ...]:
@@ -115,68 +99,49 @@ def _encoding(subject: Subject, matrix: MatrixRecord, one: SettingRecord, seed: 
 
 
 #: Encodings of the runs that were looked at last: they are asked for thousands of times.
-_KNOWN: dict[int, tuple[Started, int, Encodings]] = {}
+_CACHE: dict[int, tuple[Started, int, Encodings]] = {}
 
 
-def encodings(state: CompressionState) -> Encodings:
+def encodings(run: Run) -> Encodings:
     """Return (model, matrix, setting) → (id, recipe) of everything that is encoded."""
-    started, seed = state.started, state.submitted.config.seed
-    known = _KNOWN.get(id(started))
-    if known is None or known[0] is not started or known[1] != seed:
-        if len(_KNOWN) >= 8:
-            _KNOWN.clear()
-        known = _KNOWN[id(started)] = started, seed, _encodings(started, seed)
-    return known[2]
+    started, seed = run.started, run.settings.seed
+    cached = _CACHE.get(id(started))
+    if cached is None or cached[0] is not started or cached[1] != seed:
+        if len(_CACHE) >= 8:
+            _CACHE.clear()
+        cached = _CACHE[id(started)] = started, seed, _encodings(started, seed)
+    return cached[2]
 
 
-def unencoded(state: CompressionState) -> Decision:
-    """Return the next matrices to encode; nothing if all are."""
-    open_ = (
-        recipe
-        for id_, recipe in encodings(state).values()
-        if id_ not in state.made and id_ not in state.refused
-    )
-    return Decision(tasks=[Make(recipe) for recipe, _ in zip(open_, range(TOGETHER), strict=False)])
-
-
-def taken(state: CompressionState, subject: Subject, assignment: Sequence[str]) -> Assignment:
+def taken(run: Run, subject: Subject, assignment: Sequence[str]) -> Assignment:
     """Return an assignment with plain weights for the matrices that a codec does not take."""
-    known, id_ = encodings(state), source(subject)
+    recipes, id_, refused = encodings(run), source(subject), run.state.refused
 
     def usable(matrix: str, setting: str) -> str:
         order = (setting, PLAIN, WHOLE)
-        return next(name for name in order if known[id_, matrix, name][0] not in state.refused)
+        return next(name for name in order if recipes[id_, matrix, name][0] not in refused)
 
     pairs = zip(subject.matrices, assignment, strict=True)
     return tuple(usable(m.name, s) for m, s in pairs)
 
 
-def point(state: CompressionState, subject: Subject, assignment: Sequence[str]) -> Transform:
-    """Return the recipe of a model with a setting for every matrix."""
+def point(run: Run, subject: Subject, assignment: Assignment) -> Transform:
+    """Return the recipe of a model with a setting for every matrix, each of which its codec takes."""
     names = [matrix.name for matrix in subject.matrices]
-    wanted = dict(zip(names, taken(state, subject, assignment), strict=True))
-    return _decoding(state, subject, wanted, "float16")
+    return _decoding(run, subject, dict(zip(names, assignment, strict=True)), "float16")
 
 
-def probe(state: CompressionState, subject: Subject, matrix: str, setting: str) -> Transform:
+def probe(run: Run, subject: Subject, matrix: str, setting: str) -> Transform:
     """Return the recipe of a model with one matrix at a setting, and all else as it is."""
-    return _decoding(state, subject, {matrix: setting}, "own")
+    return _decoding(run, subject, {matrix: setting}, "own")
 
 
-def _decoding(
-    state: CompressionState, subject: Subject, wanted: Mapping[str, str], rest: str
-) -> Transform:
-    known, id_ = encodings(state), source(subject)
-    inputs = {
-        f"{n:04}": known[id_, name, setting][0] for n, (name, setting) in enumerate(wanted.items())
-    }
+def _decoding(run: Run, subject: Subject, settings: Mapping[str, str], rest: str) -> Transform:
+    recipes, id_ = encodings(run), source(subject)
+    coded = (recipes[id_, name, setting][0] for name, setting in settings.items())
+    inputs = {f"{n:04}": encoding for n, encoding in enumerate(coded)}
     return Transform(
         operation="decode@1",
         inputs={"model": id_, **inputs},
-        params={"tensors": list(wanted), "rest": rest},
+        params={"tensors": list(settings), "rest": rest},
     )
-
-
-def known(state: CompressionState) -> dict[str, Any]:
-    """Return id → recipe of everything that is encoded."""
-    return dict(encodings(state).values())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from phases.compression import plan
+from phases.compression import recipes
 from phases.compression.events import CompressionState, SettingRecord, Submitted
-from phases.compression.findings import SELECTION
-from phases.compression.plan import ROLE, Subject
-from phases.compression.tasks.execute import Context
-from phases.compression.tasks.opened_model import OpenedModel, Texts
+from phases.compression.figures import SELECTION
+from phases.compression.opened_model import OpenedModel, Texts
+from phases.compression.recipes import ROLE, Subject
+from phases.compression.work import Context
 from runs.errors import ConfigError
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
@@ -36,14 +36,14 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     some = {d: texts[:PROBED] for d, texts in context.texts(SELECTION).items()}
     whole, read, passes = _bytes(context), 0, 0
     scoring = encoding = kept = 0.0
-    for subject, opened in zip(plan.subjects(state.started), context.models, strict=True):
+    for subject, opened in zip(recipes.subjects(state.started), context.models, strict=True):
         sizes: dict[str, tuple[int, ...]] = {}
         took = least(lambda of=opened, to=sizes: to.update(_scored(of, some)))
         read, count = sum(map(sum, sizes.values())), _passes(state, subject)
         scoring, passes = scoring + count * took * whole / read, passes + count
         seconds, bytes_ = _encodings(context, subject, opened)
         encoding, kept = encoding + seconds, kept + bytes_
-    numbers = sum(one.float32_bytes // 4 for one in plan.subjects(state.started))
+    numbers = sum(one.float32_bytes // 4 for one in recipes.subjects(state.started))
     return Forecast(
         Amount(
             opening + encoding + scoring,

@@ -15,8 +15,8 @@ from evaluation.data.documents import documents, in_turn
 from evaluation.data.items import Text
 from evaluation.loading import load_tokenizer
 from evaluation.measures import rolling
-from phases.compression.config import CompressionConfig
-from phases.compression.plan import Subject
+from phases.compression.recipes import Subject
+from phases.compression.settings import CompressionConfig
 from runs.errors import SourceChangedError
 from runs.event_types import ModelReference
 from weights.codecs.feedback.calibration import grams, token_counts

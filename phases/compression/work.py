@@ -14,11 +14,15 @@ import torch
 
 from evaluation import kept_items
 from evaluation.data import items as data_items
+from evaluation.data.items import Item, Text
 from evaluation.data.slices import Slice
+from evaluation.loading import load_items, texts_of
 from evaluation.machine_profile import machine_profile, unsuited
+from evaluation.task_context import TaskContext
 from events import Event, failpoints
-from phases.compression import plan, students
+from phases.compression import recipes
 from phases.compression.events import (
+    CompressionState,
     Encoded,
     MatrixRecord,
     Packed,
@@ -26,8 +30,11 @@ from phases.compression.events import (
     Started,
     StudentRecord,
 )
-from phases.compression.tasks.opened import Opened
-from phases.compression.tasks.opened_model import OpenedModel
+from phases.compression.figures import PROBES
+from phases.compression.opened_model import OpenedModel
+from phases.compression.recipes import Subject
+from phases.compression.submission import NEEDED, check_student, student_names
+from runs import kinds
 from runs.errors import (
     ConfigError,
     NotFiniteError,
@@ -40,6 +47,7 @@ from runs.kinds.tasks import Start
 from studies.making.maker import Maker, snapshots
 from studies.making.making import Make
 from studies.observing import Observe, Observed, Unmeasurable, answered
+from studies.run import Run
 from weights import operations
 from weights.folders import gguf_note
 from weights.folders.checkpoint import digest
@@ -59,21 +67,81 @@ UNCALIBRATED = (
 )
 
 
-class Context(Opened):
+class Context(TaskContext[CompressionState]):
     """The opened inputs of a compression, and the work on its tasks."""
+
+    # ---- what is opened when it is first used --------------------------------------------------
+
+    @cached_property
+    def models(self) -> list[OpenedModel]:
+        """The given model, and the students in their order."""
+        submitted = self.state.submitted
+        return [
+            OpenedModel(
+                model,
+                partial(self._record, number),
+                submitted.config,
+                self._cache,
+                self.device,
+                lambda: self.texts("train") or self.texts("search"),
+            )
+            for number, model in enumerate((*submitted.model, *submitted.students))
+        ]
+
+    def _record(self, number: int) -> Subject | None:
+        """Return what `started` pins of a model, by its place; None before the start."""
+        started = self.state.started
+        return recipes.subjects(started)[number] if started else None
+
+    @property
+    def given(self) -> OpenedModel:
+        """The model that retention is counted against."""
+        return self.models[0]
+
+    def model_of(self, recipe: Transform) -> OpenedModel:
+        """Return the model that a recipe of an encoding or a decoding is of."""
+        return self.model_by_id(recipe.inputs["model"])
+
+    def model_by_id(self, source: str) -> OpenedModel:
+        """Return a model by the id of its own recipe."""
+        return next(m for m in self.models if m.pinned and recipes.source(m.pinned) == source)
+
+    @cached_property
+    def items(self) -> list[Item]:
+        """All items of the data: the pinned ones if they are kept, else read from the files."""
+        given, started = self.state.submitted.data, self.state.started
+        pinned = started.data_digest if started else None
+        kept = kept_items.pinned(self._cache.supply, given, pinned, NEEDED)
+        if kept is not None:
+            return kept
+        return load_items(given, parameters=self.given.checkpoint.parameters, needed=NEEDED)
+
+    def texts(self, on: Slice) -> dict[str, list[Text]]:
+        """Return domain → the documents of a slice."""
+        return texts_of(self.items, on)
 
     @cached_property
     def maker(self) -> Maker:
         """The maker of the run's recipes."""
         started, given = self.state.started, {}
-        for subject, opened in zip(plan.subjects(started), self.models, strict=True):
-            given[plan.source(subject)] = partial(_weights, opened)
-            if (id_ := plan.grams(subject)) is not None:
+        for subject, opened in zip(recipes.subjects(started), self.models, strict=True):
+            given[recipes.source(subject)] = partial(_weights, opened)
+            if (id_ := recipes.grams(subject)) is not None:
                 given[id_] = partial(_grams, opened)
         profile = str(started.profile.of_machine)
-        known = plan.known(self.state)
         kept = snapshots(self._cache, profile)
-        return Maker(self.state, self._cache, known, dict, dict, kept, self.device, given)
+        return Maker(self.state, self._cache, self.encodings, dict, dict, kept, self.device, given)
+
+    @property
+    def run(self) -> Run:
+        """The run with all that its script has said."""
+        kind: Any = kinds.of(self.state.kind)
+        return kind.run(self.state)
+
+    @property
+    def encodings(self) -> Mapping[str, Transform]:
+        """Recipe id → recipe of everything that is encoded."""
+        return dict(recipes.encodings(self.run).values())
 
     # ---- tasks ---------------------------------------------------------------------------------
 
@@ -101,7 +169,7 @@ class Context(Opened):
             **whole,
             warnings=gguf_note.warnings(Path(submitted.model[0].path))
             + ((UNCALIBRATED,) if wanted and not tokens else ()),
-            settings=plan.tried(submitted.config),
+            settings=recipes.tried(submitted.config),
             data_digest=pinned,
             selection={d: len(some) for d, some in self.texts("selection").items()},
             test={d: len(some) for d, some in self.texts("test").items()},
@@ -112,11 +180,11 @@ class Context(Opened):
     def _students(self, source: SourceRecord) -> tuple[StudentRecord, ...]:
         """Return the records of the students. Raises ConfigError for one that does not fit."""
         found: list[StudentRecord] = []
-        names = students.names([model.name for model in self.state.submitted.students])
+        names = student_names([model.name for model in self.state.submitted.students])
         for name, opened in zip(names, self.models[1:], strict=True):
             record = StudentRecord(name=name, **self._pinned(opened))
             own, other = opened.tokenizer, self.given.tokenizer
-            students.check(name, record.source.parameters, source.parameters, own, other)
+            check_student(name, record.source.parameters, source.parameters, own, other)
             if any(record.source.digest == earlier.source.digest for earlier in found):
                 raise ConfigError(f"student {name} has the weights of another one: give it once.")
             found.append(record)
@@ -225,11 +293,15 @@ class Context(Opened):
 
     def _inputs(self, recipe: Transform) -> dict[str, Model]:
         """Return role → model of a decoding's inputs."""
-        known, found = plan.known(self.state), {}
+        encodings, models = self.encodings, {}
         for role, id_ in recipe.inputs.items():
-            made = Model({}, self.maker.weights(known[id_])) if id_ in known else None
-            found[role] = made or self.model_by_id(id_).model
-        return found
+            coded = id_ in encodings
+            models[role] = (
+                Model({}, self.maker.weights(encodings[id_]))
+                if coded
+                else self.model_by_id(id_).model
+            )
+        return models
 
     def weights(self, recipe: Transform) -> Weights:
         """Return the weights of a decoded model, kept or decoded again.
@@ -271,21 +343,15 @@ class Context(Opened):
 
     def _recipe(self, recipe_id: str) -> Transform | None:
         """Return the recipe of a measured model; None: one as it was given."""
-        from phases.compression import findings
-
-        every = plan.subjects(self.state.started)
-        if recipe_id in map(plan.source, every):
+        if recipe_id in map(recipes.source, recipes.subjects(self.state.started)):
             return None
         made = self.state.made.get(recipe_id)
         if made is not None:
             assert isinstance(made, Packed)
             return made.recipe
-        alone = (
-            plan.probe(self.state, subject, matrix, setting)
-            for subject in every
-            for matrix, (setting, _) in findings.probes(self.state, subject).items()
-        )
-        return next(recipe for recipe in alone if recipe.id == recipe_id)
+        every = self.run.known[PROBES].values()
+        probes = (probe for of in every for probe in of.values())
+        return next(probe.recipe for probe in probes if probe.task.recipe_id == recipe_id)
 
 
 def _weights(opened: OpenedModel) -> Model:

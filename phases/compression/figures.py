@@ -1,0 +1,375 @@
+"""Figures of a compression: points, what errors cost, mixtures, front, choice, comparison. Pure.
+
+A function of a run says what follows from the events so far: a point that is not measured has no bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from evaluation.data.slices import Slice
+from phases.compression import mixtures, recipes
+from phases.compression.events import Encoded, Packed
+from phases.compression.mixtures import Mixture, Option
+from phases.compression.recipes import Assignment, Subject
+from phases.compression.settings import CompressionConfig
+from runs.event_types import Figure
+from studies.observing import Observe, Observed, Unmeasurable
+from studies.paired_bits import draws, figure, mean, resampled
+from studies.run import Run
+from weights.recipes import Transform
+
+MEASURE = "rolling-bits-per-byte@1"
+#: What points are chosen by, and what the chosen one is measured on.
+SELECTION: Slice = "selection"
+TEST: Slice = "test"
+#: The relative squared error that a matrix is tried at alone, as nearly as the settings allow.
+PROBED = 0.1
+#: Shares of the rise of bits per byte that the policy allows, at which mixtures are tried.
+SHARES = (0.6, 0.8, 1.0)
+#: A matrix is taken for no less sensitive than this share of the median.
+LEAST = 0.1
+#: What the script has said: all points; matrix → its probe, and matrix → what the model needed more so,
+#: both by the id of the model's recipe.
+POINTS, PROBES, RISES = "points", "probes", "rises"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A compressed model: a setting for every matrix."""
+
+    name: str
+    #: The model that is compressed: the given one, or a student.
+    subject: Subject
+    #: Its codec, or "mixture".
+    series: str
+    assignment: Assignment
+    recipe: Transform
+    recipe_id: str
+    packed: Packed | None
+    #: Bits per byte on the selection slice; None: not measured yet.
+    bits: float | None
+    #: Bits per byte of the given model there, over its own.
+    retention: float | None
+    #: The largest rise of its bits per byte over the given model's in any domain there, as a share.
+    regression: float | None
+    #: Why it cannot be measured, which no policy chooses; None otherwise.
+    failure: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the file of a packed point."""
+        assert self.packed is not None
+        return self.packed.bytes
+
+
+# ---- measurements --------------------------------------------------------------------------------
+
+
+def observe(recipe_id: str, on: Slice = SELECTION) -> Observe:
+    """Return the task that measures a model on a slice."""
+    return Observe(recipe_id, MEASURE, on)
+
+
+def observed(run: Run, recipe_id: str, on: Slice = SELECTION) -> Observed | None:
+    """Return what was observed of a model on a slice."""
+    event = run.state.answers.get(observe(recipe_id, on).key)
+    return event if isinstance(event, Observed) else None
+
+
+def unmeasurable(run: Run, recipe_id: str) -> str | None:
+    """Return why a model cannot be measured, and on which slice; None if nothing says so."""
+    for on in (SELECTION, TEST):
+        event = run.state.answers.get(observe(recipe_id, on).key)
+        if isinstance(event, Unmeasurable):
+            return f"{event.reason} of the slice {on}"
+    return None
+
+
+def hopeless(run: Run) -> str | None:
+    """Return why the run cannot go on: the given model or a student cannot be measured."""
+    for subject in recipes.subjects(run.started):
+        if (why := unmeasurable(run, recipes.source(subject))) is not None:
+            return f"the model {recipes.name(subject)} cannot be measured: {why}."
+    return None
+
+
+def bits_of(run: Run, subject: Subject) -> float | None:
+    """Return the bits per byte of a model as it was given on the selection slice."""
+    event = observed(run, recipes.source(subject))
+    return None if event is None else mean(event)
+
+
+# ---- points --------------------------------------------------------------------------------------
+
+
+def _point(run: Run, subject: Subject, name: str, series: str, settings: Sequence[str]) -> Point:
+    assignment = recipes.taken(run, subject, settings)
+    recipe = recipes.point(run, subject, assignment)
+    id_, given = recipe.id, observed(run, recipes.source(run.started))
+    packed, event = run.state.made.get(id_), observed(run, id_)
+    bits = retention = regression = None
+    if event is not None:
+        bits = mean(event)
+    if event is not None and given is not None:
+        retention = mean(given) / mean(event)
+        regression = max(value / given.values[d] - 1 for d, value in event.values.items())
+    return Point(
+        *(recipes.prefix(subject) + name, subject, series, assignment, recipe, id_),
+        packed if isinstance(packed, Packed) else None,
+        *(bits, retention, regression),
+        unmeasurable(run, id_),
+    )
+
+
+def singles(run: Run, subject: Subject) -> list[Point]:
+    """Return the points of a model with one setting for all matrices, in the menu's order."""
+    count = len(subject.matrices)
+    return [
+        _point(run, subject, one.name, one.codec.partition("@")[0], (one.name,) * count)
+        for one in run.started.settings
+    ]
+
+
+def attempted(run: Run) -> list[Point]:
+    """Return all points that are packed, and measured or known to be unmeasurable, by bytes.
+
+    None before the given model is measured.
+    """
+    every = run.known.get(POINTS, ()) if bits_of(run, run.started) is not None else ()
+    done = [p for p in every if p.packed is not None and (p.failure or p.bits is not None)]
+    return sorted(done, key=lambda p: (p.bytes, p.name))
+
+
+def points(run: Run) -> list[Point]:
+    """Return all points that are packed and measured, those with the fewest bytes first."""
+    return [p for p in attempted(run) if p.failure is None]
+
+
+def front(by_bytes: Sequence[Point]) -> list[Point]:
+    """Return the points that no other beats in bytes and in bits per byte, the smallest first."""
+    best: list[Point] = []
+    for point in by_bytes:
+        assert point.bits is not None
+        if not best or point.bits < (best[-1].bits or 0.0):
+            best.append(point)
+    return best
+
+
+# ---- what errors cost, and mixtures by it --------------------------------------------------------
+
+
+def encoded(run: Run, subject: Subject, matrix: str, setting: str) -> Encoded | None:
+    """Return what is known of a matrix at a setting; None if the codec does not take it."""
+    id_, _ = recipes.encodings(run)[recipes.source(subject), matrix, setting]
+    event = run.state.made.get(id_)
+    return event if isinstance(event, Encoded) else None
+
+
+def _at_settings(run: Run, subject: Subject, matrix: str) -> dict[str, Encoded]:
+    """Return setting → what is known of a matrix, of the settings whose codec takes it."""
+    names = (one.name for one in run.started.settings)
+    return {name: e for name in names if (e := encoded(run, subject, matrix, name)) is not None}
+
+
+def squared_error(event: Encoded) -> float:
+    """Return the relative squared error that harms follow from: of the layer's outputs if known."""
+    return event.error if event.output_error is None else event.output_error
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A model with one matrix alone at a setting: that whose error is nearest to PROBED."""
+
+    setting: str
+    recipe: Transform
+    task: Observe
+
+
+def probes(run: Run, subject: Subject) -> dict[str, Probe]:
+    """Return matrix → its probe."""
+
+    def distance(event: Encoded) -> float:
+        return abs(math.log(max(squared_error(event), 1e-12) / PROBED))
+
+    tried = {}
+    for matrix in subject.matrices:
+        events = _at_settings(run, subject, matrix.name)
+        setting = min(sorted(events), key=lambda name: distance(events[name]))
+        recipe = recipes.probe(run, subject, matrix.name, setting)
+        tried[matrix.name] = Probe(setting, recipe, observe(recipe.id))
+    return tried
+
+
+def rises(run: Run, subject: Subject) -> dict[str, float]:
+    """Return matrix → bits per byte that the model needed more with it alone at its probe.
+
+    A matrix is missing if the model could not be measured so.
+    """
+    before, tried = bits_of(run, subject), run.known[PROBES][recipes.source(subject)]
+    assert before is not None
+    events = {matrix: run.state.answers[probe.task.key] for matrix, probe in tried.items()}
+    return {m: mean(event) - before for m, event in events.items() if isinstance(event, Observed)}
+
+
+def ladder(run: Run, subject: Subject) -> list[Mixture]:
+    """Return the mixtures of a model from the fewest bytes up."""
+    id_ = recipes.source(subject)
+    probed = {matrix: probe.setting for matrix, probe in run.known[PROBES][id_].items()}
+    rise = run.known[RISES][id_]
+    events = {m.name: _at_settings(run, subject, m.name) for m in subject.matrices}
+    errors = {m: {n: squared_error(e) for n, e in at.items()} for m, at in events.items()}
+    costs = [r / errors[m][probed[m]] for m, r in rise.items() if errors[m][probed[m]] > 0]
+    usual, options = median([c for c in costs if c > 0] or [0.0]), []
+    for matrix, at in events.items():
+        if matrix not in rise:  # errors there cost what is not known: it has none
+            plain = next(name for name in (recipes.PLAIN, recipes.WHOLE) if name in at)
+            options.append([Option(plain, at[plain].bytes, 0.0)])
+            continue
+        probe = probed[matrix]
+        least = LEAST * usual * errors[matrix][probe]
+        harms = mixtures.harms(errors[matrix], probe, rise[matrix], least)
+        options.append([Option(name, at[name].bytes, harm) for name, harm in harms.items()])
+    return mixtures.ladder(options)
+
+
+def mixed(run: Run, subject: Subject) -> list[Point]:
+    """Return the mixtures that are tried: as large as single settings, and what the policy asks for."""
+    config, steps = run.settings, ladder(run, subject)
+    alone = [p for p in run.known[POINTS] if p.subject is subject and p.series != "plain"]
+    rest = max([0, *(_rest(run, p) for p in alone)])
+    sizes = sorted({p.bytes for p in alone if p.packed})
+    tried: list[int] = [sizes[i * len(sizes) // config.mixtures] for i in range(config.mixtures)]
+    if config.budget is not None:
+        tried.append(config.budget)
+    ladders = [mixtures.within(steps, most - rest) for most in tried]
+    if config.budget is None:
+        ladders += [mixtures.below(steps, harm) for harm in _allowed(run, subject)]
+    assignments = dict.fromkeys(mixture.settings for mixture in ladders if mixture is not None)
+    unlike = [assignment for assignment in assignments if len(set(assignment)) > 1]
+    return [_point(run, subject, f"mixture-{i}", "mixture", a) for i, a in enumerate(unlike, 1)]
+
+
+def _allowed(run: Run, subject: Subject) -> list[float]:
+    """Return rises of bits per byte up to the one that `retention` allows: the estimate may be off.
+
+    None are allowed of a student that needs too many bits already.
+    """
+    before, start = bits_of(run, run.started), bits_of(run, subject)
+    assert before is not None
+    assert start is not None
+    most = before * (1 / run.settings.retention - 1) - (start - before)
+    return [share * most for share in SHARES] if most >= 0 else []
+
+
+def _rest(run: Run, point: Point) -> int:
+    """Return the bytes of a point's file beyond its matrices."""
+    pairs = zip(point.subject.matrices, point.assignment, strict=True)
+    events = (encoded(run, point.subject, m.name, s) for m, s in pairs)
+    return point.bytes - sum(event.bytes for event in events if event is not None)
+
+
+# ---- the choice ----------------------------------------------------------------------------------
+
+
+def choose(run: Run) -> Point | None:
+    """Return the point that the policy chooses; None if none meets it.
+
+    With a budget the point with the fewest bits per byte within it, otherwise the smallest that keeps
+    the share of quality, and in every domain what `regression` asks for.
+    """
+    config, measured = run.settings, points(run)
+    if config.budget is None:
+        return next((p for p in measured if _keeps(config, p)), None)
+    within = [p for p in measured if p.bytes <= config.budget]
+    return min(within, key=lambda p: (p.bits or 0.0, p.name), default=None)
+
+
+def _keeps(config: CompressionConfig, point: Point) -> bool:
+    """Return True if a point keeps the share of quality, and in every domain enough of it."""
+    if (point.retention or 0.0) < config.retention:
+        return False
+    most = config.regression
+    return most is None or (point.regression is not None and point.regression <= most)
+
+
+def unmet(run: Run) -> str:
+    """Return why no point meets the policy, with the nearest one."""
+    config, measured = run.settings, points(run)
+    if not measured:
+        first = attempted(run)[0]
+        return f"no point can be measured. {first.name}: {first.failure}."
+    if config.budget is not None:
+        least = measured[0]
+        return (
+            f"no point fits into {config.budget:,} bytes. The nearest is {least.name}: "
+            f"{least.bytes:,} bytes at {least.retention:.4f} of the quality."
+        )
+    if enough := [p for p in measured if (p.retention or 0.0) >= config.retention]:
+        even = min(enough, key=lambda p: p.regression or 0.0)
+        return (
+            f"no point that keeps {config.retention:.4f} of the quality loses at most "
+            f"{config.regression:.2%} in every domain. The nearest is {even.name}: "
+            f"{even.regression:.2%} in one of them."
+        )
+    best = max(measured, key=lambda p: p.retention or 0.0)
+    return (
+        f"no point keeps {config.retention:.4f} of the quality. The nearest is {best.name}: "
+        f"{best.retention:.4f} in {best.bytes:,} bytes."
+    )
+
+
+def fallbacks(run: Run) -> dict[str, str]:
+    """Return "MATRIX at SETTING" → why the codec does not take it; a student's name stands before."""
+    names = {recipes.source(one): recipes.prefix(one) for one in recipes.subjects(run.started)}
+    return {
+        f"{names[model]}{matrix} at {name}": run.state.refused[id_].reason
+        for (model, matrix, name), (id_, _) in recipes.encodings(run).items()
+        if id_ in run.state.refused
+    }
+
+
+# ---- mixtures against single settings ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A mixture beside a single setting that takes at least as many bytes."""
+
+    single: Point
+    mixture: Point
+    #: Bits per byte of the mixture, minus those of the single setting, on the selection slice, with the
+    #: interval of a paired bootstrap over documents; below zero, the mixture is better. Costs of
+    #: errors were estimated on the same documents, and points are chosen by them.
+    difference: Figure
+
+
+def rivals(run: Run) -> list[Rival]:
+    """Return single settings but plain ones, each with the largest mixture that takes no more bytes.
+
+    Of all models that are encoded, those with the fewest bytes first.
+    """
+    pairs, measured = [], points(run)
+    for single in measured:
+        smaller = [
+            p
+            for p in measured
+            if p.series == "mixture" and p.subject is single.subject and p.bytes <= single.bytes
+        ]
+        if smaller and single.series not in ("plain", "mixture"):
+            pairs.append((single, smaller[-1]))
+    if not pairs:
+        return []
+    counts = run.started.selection
+    drawn, n = draws(counts, "compression-mixtures", run.settings.seed), sum(counts.values())
+    events = {p.recipe_id: observed(run, p.recipe_id) for pair in pairs for p in pair}
+    seen = {id_: (mean(e), resampled(e, drawn)) for id_, e in events.items() if e is not None}
+    return [
+        Rival(single, mixture, figure(ours - other, rates - others, n))
+        for single, mixture in pairs
+        for ours, rates in [seen[mixture.recipe_id]]
+        for other, others in [seen[single.recipe_id]]
+    ]

@@ -1,0 +1,410 @@
+"""Phase 8, compression: a model in few bytes, at a rate that is chosen from a measured curve.
+
+Every matrix is encoded at every setting; whole models are packed and measured; matrices are tried
+alone, and mixed by what their errors cost; a policy chooses, and the choice is tested.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from events import Envelope, Event
+from phases.compression import figures, recipes, submission
+from phases.compression.events import (
+    Chosen,
+    Completed,
+    CompressionState,
+    Encoded,
+    Forked,
+    Packed,
+    Refused,
+    Started,
+    Submitted,
+)
+from phases.compression.figures import POINTS, PROBES, RISES, TEST, Point, observe
+from phases.compression.recipes import ROLE, STUDENTS, Encodings
+from phases.compression.settings import CompressionConfig
+from phases.compression.view import CompressionView
+from runs.errors import NotFoundError
+from runs.event_types import Figure, MadeModel
+from runs.kinds.architecture import Architecture
+from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.forecast import Forecast
+from runs.kinds.origin import Ancestor, Origin
+from runs.kinds.tasks import Decision, Start, Task
+from studies import origins
+from studies.making import making
+from studies.making.making import Make
+from studies.making.making_kind import MakingKind
+from studies.observing import Observe, Observed, Unmeasurable
+from studies.observing import unasked as wrong_observation
+from studies.run import Run
+from studies.script import Fail, Script
+from studies.script import Make as MakeAll
+from studies.tables import FigureRule, bits, ratio
+from weights.recipes import Source
+
+if TYPE_CHECKING:
+    from phases.compression.work import Context
+    from runs.home import Home
+
+#: Encodings that are asked for at a time: more than there are devices.
+TOGETHER = 256
+#: Arms on the test slice.
+GIVEN, CHOSEN = "given", "chosen"
+
+
+@dataclass(frozen=True)
+class Encode:
+    """Step of the script: encode matrices; a codec may refuse one."""
+
+    encodings: Encodings
+
+    def missing(self, state: CompressionState) -> Decision:
+        """Return the next matrices to encode."""
+        ended = (state.made, state.refused)
+        left = (
+            Make(recipe)
+            for id_, recipe in self.encodings.values()
+            if not any(id_ in events for events in ended)
+        )
+        return Decision(tasks=[*islice(left, TOGETHER)])
+
+    def answer(self, state: CompressionState) -> None:
+        """Return nothing: the state has what was encoded and refused."""
+
+
+def _size(of: Callable[[Run, Point], float], words: str, unit: str = "") -> FigureRule:
+    """Return the rule of a number that follows from the chosen point; it has no interval."""
+    return FigureRule(words, lambda run: Figure(value=of(run, run.known[CHOSEN])), unit)
+
+
+class Compression(CompressionView, MakingKind[CompressionState]):
+    """Compression of a model at a rate chosen from a measured curve."""
+
+    name = "compression"
+    phase = 8
+    title = "a compression"
+    main_role = ROLE
+    line = "encode a model in few bytes, at a rate chosen from a measured curve"
+    unit = "task"
+    result_name = "model"
+    config = CompressionConfig
+    submitted = Submitted
+    forked = Forked
+    completed = Completed
+    state = CompressionState
+    answers: ClassVar[Mapping[type[Event], type]] = {
+        Started: Start,
+        Encoded: Make,
+        Refused: Make,
+        Packed: Make,
+        Observed: Observe,
+        Unmeasurable: Observe,
+    }
+    listed = frozenset(
+        event.type for event in (Encoded, Refused, Packed, Observed, Unmeasurable, Completed)
+    )
+    figure_rules: ClassVar[Mapping[str, FigureRule]] = {
+        "retention": ratio(
+            GIVEN,
+            "bits per byte of the given model over those of the compressed one, on the test slice",
+        ),
+        "bits_per_byte": bits(
+            "bits per byte of the compressed model on the test slice, the mean over domains"
+        ),
+        "bytes": _size(lambda run, p: p.bytes, "bytes of the file, without tokenizer", "bytes"),
+        "size": _size(
+            lambda run, p: p.bytes / run.started.bytes,
+            "bytes of the file over those of the given model's tensors",
+        ),
+        "ratio": _size(
+            lambda run, p: run.started.float32_bytes / p.bytes,
+            "bytes of all parameters of the given model in float32 over those of the file",
+        ),
+        "bits_per_weight": _size(
+            lambda run, p: 8 * p.bytes / (p.subject.float32_bytes // 4),
+            "bits of the file for a parameter of the model that is in it",
+            "bits/parameter",
+        ),
+    }
+
+    # ---- script ----------------------------------------------------------------------------------
+
+    def script(self, run: Run) -> Script:
+        """Encode, pack and measure, try matrices alone, mix, choose, test."""
+        subjects, config = recipes.subjects(run.started), run.settings
+        yield Encode(recipes.encodings(run))
+        points = [point for one in subjects for point in figures.singles(run, one)]
+        run.known[POINTS] = points
+        yield from self._measured(run, points)
+        if config.mixtures and len(config.settings) > 1:
+            probes = {recipes.source(one): figures.probes(run, one) for one in subjects}
+            run.known[PROBES] = probes
+            tasks = (probe.task for of in probes.values() for probe in of.values())
+            yield run.ask({task.key: task for task in tasks})
+            run.known[RISES] = {recipes.source(one): figures.rises(run, one) for one in subjects}
+            mixtures = [point for one in subjects for point in figures.mixed(run, one)]
+            points += mixtures
+            yield from self._measured(run, mixtures)
+        yield from self._hopeful(run)
+        chosen = figures.choose(run)
+        if chosen is None:
+            yield Fail(figures.unmet(run))
+            return None
+        ids = {GIVEN: recipes.source(run.started), CHOSEN: chosen.recipe_id}
+        yield run.compare({arm: observe(id_, TEST) for arm, id_ in ids.items()})
+        run.result, run.known[CHOSEN] = CHOSEN, chosen
+        return lambda: {
+            "chosen": Chosen(
+                point=chosen.name,
+                recipe_id=chosen.recipe_id,
+                digest=run.state.made[chosen.recipe_id].digest,
+                bytes=chosen.bytes,
+            ),
+            "figures": run.figures(),
+        }
+
+    def _measured(self, run: Run, points: Sequence[Point]) -> Script:
+        """Pack points, and measure them and the models that were given."""
+        yield MakeAll([*{point.recipe_id: point.recipe for point in points}.values()])
+        yield from self._hopeful(run)
+        given = map(recipes.source, recipes.subjects(run.started))
+        ids = dict.fromkeys([*given, *(point.recipe_id for point in points)])
+        yield run.ask({id_: observe(id_) for id_ in ids})
+
+    def _hopeful(self, run: Run) -> Script:
+        """End a run whose given models cannot be measured."""
+        if (why := figures.hopeless(run)) is not None:
+            yield Fail(why)
+
+    # ---- deciding, and the audit -----------------------------------------------------------------
+
+    def essential(self, state: CompressionState, task: str) -> bool:
+        """Return True: a front needs every point."""
+        return True
+
+    def unasked(self, state: CompressionState, task: Task, event: Event) -> str | None:
+        """Return why the event does not answer the open task; None if it does."""
+        if isinstance(task, Make) and isinstance(event, Encoded | Packed):
+            encodes = task.recipe.kind == "transform" and task.recipe.operation == "encode@1"
+            if encodes != isinstance(event, Encoded):
+                return "it is of a matrix, and a model was asked for, or the other way round"
+            return making.unasked(task, event)
+        if isinstance(task, Make) and isinstance(event, Refused):
+            return None if event.recipe_id == task.recipe.id else "another recipe was refused"
+        if isinstance(task, Observe) and isinstance(event, Observed):
+            counts = {domain: len(some) for domain, some in event.items.items()}
+            pinned = state.started.test if task.on == TEST else state.started.selection
+            if counts != pinned:
+                return "it has other documents than those that `started` pins"
+        if isinstance(task, Observe) and isinstance(event, Observed | Unmeasurable):
+            return wrong_observation(task, event)
+        return None
+
+    @property
+    def remeasured(self) -> tuple[type[Event], ...]:
+        """The answers that `forge verify --recompute` obtains again: sizes are measured, too."""
+        return (Encoded, Refused, Packed, Observed, Unmeasurable)
+
+    def comparable(self, event: Any, recorded: Any) -> dict[str, Any]:
+        """Return the data of an answer that must come out again; reasons are words for people."""
+        data = super().comparable(event, recorded)
+        return {name: value for name, value in data.items() if name != "reason"}
+
+    def memory(self, state: CompressionState) -> int:
+        """Return the bytes of all models three times: as given, decoded, and in a model's object."""
+        every = recipes.subjects(state.started) if state.started else ()
+        return 12 * sum(subject.source.parameters for subject in every)
+
+    # ---- asking for a run ------------------------------------------------------------------------
+
+    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+        """Return the plan of a run of one `model`, with `students` beside it or none."""
+        return submission.plan(self, asked, lookup)
+
+    def check_settings(self, config: CompressionConfig) -> None:
+        """Raise nothing: settings are checked by their class."""
+
+    def check_machine(self, config: CompressionConfig) -> None:
+        """Raise UnavailableError if a codec needs a package that is not installed."""
+        submission.check_machine(config)
+
+    def check(self, plan: Plan) -> Checked:
+        """Open models (headers only), tokenizers and data; raise the errors of a start."""
+        return submission.check(plan)
+
+    def placed(self, data: str) -> str:
+        """Return data with an absolute path; tasks and built-in items keep their names."""
+        from evaluation.data.items import absolute
+
+        return absolute(data)
+
+    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
+        """Yield the names of the models and the paths of data."""
+        models = (*submitted.model, *submitted.students)
+        yield from ((model.name, "a model's name") for model in models)
+        yield from ((path, "a path") for path in submitted.data)
+
+    # ---- results ---------------------------------------------------------------------------------
+
+    def result_id(self, state: CompressionState) -> str | None:
+        """Return the recipe id of the chosen model; None before."""
+        return state.completed.chosen.recipe_id if state.completed else None
+
+    def result(self, state: CompressionState) -> str | None:
+        """Return the digest of the chosen model's weights; None before."""
+        return state.completed.chosen.digest if state.completed else None
+
+    def results(self, state: CompressionState) -> dict[str, MadeModel]:
+        """Return the compressed model, decoded."""
+        chosen = state.completed.chosen
+        return {ROLE: MadeModel(recipe_id=chosen.recipe_id, digest=chosen.digest)}
+
+    def architectures(
+        self, config: CompressionConfig, given: Mapping[str, Sequence[Architecture | None]]
+    ) -> Mapping[str, Architecture]:
+        """Return the given model's; none with students, of which one may be chosen."""
+        first = next(iter(given.get(ROLE, ())), None)
+        return {ROLE: first} if first and not given.get(STUDENTS) else {}
+
+    def inputs(self, state: CompressionState) -> dict[str, list[str]]:
+        """Return the digests of the given model and of the students."""
+        given, *students = [one.source.digest for one in recipes.subjects(state.started)]
+        return {ROLE: [given], **({STUDENTS: students} if students else {})}
+
+    # ---- models by name --------------------------------------------------------------------------
+
+    def find(self, state: CompressionState, name: str) -> str:
+        """Return the recipe id of a point by its name or the beginning of its id; "" is the chosen one.
+
+        Raises NotFoundError.
+        """
+        run = self.begun(state)
+        points = figures.points(run) if run else []
+        if name in ("", ROLE):
+            if not state.completed:
+                raise NotFoundError(f"run {state.run} has chosen no model yet.")
+            return state.completed.chosen.recipe_id
+        return origins.find(state, {point.name: point.recipe for point in points}, name)
+
+    def chosen(self, state: CompressionState, which: str) -> list[str]:
+        """Return the recipe ids that "all", "champion" (the chosen one), a point or an id means."""
+        if which == "all":
+            return [*state.made]
+        return [self.find(state, "" if which == "champion" else which)]
+
+    def origin(self, state: CompressionState, rows: Sequence[Envelope], name: str) -> Origin:
+        """Return the origin of a point's model; without a name, of the chosen one."""
+        recipe_id = self.find(state, name)
+        point = self.names(state)[recipe_id].replace(":", "-")
+        return Origin(
+            name=f"{state.started.source.name}-{point}",
+            what=f"model {point} of run {state.run}",
+            digest=state.made[recipe_id].digest,
+            run=state.run,
+            recipe_id=recipe_id,
+        )
+
+    def ancestry(self, state: CompressionState, name: str) -> list[Ancestor]:
+        """Return a point's recipe, those of its matrices, and the model that it is of."""
+        recipe_id = self.find(state, name)
+        encodings = dict(recipes.encodings(self.run(state)).values())
+        recipe: Any = state.made[recipe_id].recipe
+        point = self.names(state)[recipe_id]
+        shown = [Ancestor(recipe_id, point, f"decoded, {point}", recipe.model_dump(mode="json"))]
+        for id_ in recipe.inputs_used():
+            if id_ in encodings:
+                params, form = encodings[id_].params, encodings[id_].model_dump(mode="json")
+                words = f"{params['tensor']} by {params['codec']}"
+                shown.append(Ancestor(id_, "encoded", words, form))
+        every = (one.source for one in recipes.subjects(state.started))
+        given = next(one for one in every if one.recipe_id == recipe.inputs["model"])
+        source = Source(digest=given.digest)
+        words = f"the model {given.name}, {given.digest[:12]}"
+        form = source.model_dump(mode="json")
+        return [*shown, Ancestor(source.id, "given", words, form, given.digest)]
+
+    # ---- work, in a process that may load torch --------------------------------------------------
+
+    def _work(self) -> type[Context]:
+        from phases.compression.work import Context
+
+        return Context
+
+    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
+        """Return what a run that is submitted so costs here. Raises the errors of a start."""
+        from phases.compression.forecast import forecast
+
+        return forecast(submitted, cache, folder)
+
+    def keep(self, state: CompressionState, cache: Any) -> None:
+        """Remove what processes that were killed have left of files."""
+        from phases.compression.work import packing
+
+        if state.ended:
+            shutil.rmtree(packing(cache, state.run), ignore_errors=True)
+
+    def settle(
+        self,
+        home: Home,
+        state: CompressionState,
+        head: str,
+        recipe_id: str,
+        folders: Sequence[Path],
+    ) -> str:
+        """Return a folder with a decoded model; decode it if need be. Raises ForgeError."""
+        from phases.compression import folders as files
+
+        return files.settle(home, state, recipe_id, folders)
+
+    def result_files(self, state: CompressionState, cache: Any) -> list[tuple[str, Path]]:
+        """Return the chosen model's weight files, decoded again if the cache lacks them."""
+        from phases.compression import folders as files
+
+        return files.files(state, cache)
+
+    def write_result(self, home: Home, state: CompressionState, out: Path) -> dict[str, Any]:
+        """Write file, card and report, and return the report. Raises ForgeError."""
+        from phases.compression import folders as files
+
+        return files.write(home, state, out)
+
+    def rebuild(
+        self, state: CompressionState, cache: Any, ids: Sequence[str], say: Callable[[str], None]
+    ) -> Iterator[Any]:
+        """Encode and decode again, and compare what comes out with what is recorded."""
+        from phases.compression import folders as files
+
+        yield from files.rebuild(state, cache, ids, say)
+
+    def cached(self, state: CompressionState, cache: Any) -> Iterator[Any]:
+        """Yield an error for each encoding and model whose cached files have another digest."""
+        from studies.making import model_files
+
+        yield from model_files.cached((made.digest for made in state.made.values()), cache)
+
+    def document(self, folder: Path) -> dict[str, Any] | None:
+        """Return the report of a result's folder; None if it has none. Raises DataError."""
+        from studies.making import model_files
+        from weights.storage.output_folder import mark_of
+
+        return model_files.document(folder, (mark_of(self.name),))
+
+    def verify_folder(
+        self,
+        home: Home,
+        folder: Path,
+        document: dict[str, Any],
+        state: CompressionState | None,
+        known: bool,
+    ) -> Iterator[Any]:
+        """Decode the file in a result's folder, and compare it with its report and the run."""
+        from phases.compression import folders as files
+
+        yield from files.check(folder, document, state)
