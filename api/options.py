@@ -232,7 +232,9 @@ class Options:
 
     def _parts(self, text: str) -> tuple[str, ...]:
         """Return the names of BASE and ADAPTER; of anything that exists, or has no +, itself."""
-        return (text,) if self.there(text) else sources.split(text) or (text,)
+        if "+" not in text or self.there(text):
+            return (text,)
+        return sources.split(text) or (text,)
 
     def _placed(self, text: str) -> str:
         plain = user_folders.expanded(text)

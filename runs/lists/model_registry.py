@@ -53,6 +53,7 @@ class ModelRegistered(Event):
     """A model folder was put into the registry by a user."""
 
     type = "model_registered"
+    schema_version = 2
 
     name: str
     kind: Kind
@@ -67,6 +68,12 @@ class ModelRegistered(Event):
     #: Of a GGUF file: `file` is its name, `type` how it rounds most weights, `digest` the first 32
     #: digits of the BLAKE3 of its bytes.
     origin: dict[str, str] = {}
+
+
+@REGISTRY.upcaster("model_registered", 1)
+def _of_a_folder(data: dict[str, Any]) -> dict[str, Any]:
+    """Return `model_registered` with `origin`: only folders were registered."""
+    return {**data, "origin": {}}
 
 
 @REGISTRY.event

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,14 +111,18 @@ def test_a_missing_gpu_is_named(machine: Any) -> None:
 
 
 def test_merges_and_scores_without_a_run_take_the_gpu(
-    machine: Any, monkeypatch: pytest.MonkeyPatch
+    machine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     machine(1)
     asked: list[str] = []
+    config = tmp_path / "c.yml"
+    config.write_text("merge_method: linear\nmodels:\n- model: a\n- model: b\n")
     monkeypatch.setattr(merge, "_merged", lambda c, o, options, *_: asked.append(options["device"]))
     monkeypatch.setattr(tasks_score, "resident", lambda model, device: asked.append(device))
     for words in ([], ["--device", "cpu"]):
-        CliRunner().invoke(merge.merge_command, ["c.yml", "out", *words], catch_exceptions=False)
+        CliRunner().invoke(
+            merge.merge_command, [str(config), "out", *words], catch_exceptions=False
+        )
     for device in ("auto", "cpu"):
         score._evaluator("model", {"endpoint": None, "device": device})
     assert asked == ["cuda:0", "cpu", "cuda:0", "cpu"]
