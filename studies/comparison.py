@@ -46,7 +46,7 @@ def drawn(seen: Seen, purpose: str, seed: int) -> Drawn:
 
 @dataclass(frozen=True)
 class Scale:
-    """What arms are compared by: the figure of a measurement, and the figure in resamples."""
+    """Measure that arms are compared by: figure of a measurement, and figure in resamples."""
 
     metric: Metric
     mean: Callable[[Observed], float]

@@ -181,7 +181,7 @@ class Cognate(Study[MakingState]):
         return {"base": [state.started.base.digest]} if state.started.base else {}
 
     def unchanged(self, state: MakingState) -> str | None:
-        """Return None: specialists are trained, whatever the base is."""
+        """Return None: specialists of any base are trained."""
         return None
 
     def models(self, event: Event, state: MakingState) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ from studies.paired_bits import mean
 from studies.run import Run
 from studies.script import Make, Note, Script, Together
 from studies.study import Study
-from studies.tables import Arm
+from studies.tables import Arm, FigureRule
 from studies.training_plan import as_float32
 from studies.training_rows import Group
 
@@ -84,7 +84,7 @@ class Curriculum(Study[MakingState]):
     }
     baseline = START
     comparison_title = "Accuracy after as many tokens"
-    figure_rules = figures.RULES
+    figure_rules: ClassVar[Mapping[str, FigureRule]] = figures.RULES
     figure_of = "cell"
 
     # ---- script ------------------------------------------------------------------------------

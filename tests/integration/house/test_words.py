@@ -120,9 +120,14 @@ def docstring_faults(source: str, place: str) -> Iterator[str]:
         yield from (f"{at}: says {word!r}" for word in barred(text))
 
 
+#: Blocks of commands and recorded output: what a model says is not ours.
+_RECORDED = re.compile(r"(?<=\n\n)(?: {4}.*\n?)+")
+
+
 def page_faults(text: str, place: str) -> Iterator[str]:
     """Yield a line for each barred word of a Markdown page."""
-    plain = _CODE.sub(lambda found: "\n" * found[0].count("\n") + " ", text)
+    blank = lambda found: "\n" * found[0].count("\n") + " "  # noqa: E731
+    plain = _CODE.sub(blank, _RECORDED.sub(blank, text))
     for found in _BARRED.finditer(plain):
         yield f"{place}:{plain[: found.start()].count(chr(10)) + 1}: says {found[0]!r}"
 
@@ -216,7 +221,7 @@ def test_good_docstrings_pass() -> None:
 
 def test_a_bad_sentence_of_a_page_is_found_on_its_line() -> None:
     """Code blocks and code font are left out, and still count as lines."""
-    page = "Good.\n\n```\nnobody\n```\nThe user `nobody`,\nor whoever asks.\n"
+    page = "Good.\n\n```\nnobody\n```\nThe user `nobody`,\nor whoever asks.\n\n    $ nobody\n"
     assert list(page_faults(page, "p.md")) == ["p.md:7: says 'whoever'"]
 
 

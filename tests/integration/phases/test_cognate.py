@@ -441,6 +441,7 @@ def test_a_specialist_that_is_not_the_best_fails_and_says_so(made) -> None:
     after = type(state)()
     after.__dict__.update(state.__dict__)
     after.answers, after.completed = {**state.answers, task.key: worse}, None
+    after.memory = {}
     decision = Cognate().due(after)
     (fact,) = decision.facts
     assert isinstance(fact.event, Failed)
@@ -462,7 +463,7 @@ def test_an_altered_segment_does_not_answer_its_task(made, change, complaint: st
     assert isinstance(event, Advanced)
     before = type(state)()
     before.__dict__.update(state.__dict__)
-    before.advanced, before.completed = {}, None
+    before.advanced, before.completed, before.memory = {}, None, {}
     initial = recipes.initial(state.submitted, state.started).id
     before.made = {initial: state.made[initial]}
     (task,) = Cognate().due(before).tasks

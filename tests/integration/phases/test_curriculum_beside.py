@@ -112,7 +112,7 @@ def test_killed_a_run_ends_as_if_undisturbed(
 @pytest.mark.parametrize(
     ("forgery", "what"),
     [
-        (edit("mix_chosen", 29, returned=True), "does not follow"),
+        (edit("mix_chosen", 29, returned=True), "does not say what follows"),
         (edit("mix_chosen", 1, added=["chaos"]), "does not follow"),
         (edit("dreamed", 0, recipe_id="0" * 64), "another model dreamt"),
         (edit("dreamed", 0, cells={}), "does not say what follows"),

@@ -182,9 +182,9 @@ def test_a_model_whose_thoughts_help_is_the_result(made) -> None:
         items = {n: tuple(factor * v for v in some) for n, some in event.items.items()}
         values = {n: factor * v for n, v in event.values.items()}
         other.answers[task.key] = event.model_copy(update={"items": items, "values": values})
-    assert KIND.conclusions(other)["chosen"] == "thoughts"
+    assert KIND.run(other).conclusions["chosen"] == "thoughts"
     assert KIND.named(other)["model"] == KIND.recipes(state)["silent"]
-    lost = KIND.conclusions(other)["figures"]["retention"].value
+    lost = KIND.run(other).conclusions["figures"]["retention"].value
     seen = KIND.found(state)
     every = [quietstar_figures.mean(seen[arm], "all") for arm in ("start", "silent")]
     assert lost == pytest.approx(every[0] / every[1])
