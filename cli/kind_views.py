@@ -21,7 +21,6 @@ from runs.panels.head import Panels
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
     "bake": "cli.phases.bake_view:BakeView",
-    "cognate": "cli.phases.cognate_view:CognateView",
     "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
     "measure": "cli.phases.measure_view:MeasureView",

@@ -191,7 +191,8 @@ class Study(Declaration, OneResult[S]):
         """Return the origin of a model; without a name, of the result. Raises NotFoundError."""
         recipe_id = self.find(state, name or MODEL)
         roles = self.roles(state.submitted.config)
-        model = origins.origin(state, self.named(state), recipe_id, roles)
+        known = {**self.named(state), **self.recipes(state)}
+        model = origins.origin(state, known, recipe_id, roles)
         return replace(model, name=self.result_title) if model.name == MODEL else model
 
     def models(self, event: Event, state: S) -> list[dict[str, Any]]:

@@ -145,6 +145,16 @@ class Cognate(Study[MakingState]):
         """Return base and specialists."""
         return [BASE, *config.domains]
 
+    def find(self, state: MakingState, name: str) -> str:
+        """Return the recipe id that a role, the beginning of an id, or a whole id means.
+
+        A whole id may be of what no role names, as of a model before it is rounded. Raises
+        NotFoundError.
+        """
+        run = self.begun(state)
+        known = {one.id for one in run.recipes.values()} & set(state.made) if run else ()
+        return name if name in known else super().find(state, name)
+
     def named(self, state: MakingState) -> Mapping[str, Making]:
         """Return role → recipe of every model that the run gives, the base first."""
         run = self.run(state)

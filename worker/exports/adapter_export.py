@@ -12,6 +12,7 @@ from runs.errors import ConfigError
 from runs.event_types import ModelReference
 from runs.history import repository
 from runs.home import Home
+from studies.given_dtype import ROUNDED
 from weights.adapters import extraction
 from weights.adapters.extraction import Choice, Source
 from weights.folders.checkpoint import digest, open_checkpoint
@@ -65,7 +66,9 @@ def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> di
             f"{origin.run}:base {model} OUT --rank {sum(ranks)}."
         )
     named = Finder(home, tell)
-    base, trained = resolve(f"{origin.run}:{start}", named=named), resolve(model, named=named)
+    recipe = line[0].recipe
+    exact = recipe["inputs"]["of"] if recipe.get("operation") == ROUNDED else origin.recipe_id
+    base, trained = (resolve(f"{origin.run}:{id_}", named=named) for id_ in (start, exact))
     return _written(base, trained, start_model, out, Choice(sum(ranks)))
 
 
