@@ -328,16 +328,16 @@ class Student(Study[MakingState]):
         run.foresee(self.models_of(run.submitted, run.started))
         students = [*run.trainings]
         chosen = {name: run.on(name, MEASURE) for name in students}
-        given = Observe(run.started.model.recipe_id, MEASURE, comparison.TEST)
+        teacher = Observe(run.started.model.recipe_id, MEASURE, comparison.TEST)
         compared = {name: run.on(name, MEASURE, comparison.TEST) for name in students}
-        run.foresee(tasks={**chosen, TEACHER: given})
+        run.foresee(tasks={**chosen, TEACHER: teacher})
         run.foresee(tasks=compared)
 
         yield run.make(FRESH)
         yield Make([*run.trainings.values()])
         yield run.make(*students)
         run.result = best((yield run.choose(chosen)))
-        yield run.compare({TEACHER: given, **compared})
+        yield run.compare({TEACHER: teacher, **compared})
         return lambda: {
             "models": run.models(),
             "arms": comparison.arms(run.seen),
@@ -353,11 +353,11 @@ class Student(Study[MakingState]):
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return the sizes of both models, and the tokens that each training reads."""
-        own, given = run.started.parameters, run.started.model.parameters
+        student, teacher = run.started.parameters, run.started.model.parameters
         return {
-            "parameters": (own, ""),
-            "of the given model": (given, ""),
-            "times fewer": (given / own, ""),
+            "parameters": (student, ""),
+            "of the given model": (teacher, ""),
+            "times fewer": (teacher / student, ""),
             "tokens of a training": (tokens(run.trainings[DISTILLED]), ""),
         }
 
@@ -373,18 +373,18 @@ class Student(Study[MakingState]):
 
     def last_lines(self, run: Run) -> list[str]:
         """Return the sizes of the result."""
-        own, given = run.started.parameters, run.started.model.parameters
-        fewer = f"{own:,} parameters, {given / own:.1f} times fewer than {given:,}"
+        student, teacher = run.started.parameters, run.started.model.parameters
+        fewer = f"{student:,} parameters, {teacher / student:.1f} times fewer than {teacher:,}"
         return [f"result: {run.result}, {fewer}"]
 
     def sentences(self, run: Run) -> list[str]:
         """Return the size and the quality of the student, and the lead over the other one."""
-        figures, own = run.state.completed.figures, run.started.parameters
-        kept = figures["retention"]
+        figures, parameters = run.state.completed.figures, run.started.parameters
+        retention = figures["retention"]
         out = [
-            f"- The student has {own:,} parameters, {figures['ratio'].value:.1f} times fewer than the "
-            f"given model, and {figures['bits_per_byte'].value:.4f} bits per byte: {kept.value:.4f} of "
-            f"the quality ({kept.low:.4f} to {kept.high:.4f})."
+            f"- The student has {parameters:,} parameters, {figures['ratio'].value:.1f} times fewer "
+            f"than the given model, and {figures['bits_per_byte'].value:.4f} bits per byte: "
+            f"{retention.value:.4f} of the quality ({retention.low:.4f} to {retention.high:.4f})."
         ]
         other = ALONE if run.result == DISTILLED else DISTILLED
         if more := run.leads.get(other):
@@ -420,34 +420,34 @@ class Student(Study[MakingState]):
     ) -> Mapping[str, Architecture]:
         """Return the student's, which follows from the given model's and the settings."""
         model = next(iter(given.get(MODEL, ())), None)
-        own = of_student(model, config) if model else None
-        return dict.fromkeys(self.roles(config), own) if own else {}
+        student = of_student(model, config) if model else None
+        return dict.fromkeys(self.roles(config), student) if student else {}
 
     def check_model(self, config: StudentConfig, opened: Checkpoint) -> None:
         """Raise ConfigError unless the student is smaller than the given model."""
         from weights.operations.resized import parameters, resized
 
-        own = parameters(resized(opened.config, changes(opened.config, config)))
-        check_smaller(own, opened.parameters)
+        size = parameters(resized(opened.config, changes(opened.config, config)))
+        check_smaller(size, opened.parameters)
 
     def sizes(self, given: Mapping[str, Any], config: StudentConfig) -> dict[str, Any]:
         """Return the settings of config.json in which the student differs from the given model."""
-        found = changes(given, config)
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in found.items()}
+        sizes = changes(given, config)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in sizes.items()}
 
     def pinned_fields(self, context: Context, common: Mapping[str, Any]) -> dict[str, Any]:
         """Return the student's sizes. Raises ConfigError unless it is smaller than the given model."""
         from weights.operations.resized import parameters
 
-        own = parameters(context.settings)
-        check_smaller(own, common["model"].parameters)
-        return {"sizes": dict(context.sizes), "parameters": own, "dtype": context.dtype}
+        size = parameters(context.settings)
+        check_smaller(size, common["model"].parameters)
+        return {"sizes": dict(context.sizes), "parameters": size, "dtype": context.dtype}
 
 
-def check_smaller(own: int, given: int) -> None:
+def check_smaller(student: int, teacher: int) -> None:
     """Raise ConfigError unless a student's number of parameters is below the given model's."""
-    if own >= given:
+    if student >= teacher:
         raise ConfigError(
-            f"a student of {own:,} parameters is not smaller than the given model, which has "
-            f"{given:,}: set a smaller width, depth, hidden, layers or intermediate."
+            f"a student of {student:,} parameters is not smaller than the given model, which has "
+            f"{teacher:,}: set a smaller width, depth, hidden, layers or intermediate."
         )

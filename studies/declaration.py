@@ -93,9 +93,10 @@ class Declaration(Scripted):
         """Return the panels of the arms, once the arm `ours` is measured."""
         words = self.arm_words(run)
         groups = {name: arm.group for name, arm in self.arms_of(run).items()}
-        told = (self.comparison_title, words, run.seen, run.leads, groups, ours, self.baseline)
+        title, note = self.comparison_title, self.comparison_note
+        compared = (words, run.seen, run.leads, groups, ours, self.baseline)
         return (
-            arm_panels.arms(*told, self.comparison_note),
+            arm_panels.arms(title, *compared, note),
             arm_panels.domains(words, run.seen, ours),
         )
 

@@ -1,8 +1,6 @@
-"""Folders of the models of a run that trains from a given model: written, found again, made again.
+"""Folders of the models of a run that trains: written, found again, made again.
 
-A run with one result writes:
-
-OUT/model       an ordinary Hugging Face folder, with `training.json`: how it was made
+OUT/ROLE        an ordinary Hugging Face folder, with `training.json`: how it was made
 OUT/items       the items to measure on, one file a domain
 OUT/KIND.json   the report, written last
 """
@@ -28,7 +26,7 @@ from studies.training_context import TrainingContext
 from weights import architectures
 from weights.folders import model_card, model_config
 from weights.folders.checkpoint import SHARD_BYTES, publish, write_weights
-from weights.storage.output_folder import TRAINED, check_target
+from weights.storage.output_folder import TRAINED, check_target, mark_of
 from weights.storage.weight_cache import Artifacts
 
 #: Folder of the items in a result.
@@ -70,6 +68,24 @@ def publish_model(
         more(folder)
 
     publish(place, fill)
+
+
+def write(study: Any, work: type[Any], home: Home, state: Any, out: Path) -> dict[str, Any]:
+    """Write every folder of a `Study`, whole or not at all, the items, last the report; return it.
+
+    `work` is its class of contexts. Raises the errors of `check_target`.
+    """
+    out, run = check_target(out), study.run(state)
+    context = work.to_read(state, Artifacts.of(home), run.result_digests)
+    for role in study.roles(state.submitted.config):
+        publish_model(context, out / role, run.name_of(role), state.head, study.card(run, role))
+    folders = study.further_folders(run, out)
+    publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
+    report = study.whole_report(run)
+    digests = {role: one.digest for role, one in state.completed.models.items()}
+    whole = {**report, "run": state.run, "chain_head": state.head, "models": digests}
+    (out / mark_of(study.name)).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+    return {**report, "run": state.run, "folder": str(out), **folders}
 
 
 def write_result(

@@ -61,7 +61,9 @@ class Run:
         self.candidates: dict[str, Observe] = {}
         #: Name of the result: an arm, and a recipe unless it is the given model; None before.
         self.result: str | None = None
-        self._leads: dict[str, dict[str, Figure]] = {}
+        #: Resamples, and (arm, measured arms) → leads: bootstraps are done once.
+        self._drawn: Drawn = {}
+        self._leads: dict[tuple[str, ...], dict[str, Figure]] = {}
         #: Name of the result among the recipes, if it is another than that of its arm.
         self.result_name: str | None = None
         #: Further conclusions of the script, by name.
@@ -114,15 +116,19 @@ class Run:
         """Name → recipe of every model that the run trains."""
         return given_dtype.trainings(self.recipes)
 
-    @cached_property
+    @property
     def seen(self) -> dict[str, Observed]:
         """Arm → what was observed on the test slice, of those that are measured."""
         return comparison.observed(self.state, self.arms)
 
-    @cached_property
+    @property
     def drawn(self) -> Drawn:
         """Arm → its figure in each resample."""
-        return self.study.scale.drawn(self.seen, self.study.purpose, self.settings.seed)
+        observed = self.seen
+        if self._drawn.keys() != observed.keys():
+            scale, seed = self.study.scale, self.settings.seed
+            self._drawn = scale.drawn(observed, self.study.purpose, seed)
+        return self._drawn
 
     @property
     def ours(self) -> str | None:
@@ -141,10 +147,12 @@ class Run:
 
     def leads_of(self, arm: str) -> dict[str, Figure]:
         """Return other arm → what it needs more than `arm`, with the interval."""
-        if arm not in self._leads:
+        observed = self.seen
+        key = arm, *observed
+        if key not in self._leads:
             purpose, seed = self.study.purpose, self.settings.seed
-            self._leads[arm] = comparison.leads(self.seen, arm, purpose, seed, self.study.scale)
-        return self._leads[arm]
+            self._leads[key] = comparison.leads(observed, arm, purpose, seed, self.study.scale)
+        return self._leads[key]
 
     @property
     def windows(self) -> int:
@@ -155,8 +163,9 @@ class Run:
     @cached_property
     def named(self) -> dict[str, Making]:
         """Name → recipe of all that the run makes; the first is its result once it is known."""
-        own = self.recipes.get(self.name_of(MODEL)) if MODEL not in self.recipes else None
-        return self.recipes if own is None else {MODEL: own} | self.recipes
+        named = MODEL in self.recipes
+        result = None if named else self.recipes.get(self.name_of(MODEL))
+        return self.recipes if result is None else {MODEL: result} | self.recipes
 
     def name_of(self, role: str) -> str:
         """Return the name among the recipes of a model that the run gives."""

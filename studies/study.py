@@ -56,8 +56,8 @@ class Study(Declaration, OneResult[S]):
     def result_id(self, state: S) -> str | None:
         """Return the recipe id of the result once it is made."""
         run = self.begun(state)
-        own = run.named.get(MODEL) if run else None
-        return own.id if own is not None and own.id in state.made else None
+        model = run.named.get(MODEL) if run else None
+        return model.id if model is not None and model.id in state.made else None
 
     def named(self, state: S) -> Mapping[str, Making]:
         """Return name → recipe of all that the run makes; `model` is there once it is known."""
@@ -148,12 +148,6 @@ class Study(Declaration, OneResult[S]):
         """
         return submission.plan(self, asked, lookup)
 
-    def check_settings(self, config: Any) -> None:
-        """Raise nothing: settings are checked by their class."""
-
-    def check_machine(self, config: Any) -> None:
-        """Raise nothing: every machine will do."""
-
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
         opened = submission.opened(plan)
@@ -234,16 +228,17 @@ class Study(Declaration, OneResult[S]):
 
     def write_result(self, home: Home, state: S, out: Path) -> dict[str, Any]:
         """Write the result's folder and return the report. Raises ForgeError."""
-        from studies.result import write
+        from studies import folders as files
 
-        return write(self, self._work(), home, state, out)
+        return files.write(self, self._work(), home, state, out)
 
     # ---- verification ------------------------------------------------------------------------
 
     def _verification(self) -> Any:
         from studies.verify import Verification
+        from weights.storage.output_folder import mark_of
 
-        return Verification(self._work(), self.recipes, self.named, f"{self.name}.json")
+        return Verification(self._work(), self.recipes, self.named, mark_of(self.name))
 
     def rebuild(
         self, state: S, cache: Any, ids: Sequence[str], say: Callable[[str], None]

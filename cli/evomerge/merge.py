@@ -104,7 +104,7 @@ def _documents(paths: tuple[str, ...], words: dict[str, Any]) -> list[Document]:
         return merge.read(Path(paths[0]))
     of_models = {name: words[name] for name in OF_MODELS}
     text = config_text(method, paths[:-1], words["weights"], **of_models)
-    return merge.parse(text, f"--method {method}")
+    return merge.parse(text, f"the config that --method {method} stands for")
 
 
 def _check(out: Path, asked: bool) -> None:

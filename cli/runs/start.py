@@ -95,17 +95,17 @@ def of_kind(kind: str, line: str) -> click.Command:
     from runs import kinds
     from runs.kinds.asked import roles
 
-    own = kinds.of(kind)
-    main = own.main_role if own.main_role in roles(own.submitted) else None
-    words = own.command_words or line
-    examples = own.examples or (f"forge {kind}{f' {EXAMPLE}' if main else ''} --out out",)
+    run_kind = kinds.of(kind)
+    main = run_kind.main_role if run_kind.main_role in roles(run_kind.submitted) else None
+    words = run_kind.command_words or line
+    examples = run_kind.examples or (f"forge {kind}{f' {EXAMPLE}' if main else ''} --out out",)
     text = (
         f"{words}\n\n`forge settings {kind}` lists the settings. After Ctrl-C or a crash `forge start "
         f"--resume RUN` goes on with the run; its name is printed first.\n\n\b\nExample:\n  "
         + "\n  ".join(examples)
     )
     params = [param for param in start_command.params if param.name not in ("kind", "resume")]
-    params = [*(_option(own.config, name) for name in own.offered), *params]
+    params = [*(_option(run_kind.config, name) for name in run_kind.offered), *params]
     if main:
         params.insert(0, click.Argument([main], required=False, metavar=main.upper()))
     return click.Command(kind, params=params, help=text, callback=partial(_started, kind, main))

@@ -52,7 +52,15 @@ def of(name: str) -> Kind:
             f"runs of kind {name!r} are not known to this program{did_you_mean(name, table())}. "
             f"It knows: {', '.join(sorted(table()))}."
         )
-    return _load(place)
+    if name in KINDS:
+        return _load(place)
+    try:
+        return _load(place)
+    except (ImportError, AttributeError) as error:
+        raise UnknownKindError(
+            f"{FURTHER} says that {place} has the runs of kind {name!r}, and it cannot be loaded: "
+            f"{error}. Name MODULE:CLASS, with the module's folder in PYTHONPATH."
+        ) from error
 
 
 @cache

@@ -52,20 +52,6 @@ class MakingKind(Kind[S]):
         """Return the plan of a run. Raises ConfigError or UnavailableError before any work."""
         return self._file("submission").plan(self, asked, lookup)
 
-    def check_settings(self, config: Any) -> None:
-        """Raise the errors that settings alone give, if the kind's submission checks them."""
-        self._checked_by("check_settings", config)
-
-    def check_machine(self, config: Any) -> None:
-        """Raise UnavailableError for a lack of this machine, if the kind's submission looks."""
-        self._checked_by("check_machine", config)
-
-    def _checked_by(self, name: str, config: Any) -> None:
-        """Call a function of the kind's submission with the settings, if there is one."""
-        check = getattr(self._file("submission"), name, None)
-        if check is not None:
-            check(config)
-
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizer and data; raise the errors of a start."""
         return self._file("submission").check(plan)

@@ -8,7 +8,7 @@ from testing import house_counts
 
 
 def test_no_count_is_above_its_limit() -> None:
-    """What has grown is to be made smaller, here or elsewhere, before it lands."""
+    """A count that has grown is made smaller, here or elsewhere, before it lands."""
     limits = json.loads(house_counts.LIMITS.read_text("utf-8"))
     assert house_counts.above(house_counts.counts(), limits) == []
 

@@ -59,7 +59,7 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
 
 
 def run_of(state: MakingState) -> Run:
-    """What the script has said of a run."""
+    """The run with all that its script has said."""
     return Experts().run(state)
 
 

@@ -297,6 +297,22 @@ def test_the_table_has_the_kinds_of_this_program_and_of_the_environment(
         kinds.of("toy")
 
 
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("no_such_module:Kind", "No module named 'no_such_module'"),
+        ("testing.toy.toy_kind:NoSuchKind", "has no attribute 'NoSuchKind'"),
+    ],
+)
+def test_a_kind_of_the_environment_that_cannot_be_loaded_is_named(
+    place: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guide to a phase of your own has users set the variable."""
+    monkeypatch.setenv(kinds.FURTHER, f"own={place}")
+    with pytest.raises(UnknownKindError, match=f"FORGE_KINDS says that {place} .*{why}"):
+        kinds.of("own")
+
+
 @pytest.mark.parametrize("name", sorted(kinds.KINDS))
 def test_settings_of_every_kind_are_listed_with_defaults(name: str) -> None:
     """The terminal, the API and a run that is asked for again read them: none may be required."""

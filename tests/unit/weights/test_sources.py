@@ -306,7 +306,7 @@ def test_an_empty_name_is_no_model():
 
 
 def test_a_plus_in_the_name_of_a_folder_is_no_adapter(tmp_path: Path) -> None:
-    """Of BASE+ADAPTER the part that is missing is named."""
+    """The missing part of BASE+ADAPTER is named."""
     base = model(tmp_path / "base")
     plus = model(tmp_path / "c++" / "a+b")
     assert resolve(plus.path) == plus

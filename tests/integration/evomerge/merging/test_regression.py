@@ -208,7 +208,7 @@ def test_a_merge_that_was_interrupted_goes_on(
 
 
 def test_other_texts_or_parameters_begin_again(toys: Toys, tmp_path: Path) -> None:
-    """What an interrupted merge has left is of another merge."""
+    """Blocks that an interrupted merge has left belong to another merge."""
     digests = set()
     for parameters in ({"tokens": 500}, {"tokens": 900}, {"tokens": 500, "alpha": 0.2}):
         text = config("regmean", toys.sources, data=str(toys.data), **parameters)
