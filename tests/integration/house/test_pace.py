@@ -1,4 +1,4 @@
-"""No test depends on how fast the machine is: what can be seen of that in its text."""
+"""No test depends on the machine's pace, or on a set's order: as far as its text shows."""
 
 from __future__ import annotations
 
@@ -74,16 +74,33 @@ def by_pace(tree: ast.AST) -> Iterator[int]:
             yield node.lineno
 
 
+def order_of_a_set(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines of test parameters in the order of a set, which differs between processes."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("parametrize")):
+            continue
+        iterated = [
+            part.value if isinstance(part, ast.Starred) else part.iter
+            for part in ast.walk(node)
+            if isinstance(part, ast.Starred | ast.comprehension)
+        ]
+        iterated += [value for value in node.args[1:] if not isinstance(value, ast.List)]
+        for value in iterated:
+            if "set(" in ast.unparse(value) and "sorted(" not in ast.unparse(value):
+                yield node.lineno
+
+
 #: Rule → what to do instead.
 REMEDIES = {
     elapsed: "assert on what happens, by a clock of the test's own if need be",
     limits: "take `PATIENCE` or `wait_until` of `testing.waiting`",
     by_pace: "set FORGE_SEGMENT_STEPS",
     health: "add HealthCheck.too_slow, which the list takes the place of",
+    order_of_a_set: "sort the set, so that all of xdist's workers collect the same tests",
 }
 
 
-def test_no_test_depends_on_the_pace_of_the_machine() -> None:
+def test_no_test_depends_on_the_pace_of_the_machine_or_the_order_of_a_set() -> None:
     places = []
     for file in sorted(file for top in ("tests", "testing") for file in (ROOT / top).rglob("*.py")):
         name = file.relative_to(ROOT).as_posix()
@@ -105,6 +122,7 @@ def test_no_test_depends_on_the_pace_of_the_machine() -> None:
         (limits, "await asyncio.wait_for(task, 20)"),
         (health, "settings(suppress_health_check=[HealthCheck.function_scoped_fixture])"),
         (by_pace, "monkeypatch.setenv('FORGE_SEGMENT_SECONDS', '0.5')"),
+        (order_of_a_set, "pytest.mark.parametrize('name', [*(set(WAYS) - {'smollm'})])"),
     ],
 )
 def test_what_is_forbidden_is_seen(look: Callable[[ast.AST], Iterator[int]], code: str) -> None:
@@ -117,5 +135,6 @@ def test_what_is_forbidden_is_seen(look: Callable[[ast.AST], Iterator[int]], cod
         "thread.join(0.1)",
         "settings(suppress_health_check=[HealthCheck.too_slow])",
         "monkeypatch.setenv('FORGE_SEGMENT_STEPS', '40')",
+        "pytest.mark.parametrize('name', [*sorted(set(WAYS) - {'smollm'})])",
     ):
         assert list(look(ast.parse(fine))) == []
