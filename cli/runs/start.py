@@ -87,7 +87,7 @@ def start_command(
     begin(home, plan, queued, detach, dry_run, as_json, config_file=config_file)
 
 
-def of_kind(kind: str, line: str) -> click.Command:
+def command_of(kind: str, line: str) -> click.Command:
     """Return the command that starts runs of one kind under its name; `line` says what it does.
 
     The model of the kind's main role stands without a role; settings that the kind offers are options.

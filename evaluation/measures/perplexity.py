@@ -34,7 +34,7 @@ def calibration_loss(
 ) -> float:
     """Return the mean over domains of −log p a token on the first `WINDOWS` windows of each.
 
-    With `tokens`, on fewer windows if they have so many. The weights stay loaded.
+    With `tokens`, on the first windows that have as many. The weights stay loaded.
     """
     model.load(weights)
     rates = []
