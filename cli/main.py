@@ -87,7 +87,7 @@ COMMANDS = {
     "override": ("cli.runs.control", "Let a pipeline go on behind a gate that has stopped it."),
     "bake": ("cli.phases.bake", "Bake a prompt into a model's weights."),
     "bitnet": ("cli.runs.start", "Train a model to have ternary weights."),
-    "compress": ("cli.phases.compression", "Encode a model in few bytes, at a measured rate."),
+    "compress": ("cli.runs.start", "Encode a model in few bytes, at a measured rate."),
     "cognate": ("cli.phases.cognate", "Train a small base and three specialists here."),
     "quietstar": ("cli.runs.start", "Train a model to think before each token."),
     "curriculum": ("cli.runs.start", "Train a model on tasks at the edge of what it can do."),
