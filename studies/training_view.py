@@ -135,11 +135,6 @@ class TrainingView(View[S]):
             for name, recipe in self.recipes(state).items()
         }
 
-    def ending(self, state: S) -> dict[str, Any]:
-        """Return the models of the message that the run has ended."""
-        done = state.completed
-        return {"models": {r: m.recipe_id for r, m in done.models.items()} if done else {}}
-
     def tables(self) -> Mapping[str, Any]:
         """Return the tables of training curves and of figures."""
         return {"training": self._training, "figures": self._figures}

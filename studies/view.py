@@ -66,7 +66,10 @@ class GivenView(TrainingView[S]):
         if isinstance(event, GivenCompleted):
             done: Any = event  # every kind has figures, each at its own place in the schema
             bits = done.figures["bits_per_byte"].value
-            entry |= {"result": event.models[MODEL].recipe_id, **listed(BITS, bits, TEST)}
+            entry |= {
+                "result": event.models[MODEL].recipe_id,
+                **listed(BITS, bits, f"{TEST} slice"),
+            }
 
     def view(self, state: S) -> dict[str, Any]:
         """Return the curves, and what was measured of each arm."""

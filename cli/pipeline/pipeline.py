@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import Suggesting, emit, json_option, name_of, queue_options, say
+from cli.options import Suggesting, emit, home, json_option, name_of, queue_options, say
 from cli.pipeline import dry_run as dry_run_costs
 from cli.pipeline.init import init_command
 from cli.pipeline.report import report_command
@@ -151,10 +151,9 @@ def override_command(run: str, phase: str, reason: str, as_json: bool) -> None:
       forge override 20261121-3fa9c1 merge --reason "the lead is within noise"
     """
     from pipeline.kind import OVERRIDE
-    from runs.home import Home
     from worker.commands.control import act
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         name = act(store, run, OVERRIDE, phase, reason).run
     finally:

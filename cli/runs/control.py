@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import PRIORITY, emit, json_option, name_of
+from cli.options import PRIORITY, emit, home, json_option, name_of
 
 reason_option = click.option("--reason", help="Why; it is recorded.")
 
@@ -190,11 +190,10 @@ def tag_command(run: str, tags: tuple[str, ...], remove: bool, as_json: bool) ->
       forge tag first-try paper best
       forge tag first-try paper --remove
     """
-    from runs.home import Home
     from runs.record.user_events import Described
     from worker.commands import words
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         words.check_tags(tags)
         changed = words.retagged(store, run, *((), tags) if remove else (tags, ()))

@@ -36,7 +36,7 @@ def headline(run: Run, title: str, over: str) -> Result | None:
         high=success.high,
         over=over,
         lead=arm_panels.lead(done.figures["gain"]),
-        on=comparison.TEST,
+        on=f"{comparison.TEST} slice",
         n=success.n,
     )
 

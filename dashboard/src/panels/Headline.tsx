@@ -48,7 +48,7 @@ function Told({ result }: { result: Result }) {
             {lead(result.lead.value)} over {over}, 95 % interval {lead(result.lead.low)} … {lead(result.lead.high)}: {VERDICTS[result.lead.verdict].word}
           </span>
         )}
-        {model && <span className="mono">{short(model)}</span>}
+        {model && <span>model <span className="mono">{short(model)}</span></span>}
       </span>
     </>
   );

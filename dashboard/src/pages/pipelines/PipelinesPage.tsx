@@ -119,7 +119,6 @@ function Row({ row }: { row: PipelineRow }) {
       <td className="p-owner">{row.owner || NONE}</td>
       <td className="num nowrap p-quality">
         {number(row.quality)}
-        {row.quality !== null && <small className="quiet"> bit/B</small>}
       </td>
       <td className="num nowrap p-size">{bytes(row.bytes)}</td>
       <td className="num nowrap p-spent">{duration(row.spent)}</td>
