@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from events import Event
+from runs.event_types import Figure
+from runs.kinds.outcome import figure_text
 from runs.kinds.tasks import Start
 from runs.panels.head import listed
 from studies import given_dtype
@@ -42,8 +44,8 @@ class GivenView(TrainingView[S]):
                 values = data["values"].values()
                 return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
             case "completed":
-                figures = data["figures"].items()
-                return ", ".join(f"{k.replace('_', ' ')} {v['value']:.4f}" for k, v in figures)
+                figures = {n: Figure(value=one["value"]) for n, one in data["figures"].items()}
+                return ", ".join(figure_text(self, n, one) for n, one in figures.items())
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:

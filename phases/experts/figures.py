@@ -290,13 +290,9 @@ RULES: Mapping[str, FigureRule] = {
     **_together(beside.FIGURES, _beside),
     **_together(solving.FIGURES, _solving),
     "dispatch": share(
-        "gain of dispatch: relative gain by a classifier, nats a token after the beginning",
-        _dispatch,
+        "gain of dispatch: relative gain by a classifier, after the beginning", _dispatch
     ),
-    "dispatched": share(
-        "windows dispatched rightly: share of those whose own expert the classifier chose",
-        _dispatched,
-    ),
+    "dispatched": share("right dispatch: share of windows whose expert was chosen", _dispatched),
     "few_shot": share(
         "gain of few-shot dispatch: relative gain by mixtures from a few windows a domain",
         _few_shot,

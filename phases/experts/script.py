@@ -345,7 +345,7 @@ class Experts(Study[MakingState]):
             **({"numbers of adapters": (adapters.numbers, "")} if adapters else {}),
             "further models": (len(run.started.merges), ""),
             "mixtures of an arm": (max(measured, default=0), ""),
-            **({"gain": (gain.value, "")} if gain else {}),
+            **({"fewer bits per byte": (gain.value, "share")} if gain else {}),
         }
 
     def references_of(self, run: Run) -> Sequence[str]:

@@ -137,9 +137,7 @@ FIGURES = {
         NATS,
     ),
     "over_continued": lead(
-        CONTINUED,
-        "lead over continued training: nats a hard token that it needs more than thoughts",
-        NATS,
+        CONTINUED, "lead over continued training: nats a hard token that it needs more", NATS
     ),
     "over_pause": lead(
         PAUSE, "lead over pauses: nats a hard token that pauses need more than thoughts", NATS
@@ -151,9 +149,7 @@ FIGURES = {
         NATS,
     ),
     "exchanged": lead(
-        SHUFFLED,
-        "lead over exchanged thoughts: nats a hard token that they need more than thoughts",
-        NATS,
+        SHUFFLED, "lead over exchanged thoughts: nats a hard token that they need more", NATS
     ),
     "gain_on_selection": FigureRule(
         "gain on the selection slice: the same there, nats a hard token", _gain_on_selection, NATS
