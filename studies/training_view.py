@@ -34,6 +34,8 @@ class TrainingView(View[S]):
 
     #: Column of the table of figures with what a figure is of.
     figure_of: ClassVar[str] = "domain"
+    figures_of: ClassVar[Mapping[str, str]]
+    figure_units: ClassVar[Mapping[str, str]]
     tracked_names = training_rows.NAMES
 
     def trainings(self, state: S) -> Mapping[str, Train]:

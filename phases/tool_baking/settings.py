@@ -137,7 +137,7 @@ class BakingConfig(AdaptedConfig):
         3e-4, description=f"Peak learning rate; of adapters {LORA_RATE:g} without a setting."
     )
 
-    _distinct = field_validator("families", "cycles")(distinct)
+    _named_once = field_validator("families", "cycles")(distinct)
 
     @field_validator("repairs")
     @classmethod

@@ -109,7 +109,7 @@ function InRun({ one }: { one: ModelMeasurements["runs"][number] }) {
               <td>{slice || NONE}</td>
               <td className="num">{value(figure.value)}</td>
               <td className="num">
-                {figure.low === null || figure.high === null ? "no items, no interval" : `${score(figure.low)} – ${score(figure.high)}`}
+                {figure.low === null || figure.high === null ? "no items, no interval" : `${score(figure.low)} … ${score(figure.high)}`}
               </td>
               <td className="num">{figure.n === null ? NONE : number(figure.n)}</td>
             </tr>
