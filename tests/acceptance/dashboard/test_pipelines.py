@@ -163,7 +163,7 @@ def test_a_stopped_gate_is_a_decision_with_its_ways_on(visit: Callable[..., Any]
     assert "! gate stopped gate not met total" in cells(page)[0]
     page.locator(".run-title").get_by_text("needs a decision").wait_for()
     decision = page.locator(".decision")
-    decision.get_by_text("and must be at least 1e+12").wait_for()
+    decision.get_by_text("and must be at least 1,000,000,000,000").wait_for()
     assert decision.get_by_role("button").all_inner_texts() == ["Override", "Fork", "Give up"]
     assert page.get_by_role("button", name="Retry").count() == 0
     accept(page, "a decision")
