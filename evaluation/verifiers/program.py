@@ -33,7 +33,7 @@ class Program(Check):
 
 
 def parsed(tests: tuple[str, ...]) -> tuple[str, ...]:
-    """Return tests. Raises ValueError if one of them is none."""
+    """Return tests. Raises ValueError if one of them cannot be parsed."""
     for test in tests:
         parse(test)
     return tests
