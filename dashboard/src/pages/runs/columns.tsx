@@ -28,9 +28,9 @@ export const COLUMNS: readonly Column[] = [
   { id: "owner", head: "Owner", by: "owner", width: "minmax(64px, 0.5fr)", cut: true, cell: (row) => row.owner || "–" },
   { id: "result", head: "Result", by: "value", width: "minmax(180px, 1.6fr)", cut: true, cell: (row) => <Resulting row={row} /> },
   { id: "done", head: "Done", by: "done", width: "112px", num: true, cell: (row) => (row.generation === null ? NONE : plural(row.generation, row.done_unit)) },
-  { id: "curve", head: "Along the way", by: null, width: "152px", roomy: true, cell: (row) => <Along row={row} /> },
+  { id: "curve", head: "Along the way", by: null, width: "168px", roomy: true, cell: (row) => <Along row={row} /> },
   { id: "cost", head: "Device time", by: "device_seconds", width: "86px", num: true, roomy: true, cell: (row) => duration(row.device_seconds) },
-  { id: "when", head: "Submitted", by: "", width: "116px", cell: (row) => <Time at={row.submitted_at} /> },
+  { id: "when", head: "Submitted", by: "", width: "102px", cell: (row) => <Time at={row.submitted_at} /> },
 ];
 
 /** The result as the run's head has it: of another metric in every kind. */
