@@ -27,7 +27,7 @@ class Scripted:
     #: The kind's own event of the end.
     completed: type[Completed]
     figure_rules: ClassVar[Mapping[str, FigureRule]]
-    #: Figure → what it is, in words, and its unit; they follow from `figure_rules`.
+    #: Figure → "name in words: what it is", and its unit; they follow from `figure_rules`.
     figures_of: ClassVar[Mapping[str, str]]
     figure_units: ClassVar[Mapping[str, str]]
     #: What arms are compared by.

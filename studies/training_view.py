@@ -34,6 +34,8 @@ class TrainingView(View[S]):
 
     #: Column of the table of figures with what a figure is of.
     figure_of: ClassVar[str] = "domain"
+    figures_of: ClassVar[Mapping[str, str]]
+    figure_units: ClassVar[Mapping[str, str]]
     tracked_names = training_rows.NAMES
 
     def trainings(self, state: S) -> Mapping[str, Train]:
@@ -134,11 +136,6 @@ class TrainingView(View[S]):
             name: {"id": recipe.id, "recipe": recipe.model_dump(mode="json")}
             for name, recipe in self.recipes(state).items()
         }
-
-    def ending(self, state: S) -> dict[str, Any]:
-        """Return the models of the message that the run has ended."""
-        done = state.completed
-        return {"models": {r: m.recipe_id for r, m in done.models.items()} if done else {}}
 
     def tables(self) -> Mapping[str, Any]:
         """Return the tables of training curves and of figures."""

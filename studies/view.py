@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from events import Event
+from runs.event_types import Figure
+from runs.kinds.outcome import figure_text
 from runs.kinds.tasks import Start
 from runs.panels.head import listed
 from studies import given_dtype
@@ -42,8 +44,8 @@ class GivenView(TrainingView[S]):
                 values = data["values"].values()
                 return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
             case "completed":
-                figures = data["figures"].items()
-                return ", ".join(f"{k.replace('_', ' ')} {v['value']:.4f}" for k, v in figures)
+                figures = {n: Figure(value=one["value"]) for n, one in data["figures"].items()}
+                return ", ".join(figure_text(self, n, one) for n, one in figures.items())
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
@@ -66,7 +68,10 @@ class GivenView(TrainingView[S]):
         if isinstance(event, GivenCompleted):
             done: Any = event  # every kind has figures, each at its own place in the schema
             bits = done.figures["bits_per_byte"].value
-            entry |= {"result": event.models[MODEL].recipe_id, **listed(BITS, bits, TEST)}
+            entry |= {
+                "result": event.models[MODEL].recipe_id,
+                **listed(BITS, bits, f"{TEST} slice"),
+            }
 
     def view(self, state: S) -> dict[str, Any]:
         """Return the curves, and what was measured of each arm."""

@@ -21,10 +21,10 @@ NEAR, FAR = "near", "far"
 
 #: Figure → what it is, in words.
 FIGURES = {
-    "success": "share of the result's replies that pass, of the check with the largest shortfall",
-    "shortfall": "largest share of replies that the prompted model has over the result, by check",
-    "far_success": "share of passing replies to contexts after ordinary text, likewise",
-    "far_shortfall": "largest shortfall on contexts after ordinary text",
+    "success": "success: share of the result's replies that pass the check with the largest shortfall",
+    "shortfall": "shortfall: largest share of replies that the prompted model has over the result",
+    "far_success": "success after ordinary text: share of passing replies to contexts there, likewise",
+    "far_shortfall": "shortfall after ordinary text: the largest on contexts there",
 }
 
 

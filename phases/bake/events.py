@@ -81,11 +81,6 @@ class Started(common.Started):
     #: Tokens of a forward pass that writes replies; None: as many as have room for all their logits.
     pass_tokens: Count | None = None
 
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
-
 
 class Completed(GivenCompleted):
     """The prompt is baked and measured; or it changes nothing, and nothing was trained."""

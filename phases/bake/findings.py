@@ -30,16 +30,16 @@ FLOORS = {"kept": 0.95}
 
 #: Figure → what it is, in words.
 FIGURES = {
-    "unprompted": "nats a token by which the given model without the prompt is off itself with it",
-    "baked": "nats a token by which the result without the prompt is off the given model with it",
-    "ratio": "the latter over the former: 0 is a perfect bake, 1 none",
-    "strength": "share of the way from the given to the trained model, or of its steps",
-    "drift": "largest relative change of bits per byte of a domain of ordinary text",
-    "retention": "bits per byte of the given model over the result's, on ordinary text",
-    "others": "nats a token by which the result is off the given model under other prompts",
-    "unheard": "the same under the one prompt that was not rehearsed",
-    "kept": "least share of what one of several prompts changes that the result has",
-    "far_ratio": "ratio of divergences on contexts after ordinary text, beyond the first tokens",
+    "unprompted": "divergence without the prompt: nats a token of the given model from itself with it",
+    "baked": "divergence left: nats a token of the result without prompt from the given model with it",
+    "ratio": "ratio of divergences: the latter over the former; 0 is a perfect bake, 1 none",
+    "strength": "strength: share of the way from the given to the trained model, or of its steps",
+    "drift": "drift on ordinary text: largest relative change of bits per byte of a domain",
+    "retention": "quality kept: bits per byte of the given model over the result's, ordinary text",
+    "others": "divergence under other prompts: nats a token of the result from the given model",
+    "unheard": "divergence under an unheard prompt: the same under one that was not rehearsed",
+    "kept": "least kept of a prompt: least share of what one of several changes that the result has",
+    "far_ratio": "ratio after ordinary text: ratio of divergences there, beyond the first tokens",
     **behaviour.FIGURES,
 }
 

@@ -43,6 +43,7 @@ class Bake(BakeView, OneResult[BakeState]):
         "baked": "nats/token",
         "others": "nats/token",
         "unheard": "nats/token",
+        **dict.fromkeys(("drift", "retention", "kept"), "share"),
     }
 
     # ---- deciding ----------------------------------------------------------------------------

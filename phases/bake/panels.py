@@ -5,6 +5,8 @@ from __future__ import annotations
 from phases.bake import findings, plan, prompts, report, stages
 from phases.bake.events import BakeState
 from phases.bake.findings import LIMITS
+from runs import kinds
+from runs.kinds.outcome import figure_metric
 from runs.panels.head import Fact, Result
 from runs.panels.panels import Lines, Matrix, Panel, Series
 from runs.panels.shapes import Axis, Limit, Metric
@@ -30,7 +32,7 @@ def result(state: BakeState) -> Result | None:
         value=ratio.value,
         low=ratio.low,
         high=ratio.high,
-        on=comparison.TEST,
+        on=f"{comparison.TEST} slice",
         n=ratio.n,
     )
 
@@ -48,10 +50,10 @@ def facts(state: BakeState) -> tuple[Fact, ...]:
     if stages.changes(state) is False:
         told.append(Fact(name="the prompts change", value="nothing: nothing was trained"))
     if state.completed is not None:
-        figures = state.completed.figures
         for name in ("strength", "drift", "others", "kept", "success", "far_ratio"):
-            if name in figures:
-                told.append(Fact(name=name.replace("_", " "), value=figures[name].value))
+            if figure := state.completed.figures.get(name):
+                metric = figure_metric(kinds.of(state.kind), name)
+                told.append(Fact(name=metric.name, value=figure.value, unit=metric.unit))
     return tuple(told)
 
 
@@ -86,7 +88,7 @@ def _strengths(state: BakeState) -> list[Panel]:
         Lines(
             name=name,
             title=f"{axis.name[:1].upper()}{axis.name[1:]} by strength",
-            says=f"{says} On the slice {comparison.CHOOSING}.{told}",
+            says=f"{says} On the {comparison.CHOOSING} slice.{told}",
             x=x,
             y=axis,
             series=tuple(

@@ -74,7 +74,9 @@ class BakeView(GivenView[BakeState]):
         if isinstance(event, Completed):
             entry["result"] = event.models[MODEL].recipe_id
             if "ratio" in event.figures:
-                entry |= listed(panels.RATIO, event.figures["ratio"].value, comparison.TEST)
+                entry |= listed(
+                    panels.RATIO, event.figures["ratio"].value, f"{comparison.TEST} slice"
+                )
 
     def progress(self, state: BakeState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); of prompts that change nothing, none."""

@@ -283,7 +283,7 @@ class Curriculum(Study[MakingState]):
         if isinstance(event, Completed):
             accuracy = event.figures["accuracy"].value
             entry |= {"result": event.models[MODEL].recipe_id}
-            entry |= listed(panels.ACCURACY, accuracy, TEST)
+            entry |= listed(panels.ACCURACY, accuracy, f"{TEST} slice")
 
     def yardstick(self, state: MakingState) -> dict[str, Any]:
         """Return the items that results are measured on, and the tasks that use tools."""

@@ -177,7 +177,7 @@ class Quietstar(Study[MakingState]):
         if isinstance(event, Completed):
             nats = event.figures["hard_nats"].value
             entry |= {"result": event.models[MODEL].recipe_id}
-            entry |= listed(self.scale.metric, nats, TEST)
+            entry |= listed(self.scale.metric, nats, f"{TEST} slice")
 
     def headline(self, run: Run) -> Result | None:
         """Return the loss of hard tokens with thoughts beside the better rival's."""

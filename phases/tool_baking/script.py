@@ -173,7 +173,7 @@ class Baking(Study[MakingState]):
         if isinstance(event, Completed):
             success = event.figures["success"].value
             entry |= {"result": event.models[MODEL].recipe_id}
-            entry |= listed(panels.SUCCESS, success, TEST)
+            entry |= listed(panels.SUCCESS, success, f"{TEST} slice")
 
     def progress(self, state: MakingState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); those are known once the cycles have ended."""
