@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ctypes
 
+#: Seconds of work after which it is worth while: of a large model, after each step or task. What was
+#: freed lies between what is kept, and the heap would grow from one to the next.
+LONG = 2.0
+
 
 def give_back() -> None:
     """Give the system the memory that is free in the heaps of glibc.

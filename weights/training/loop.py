@@ -29,10 +29,6 @@ from weights.training.pinned import pinned
 from weights.training.processes import Processes
 from weights.training.windows import Ids
 
-#: Seconds after which memory that steps have freed is given back: of a large model, after each step.
-#: It lies between what is kept, and the heap would grow from step to step.
-FREED_SECONDS = 2.0
-
 
 @dataclass(frozen=True)
 class Step:
@@ -214,7 +210,7 @@ class Training:
             tokens = (len(done) + 1) * self._objective.tokens
             done.append(Step(number, loss, rate, norm, tokens, time.perf_counter() - began))
             report(done[-1])
-            if time.perf_counter() - freed > FREED_SECONDS:
+            if time.perf_counter() - freed > freed_memory.LONG:
                 freed_memory.give_back()
                 freed = time.perf_counter()
             if number + 1 < last and self._processes.agree(should_stop()):

@@ -28,6 +28,7 @@ from runs.kinds.state import State
 from runs.kinds.tasks import Delegate, Start, Task
 from runs.record.events import Completed, DivergenceDetected, Failed, TaskFailed
 from runs.record.user_events import Cancelled
+from runs.system import freed_memory
 from runs.system.plain_text import visible
 from weights.devices import out_of_memory
 from weights.storage.weight_cache import Artifacts
@@ -71,8 +72,11 @@ class Hands:
             delegation.submit(self._store, self._artifacts, state, task, self._context)
             failpoints.hit("child-submitted")
             return "done"
+        began = time.monotonic()
         try:
             event = self.context(state, task).carry_out(task)
+            if time.monotonic() - began > freed_memory.LONG:
+                freed_memory.give_back()
         except OSError as error:
             raise UnavailableError(f"task {task.key} could not be done here: {error}") from error
         except (UnavailableError, ConfigError) as error:
