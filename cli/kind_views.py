@@ -20,7 +20,6 @@ from runs.panels.head import Panels
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
-    "bake": "cli.phases.bake_view:BakeView",
     "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
     "measure": "cli.phases.measure_view:MeasureView",

@@ -1,31 +1,26 @@
-"""Events and state of a bake."""
+"""Events and state of a bake. Replies and measurements are found under their tasks' keys."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from evaluation.trajectories.sampled import Sampled
-from events import Registry
-from phases.bake.config import BakeConfig
-from runs.event_types import Figure, HalfPrecision, Profile, SourceRecord
-from runs.kinds import state as common_state
+from phases.prompt_baking.settings import BakeConfig
+from runs.event_types import Figure, HalfPrecision
 from runs.record import events as common
 from runs.record.device_setting import on_cpu
-from runs.system.digests import Digest
 from runs.system.integers import Count, Large
 from studies.events import (
     GivenCompleted,
+    GivenStarted,
     GivenSubmitted,
     all_weights,
+    history,
     not_divided,
     not_rounded,
     without_adapters,
     without_watch,
 )
-from studies.making import events as making
-from studies.making.making import HANDLERS, MakingState
-from studies.observing import Observed
 
 
 class Submitted(GivenSubmitted):
@@ -44,32 +39,13 @@ class Forked(common.Forked):
     config: BakeConfig
 
 
-class Started(common.Started):
+class Started(GivenStarted):
     """Model, text, contexts and profile were pinned."""
 
     schema_version = 5
 
-    model: SourceRecord
-    #: Domain → BLAKE3 of its token ids, in the order in which training reads them.
-    streams: dict[str, Digest]
-    #: Domain → number of those tokens.
-    tokens: dict[str, Large]
-    #: Name → BLAKE3 of the files of tokenizer and configuration.
-    files: dict[str, Digest]
-    #: BLAKE3 of the items to measure on.
-    items: Digest
-    profile: Profile
-    #: BLAKE3 of weights and optimiser after three fixed steps: what the profile must reproduce.
-    canary: Digest
-    #: Tokens of a window.
-    context: Count
-    #: Parts that a step's rows are computed in, because fewer did not fit in memory; None: those of the
-    #: settings.
-    accumulation: Count | None = None
     #: Tokens of ordinary text before a further set of contexts; None: the model takes none so long.
     beyond: Count | None = None
-    #: Steps of a segment; no part of the lineage.
-    segment: Count
     #: Tokens of the prompts, with what stands around messages.
     prompt_tokens: Count
     #: Slice → number of contexts that its text has.
@@ -80,11 +56,6 @@ class Started(common.Started):
     dtype: HalfPrecision | None = None
     #: Tokens of a forward pass that writes replies; None: as many as have room for all their logits.
     pass_tokens: Count | None = None
-
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
 
 
 class Completed(GivenCompleted):
@@ -99,8 +70,8 @@ class Completed(GivenCompleted):
 
 def _as_before(data: dict[str, Any]) -> dict[str, Any]:
     """Return what was asked for with the settings by which earlier runs measured what they did."""
-    told = without_watch(data)
-    return {**told, "config": {**told["config"], "beyond": None, "singly": False}}
+    watched = without_watch(data)
+    return {**watched, "config": {**watched["config"], "beyond": None, "singly": False}}
 
 
 def _in_few_rows(data: dict[str, Any]) -> dict[str, Any]:
@@ -108,9 +79,10 @@ def _in_few_rows(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "pass_tokens": None}
 
 
-REGISTRY: Registry = common.registry(
-    (Submitted, Forked, Started, *making.EVENTS, Sampled, Observed, Completed),
-    {
+BakeState = history(
+    "bake",
+    *(Submitted, Forked, Started, Completed, Sampled),
+    upcasters={
         (Submitted.type, 1): _as_before,
         (Forked.type, 1): _as_before,
         (Started.type, 1): not_divided,
@@ -123,13 +95,3 @@ REGISTRY: Registry = common.registry(
         (Forked.type, 3): on_cpu,
     },
 )
-
-
-@dataclass
-class BakeState(MakingState):
-    """State of a bake. Observations and trajectories are in `answers`, under their tasks' keys."""
-
-    kind: ClassVar[str] = "bake"
-    registry = REGISTRY
-    handlers = common_state.handlers(Submitted, Forked, Started, Completed) | HANDLERS
-    outside = making.OUTSIDE

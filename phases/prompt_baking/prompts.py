@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluation.data.slices import Slice
-from phases.bake.config import BakeConfig
+from phases.prompt_baking.settings import BakeConfig
 from weights.training.trajectories import BAKED, OTHERS
 
 #: General prompts. The last is never trained: it shows if a bake is deaf to what it has not rehearsed.

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.data import training_texts
 from evaluation.verifiers.form import check_patterns
-from phases.bake import prompts
-from phases.bake.config import LEAST, BakeConfig
+from phases.prompt_baking import prompts
+from phases.prompt_baking.settings import LEAST, BakeConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from studies import submission
