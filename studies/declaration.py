@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from runs.panels.panels import Panel
 from studies import arm_panels, given_dtype
 from studies.making.events import Making
+from studies.making.making import MakingState
 from studies.run import Run
 from studies.scripted import Scripted
 from studies.tables import Arm
@@ -22,6 +23,9 @@ from weights.recipes import Train
 if TYPE_CHECKING:
     from studies.context import GivenContext
     from weights.folders.checkpoint import Checkpoint
+
+
+S = TypeVar("S", bound=MakingState)
 
 
 class Extent(NamedTuple):
@@ -37,7 +41,7 @@ class Extent(NamedTuple):
     counted: str = ""
 
 
-class Declaration(Scripted):
+class Declaration(Scripted[S]):
     """A study as a phase declares it."""
 
     # ---- what a phase writes: the table ------------------------------------------------------

@@ -32,13 +32,12 @@ from runs.event_types import Measurement
 from runs.kinds.asked import Asked, Lookup, Plan
 from runs.kinds.tasks import Task
 from runs.kinds.view import Outlook
-from runs.panels.head import Result, listed
+from runs.panels.head import Result
 from runs.panels.panels import Panel
 from studies import given_dtype, submission, training_rows
 from studies.comparison import TEST
 from studies.declaration import Extent
 from studies.events import MODEL
-from studies.kind import LISTED, answers
 from studies.making.making import MakingState
 from studies.observing import Observed
 from studies.paired_bits import mean
@@ -69,8 +68,8 @@ class Curriculum(Study[MakingState]):
     result_title = "curriculum"
     #: Its items are problems; a gate of a pipeline measures texts.
     gives_items = False
-    listed = LISTED | {MixChosen.type, Dreamed.type}
-    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Dreamed: Dream}
+    listed = frozenset({MixChosen.type, Dreamed.type})
+    answers: ClassVar[Mapping[type[Event], type]] = {Dreamed: Dream}
     as_given = (MODEL,)
     arms: ClassVar[Mapping[str, Arm]] = {
         START: Arm("the model that was given", "given"),
@@ -86,6 +85,7 @@ class Curriculum(Study[MakingState]):
     comparison_title = "Accuracy after as many tokens"
     figure_rules: ClassVar[Mapping[str, FigureRule]] = figures.RULES
     figure_of = "cell"
+    row_figure = ("accuracy", panels.ACCURACY)
 
     # ---- script ------------------------------------------------------------------------------
 
@@ -276,14 +276,6 @@ class Curriculum(Study[MakingState]):
         if key.startswith("dream/"):
             return f"let {names.get(key.rpartition('/')[2], 'a model')} dream"
         return super().task_words(key, names).replace("text and model", "items and model")
-
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the accuracy in the run's row of the run list."""
-        super().row(entry, event)
-        if isinstance(event, Completed):
-            accuracy = event.figures["accuracy"].value
-            entry |= {"result": event.models[MODEL].recipe_id}
-            entry |= listed(panels.ACCURACY, accuracy, TEST)
 
     def yardstick(self, state: MakingState) -> dict[str, Any]:
         """Return the items that results are measured on, and the tasks that use tools."""

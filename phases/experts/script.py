@@ -38,7 +38,6 @@ from runs.panels.panels import Panel
 from studies import comparison, given_dtype
 from studies.comparison import CHOOSING, TEST
 from studies.events import MODEL
-from studies.kind import LISTED, answers
 from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.observing import Observe, Observed
@@ -47,7 +46,6 @@ from studies.script import Ask, Script, Together
 from studies.study import Study
 from studies.tables import Arm
 from studies.training_panels import BITS
-from studies.training_view import TrainingView
 from weights.recipes import Train
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
@@ -74,9 +72,8 @@ class Experts(Study[MakingState]):
     figure_rules = figures.RULES
     as_given = (MODEL,)
     together = ("model", "merges")
-    listed = LISTED | {GenerationEnded.type, Fitted.type, Routed.type}
+    listed = frozenset({GenerationEnded.type, Fitted.type, Routed.type})
     answers: ClassVar[Mapping[type[Event], type]] = {
-        **answers(Started),
         Scored: Score,
         Fitted: Fit,
         Routed: Route,
@@ -321,12 +318,12 @@ class Experts(Study[MakingState]):
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note steps, the last loss and the result's bits per byte in the run's row of the run list."""
-        TrainingView.row(self, entry, event)
+        super().row(entry, event)
         if isinstance(event, Completed):
             result = event.models[MODEL].recipe_id
             arm = next(one for one in event.arms.values() if one.recipe_id == result)
             bits = math.fsum(arm.bits_per_byte.values()) / len(arm.bits_per_byte)
-            entry |= {"result": result, **listed(BITS, bits, TEST)}
+            entry |= listed(BITS, bits, TEST)
 
     def headline(self, run: Run) -> Any:
         """Return the result, called by its arm, beside the given model."""

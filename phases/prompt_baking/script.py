@@ -15,19 +15,18 @@ from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
 from phases.prompt_baking import figures, panels, prompts, recipes, words
-from phases.prompt_baking.events import BakeState, Completed, Forked, Started, Submitted
+from phases.prompt_baking.events import BakeState, Completed, Forked, Submitted
 from phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
 from phases.prompt_baking.recipes import PARENT, Course
 from phases.prompt_baking.settings import BakeConfig
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
-from runs.panels.head import Result, listed
+from runs.panels.head import Result
 from runs.panels.panels import Panel
 from studies import comparison, study_report
 from studies.comparison import TEST
 from studies.events import MODEL
-from studies.kind import LISTED, answers
 from studies.making.making import MakingState
 from studies.observing import Observe
 from studies.run import Run
@@ -36,7 +35,6 @@ from studies.study import Study
 from studies.tables import Arm
 from studies.training_plan import as_float32
 from studies.training_rows import Group
-from studies.training_view import TrainingView
 
 if TYPE_CHECKING:
     from phases.prompt_baking.work import Context
@@ -55,9 +53,10 @@ class Bake(Study[MakingState]):
     completed = Completed
     state = BakeState
     as_given = (MODEL,)
-    listed = LISTED | {Sampled.type}
-    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Sampled: Sample}
+    listed = frozenset({Sampled.type})
+    answers: ClassVar[Mapping[type[Event], type]] = {Sampled: Sample}
     figure_of = "of"
+    row_figure = ("ratio", panels.RATIO)
     result_title = "baked model"
     comparison_title = "Ordinary text"
     #: The arms have the names of their recipes.
@@ -136,14 +135,6 @@ class Bake(Study[MakingState]):
         if key.startswith("sample/"):
             return "sample replies under the prompts"
         return super().task_words(key, names)
-
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the ratio of divergences in the run's row of the run list."""
-        TrainingView.row(self, entry, event)
-        if isinstance(event, Completed):
-            entry["result"] = event.models[MODEL].recipe_id
-            if "ratio" in event.figures:
-                entry |= listed(panels.RATIO, event.figures["ratio"].value, TEST)
 
     def progress(self, state: MakingState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); of prompts that change nothing, none."""

@@ -37,13 +37,12 @@ from phases.quietstar.recipes import (
 )
 from phases.quietstar.settings import QuietstarConfig
 from runs.kinds.tasks import Task
-from runs.panels.head import Result, listed
+from runs.panels.head import Result
 from runs.panels.panels import Panel
 from studies import arm_panels
 from studies.comparison import CHOOSING, TEST, lead_line
 from studies.declaration import Extent
 from studies.events import MODEL
-from studies.kind import answers
 from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.observing import Observed
@@ -86,9 +85,10 @@ class Quietstar(Study[MakingState]):
     forked = Forked
     completed = Completed
     state = QuietstarState
-    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), HardTokensFrozen: Freeze}
+    answers: ClassVar[Mapping[type[Event], type]] = {HardTokensFrozen: Freeze}
     as_given = (MODEL,)
     figure_of = "part"
+    row_figure = ("hard_nats", figures.HARD_NATS.metric)
     result_title = "Quiet-STaR model"
     comparison_title = "Hard tokens with thoughts and without"
     arms: ClassVar[Mapping[str, Arm]] = {
@@ -170,14 +170,6 @@ class Quietstar(Study[MakingState]):
         if first == "freeze":
             return f"find the hard tokens of the slice {rest}"
         return super().task_words(key, names)
-
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the loss of hard tokens in the run's row of the run list."""
-        super().row(entry, event)
-        if isinstance(event, Completed):
-            nats = event.figures["hard_nats"].value
-            entry |= {"result": event.models[MODEL].recipe_id}
-            entry |= listed(self.scale.metric, nats, TEST)
 
     def headline(self, run: Run) -> Result | None:
         """Return the loss of hard tokens with thoughts beside the better rival's."""
