@@ -1,4 +1,4 @@
-"""Where trainings under way go on: their snapshots here and in the shared store. No torch."""
+"""Snapshots that trainings under way go on from, on this machine or in the shared store. No torch."""
 
 from __future__ import annotations
 
