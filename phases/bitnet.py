@@ -17,7 +17,6 @@ from runs.errors import ConfigError
 from runs.event_types import Figure
 from runs.kinds.setting_words import TRAINING, Labels
 from runs.panels.panels import Column, Panel, Units
-from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
 from studies import comparison, paired_bits
@@ -123,14 +122,6 @@ class Submitted(GivenSubmitted):
     config: BitnetConfig
 
 
-class Forked(common.Forked):
-    """A bitnet run was branched from another."""
-
-    schema_version = 3
-
-    config: BitnetConfig
-
-
 class Started(GivenStarted):
     """Model, text and profile were pinned."""
 
@@ -161,20 +152,10 @@ class Bitnet(Study[MakingState]):
     phase = 4
     title = "a bitnet run"
     line = "train a model to have ternary weights, and compare it with the alternatives"
-    config = BitnetConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = history(
-        name,
-        *(Submitted, Forked, Started, Completed),
-        upcasters={
-            (Submitted.type, 1): without_watch,
-            (Forked.type, 1): without_watch,
-            (Started.type, 1): not_divided,
-            (Submitted.type, 2): on_cpu,
-            (Forked.type, 2): on_cpu,
-        },
+        *(name, Submitted, Started, Completed),
+        asked=(without_watch, on_cpu),
+        begun=(not_divided,),
     )
     offered = ("tokens",)
     command_words = (

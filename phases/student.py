@@ -15,7 +15,6 @@ from runs.errors import ConfigError
 from runs.event_types import Figure, HalfPrecision
 from runs.kinds.architecture import Architecture
 from runs.kinds.setting_words import TRAINING, Labels
-from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
 from studies import comparison, given_dtype
@@ -123,14 +122,6 @@ class StudentConfig(TrainingConfig, Watched):
 
 class Submitted(GivenSubmitted):
     """A student run was asked for."""
-
-    schema_version = 3
-
-    config: StudentConfig
-
-
-class Forked(common.Forked):
-    """A student run was branched from another."""
 
     schema_version = 3
 
@@ -256,21 +247,10 @@ class Student(Study[MakingState]):
     phase = 8
     title = "a student run"
     line = "train a smaller model of a given one's family to predict as that one does"
-    config = StudentConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = history(
-        name,
-        *(Submitted, Forked, Started, Completed),
-        upcasters={
-            (Submitted.type, 1): without_watch,
-            (Forked.type, 1): without_watch,
-            (Started.type, 1): not_divided,
-            (Started.type, 2): not_rounded,
-            (Submitted.type, 2): on_cpu,
-            (Forked.type, 2): on_cpu,
-        },
+        *(name, Submitted, Started, Completed),
+        asked=(without_watch, on_cpu),
+        begun=(not_divided, not_rounded),
     )
     offered = ("tokens", "width", "depth")
     examples = (

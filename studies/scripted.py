@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from events import New
+from events import Event, New
 from runs.event_types import Figure
 from runs.kinds.kind import Kind
 from runs.kinds.state import EVERY, State
@@ -35,8 +35,12 @@ class Scripted(Kind[S]):
     result_roles: ClassVar[Sequence[str]] = (MODEL,)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Derive figures and their units from the table."""
+        """Derive settings and events from the state, figures and their units from the table."""
         super().__init_subclass__(**kwargs)
+        if hasattr(cls, "state"):
+            types: Any = cls.state.registry.types()
+            cls.submitted, cls.forked = types["submitted"], types["forked"]
+            cls.completed, cls.config = types["completed"], _config(cls.submitted)
         rules: Mapping[str, FigureRule] = getattr(cls, "figure_rules", {})
         cls.figures_of = {name: rule.words for name, rule in rules.items()}
         cls.figure_units = {name: rule.unit for name, rule in rules.items() if rule.unit}
@@ -112,3 +116,8 @@ class Scripted(Kind[S]):
         from studies.making import model_files
 
         yield from model_files.cached((made.digest for made in state.made.values()), cache)
+
+
+def _config(submitted: type[Event]) -> Any:
+    """Return the class of the settings of what is asked for."""
+    return submitted.model_fields["config"].annotation

@@ -9,7 +9,6 @@ from pydantic import Field
 
 from runs.event_types import Figure
 from runs.kinds.setting_words import TRAINING, Labels
-from runs.record import events as common
 from studies import comparison
 from studies.comparison import TEST
 from studies.events import MODEL, GivenCompleted, GivenStarted, GivenSubmitted, history
@@ -41,12 +40,6 @@ class Submitted(GivenSubmitted):
     config: Config
 
 
-class Forked(common.Forked):
-    """A run was branched from another."""
-
-    config: Config
-
-
 class Started(GivenStarted):
     """Model, text and profile were pinned."""
 
@@ -64,8 +57,7 @@ class TwoRates(Study[MakingState]):
     name = "two-rates"
     title = "a run of two rates"
     line = "train a model at two learning rates, and keep it if that helps"
-    config, submitted, forked, completed = Config, Submitted, Forked, Completed
-    state = history(name, Submitted, Forked, Started, Completed)
+    state = history(name, Submitted, Started, Completed)
     result_title, comparison_title = "trained model", "Two rates beside the given model"
     as_given = (MODEL,)
     arms: ClassVar[Mapping[str, Arm]] = {

@@ -20,7 +20,6 @@ from phases.compression.events import (
     Completed,
     CompressionState,
     Encoded,
-    Forked,
     Packed,
     Refused,
     Started,
@@ -93,10 +92,6 @@ class Compression(CompressionView):
     line = "encode a model in few bytes, at a rate chosen from a measured curve"
     unit = "task"
     result_name = "model"
-    config = CompressionConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = CompressionState
     answers: ClassVar[Mapping[type[Event], type]] = {
         Started: Start,

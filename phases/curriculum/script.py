@@ -16,9 +16,7 @@ from phases.curriculum import checks, dreams, figures, panels, recipes, report
 from phases.curriculum.dreams import Dream
 from phases.curriculum.events import (
     STATE,
-    Completed,
     Dreamed,
-    Forked,
     MixChosen,
     Started,
     Submitted,
@@ -60,10 +58,6 @@ class Curriculum(Study[MakingState]):
     phase = 5
     title = "a curriculum run"
     line = "train a model on tasks at the edge of what it can do, and compare with fixed orders"
-    config = CurriculumConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = STATE
     result_title = "curriculum"
     #: Its items are problems; a gate of a pipeline measures texts.

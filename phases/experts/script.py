@@ -14,7 +14,6 @@ from phases.experts.events import (
     ExpertsState,
     Fit,
     Fitted,
-    Forked,
     GenerationEnded,
     Route,
     Routed,
@@ -59,11 +58,7 @@ class Experts(Study[MakingState]):
     phase = 7
     title = "an experts run"
     line = "train an expert for each domain that a model predicts badly, and search their mixtures"
-    config = ExpertsConfig
-    submitted = Submitted
-    forked = Forked
     state = ExpertsState
-    completed = Completed
     result_title = "mixture"
     comparison_title = "Mixtures beside the given model"
     comparison_note = "On the test slice."

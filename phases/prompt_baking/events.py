@@ -7,7 +7,6 @@ from typing import Any
 from evaluation.trajectories.sampled import Sampled
 from phases.prompt_baking.settings import BakeConfig
 from runs.event_types import Figure, HalfPrecision
-from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Count, Large
 from studies.events import (
@@ -25,14 +24,6 @@ from studies.events import (
 
 class Submitted(GivenSubmitted):
     """A bake was asked for."""
-
-    schema_version = 4
-
-    config: BakeConfig
-
-
-class Forked(common.Forked):
-    """A bake was branched from another."""
 
     schema_version = 4
 
@@ -81,17 +72,7 @@ def _in_few_rows(data: dict[str, Any]) -> dict[str, Any]:
 
 BakeState = history(
     "bake",
-    *(Submitted, Forked, Started, Completed, Sampled),
-    upcasters={
-        (Submitted.type, 1): _as_before,
-        (Forked.type, 1): _as_before,
-        (Started.type, 1): not_divided,
-        (Submitted.type, 2): all_weights,
-        (Forked.type, 2): all_weights,
-        (Started.type, 2): without_adapters,
-        (Started.type, 3): not_rounded,
-        (Started.type, 4): _in_few_rows,
-        (Submitted.type, 3): on_cpu,
-        (Forked.type, 3): on_cpu,
-    },
+    *(Submitted, Started, Completed, Sampled),
+    asked=(_as_before, all_weights, on_cpu),
+    begun=(not_divided, without_adapters, not_rounded, _in_few_rows),
 )

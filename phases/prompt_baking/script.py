@@ -15,10 +15,9 @@ from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
 from phases.prompt_baking import figures, panels, prompts, recipes, words
-from phases.prompt_baking.events import BakeState, Completed, Forked, Submitted
+from phases.prompt_baking.events import BakeState, Submitted
 from phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
 from phases.prompt_baking.recipes import PARENT, Course
-from phases.prompt_baking.settings import BakeConfig
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
@@ -47,10 +46,6 @@ class Bake(Study[MakingState]):
     phase = 6
     title = "a bake"
     line = "bake a prompt into a model's weights: it answers without the prompt as with it"
-    config = BakeConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = BakeState
     as_given = (MODEL,)
     listed = frozenset({Sampled.type})

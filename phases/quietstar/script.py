@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from events import Event
 from phases.quietstar import figures, hard_tokens, panels, recipes
 from phases.quietstar.events import (
-    Completed,
-    Forked,
     Freeze,
     HardTokensFrozen,
     QuietstarState,
@@ -80,10 +78,6 @@ class Quietstar(Study[MakingState]):
     phase = 3
     title = "a quietstar run"
     line = "train a model to think before each token, and see if its thoughts help"
-    config = QuietstarConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = QuietstarState
     answers: ClassVar[Mapping[type[Event], type]] = {HardTokensFrozen: Freeze}
     as_given = (MODEL,)

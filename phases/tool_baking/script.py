@@ -18,10 +18,8 @@ from phases.tool_baking import cycles, figures, panels, recipes, words
 from phases.tool_baking.cycles import Iteration
 from phases.tool_baking.events import (
     BakingState,
-    Completed,
     CycleSample,
     CycleSwitched,
-    Forked,
     IterationEnded,
     Propose,
     Proposed,
@@ -58,10 +56,6 @@ class Baking(Study[MakingState]):
     phase = 6
     title = "a baking run"
     line = "bake the use of tools, and personas, into a model, in cycles"
-    config = BakingConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = BakingState
     as_given = (MODEL,)
     listed = frozenset({Sampled.type, Proposed.type, IterationEnded.type, CycleSwitched.type})
