@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from runs.errors import ConfigError
-from runs.event_types import Figure
 from runs.kinds.setting_words import TRAINING, Labels
 from runs.panels.panels import Column, Panel, Units
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
-from studies import comparison, paired_bits
+from studies import paired_bits
 from studies.comparison import CHOOSING, TEST
 from studies.events import (
     MODEL,
@@ -139,7 +138,6 @@ class Completed(GivenCompleted):
 
     #: The way of rounding without training that was the best on the selection slice.
     untrained: str
-    figures: dict[str, Figure]
 
 
 # ---- the study -----------------------------------------------------------------------------------
@@ -154,8 +152,8 @@ class Bitnet(Study[MakingState]):
     line = "train a model to have ternary weights, and compare it with the alternatives"
     state = history(
         *(name, Submitted, Started, Completed),
-        asked=(without_watch, on_cpu),
-        begun=(not_divided,),
+        requests=(without_watch, on_cpu),
+        starts=(not_divided,),
     )
     offered = ("tokens",)
     command_words = (
@@ -295,12 +293,7 @@ class Bitnet(Study[MakingState]):
         yield run.make(*(name for name in last if name in there))
         way = run.known[UNTRAINED] = best((yield run.choose(ways)))
         yield run.compare({**floats, **ternaries, UNTRAINED: run.on(way, ternary, TEST)})
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "untrained": way,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(untrained=way)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
@@ -354,13 +347,14 @@ class Bitnet(Study[MakingState]):
             "packed": started.packed,
         }
 
-    def last_lines(self, run: Run) -> list[str]:
-        """Return the sizes of the ternary model, and the way of rounding without training."""
-        pins = run.started
+    def lines(self, state: MakingState) -> list[str]:
+        """Return the report of a completed run, last the sizes, and the rounding without training."""
+        pins, way = state.started, self.run(state).known[UNTRAINED]
         return [
+            *super().lines(state),
             f"packed: {pins.packed:,} bytes, {pins.packed / pins.bytes:.1%} of {pins.bytes:,} in "
             f"float32; {pins.ternary:,} of {pins.model.parameters:,} weights are ternary; best "
-            f"rounding without training: {run.known[UNTRAINED]}"
+            f"rounding without training: {way}",
         ]
 
     def sentences(self, run: Run) -> list[str]:

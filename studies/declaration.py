@@ -16,7 +16,7 @@ from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.run import Run
 from studies.scripted import Scripted
-from studies.tables import Arm
+from studies.tables import Arm, words
 from studies.training_plan import memory
 from weights.recipes import Train
 
@@ -43,6 +43,8 @@ class Extent(NamedTuple):
 
 class Declaration(Scripted[S]):
     """A study as a phase declares it."""
+
+    state: ClassVar[type[MakingState]]
 
     # ---- what a phase writes: the table ------------------------------------------------------
 
@@ -95,13 +97,13 @@ class Declaration(Scripted[S]):
 
     def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
         """Return the panels of the arms, once the arm `ours` is measured."""
-        words = self.arm_words(run)
-        groups = {name: arm.group for name, arm in self.arms_of(run).items()}
+        arms = self.arms_of(run)
+        groups = {name: arm.group for name, arm in arms.items()}
         title, note = self.comparison_title, self.comparison_note
-        compared = (words, run.seen, run.leads, groups, ours, self.baseline)
+        compared = (words(arms), run.seen, run.leads, groups, ours, self.baseline)
         return (
             arm_panels.arms(title, *compared, note),
-            arm_panels.domains(words, run.seen, ours),
+            arm_panels.domains(words(arms), run.seen, ours),
         )
 
     def own_panels(self, run: Run) -> Sequence[Panel]:
@@ -111,10 +113,6 @@ class Declaration(Scripted[S]):
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
         """Return the arms of a run: those of the table."""
         return self.arms
-
-    def arm_words(self, run: Run) -> Mapping[str, str]:
-        """Return arm → what it is, in words."""
-        return {name: arm.words for name, arm in self.arms_of(run).items()}
 
     def references_of(self, run: Run) -> Sequence[str]:
         """Return the trainings that curves show as references."""
@@ -141,17 +139,13 @@ class Declaration(Scripted[S]):
             out.append(f"- {label} {figure.value:.4g}{between}: {self.figures_of[name]}.")
         return out
 
-    def last_lines(self, run: Run) -> list[str]:
-        """Return the last lines of the report in a terminal."""
-        return []
-
     def next_steps(self, state: Any, name: str) -> list[str]:
         """Return commands that make sense after a run that is called `name`."""
         return []
 
     def card_words(self, run: Run, role: str) -> list[str]:
         """Return the paragraphs of a model's card before what the run has found."""
-        return [f"The {self.arm_words(run).get(str(run.result), role)}."]
+        return [f"The {words(self.arms_of(run)).get(str(run.result), role)}."]
 
     def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
         """Write further folders into a result's; return name → folder, None for one left out."""

@@ -10,7 +10,7 @@ from pydantic import create_model
 
 from events import Event
 from events.registry import Upcaster
-from runs.event_types import ModelReference, Part, Profile, SourceRecord
+from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.system.digests import Digest
@@ -108,10 +108,11 @@ class GivenStarted(TextStarted):
 
 
 class ModelsCompleted(common.Completed):
-    """All models are made."""
+    """All models are made, and figures follow from what was measured."""
 
     #: Role → the model.
     models: dict[str, Result]
+    figures: dict[str, Figure]
 
 
 class GivenCompleted(ModelsCompleted):
@@ -127,21 +128,21 @@ def history(
     started: type[common.Started],
     completed: type[common.Completed],
     *further: type[Event],
-    asked: Sequence[Upcaster] = (),
-    begun: Sequence[Upcaster] = (),
+    requests: Sequence[Upcaster] = (),
+    starts: Sequence[Upcaster] = (),
     upcasters: Mapping[tuple[str, int], Upcaster] = MappingProxyType({}),
     kept_by: tuple[type[Event], ...] = (),
 ) -> type[MakingState]:
     """Return the state of a kind of run, with the registry of its events.
 
-    Its `forked`, and events of making and measuring, are there in any case. `asked` and `begun` read
-    the schemas 1, 2 … of `submitted` and `forked`, and of `started`, as the next one; `upcasters` are
-    of `further` events. Answers are found under their tasks' keys. Events of the types `kept_by` keep
-    what is remembered of a state.
+    Its `forked`, and events of making and measuring, are there in any case. `requests` and `starts`
+    read the schemas 1, 2 … of `submitted` and `forked`, and of `started`, as the next one; `upcasters`
+    are of `further` events. Answers are found under their tasks' keys. Events of the types `kept_by`
+    keep what is remembered of a state.
     """
     forked = _forked(submitted)
     reading = dict(upcasters)
-    for event, steps in ((submitted, asked), (forked, asked), (started, begun)):
+    for event, steps in ((submitted, requests), (forked, requests), (started, starts)):
         reading |= {(event.type, schema): step for schema, step in enumerate(steps, start=1)}
     every = (submitted, forked, started, *making.EVENTS, Observed, *further, completed)
 

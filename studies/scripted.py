@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from events import Event, New
+from events import New
 from runs.event_types import Figure
 from runs.kinds.kind import Kind
 from runs.kinds.state import EVERY, State
@@ -40,7 +40,8 @@ class Scripted(Kind[S]):
         if hasattr(cls, "state"):
             types: Any = cls.state.registry.types()
             cls.submitted, cls.forked = types["submitted"], types["forked"]
-            cls.completed, cls.config = types["completed"], _config(cls.submitted)
+            cls.completed = types["completed"]
+            cls.config = types["submitted"].model_fields["config"].annotation
         rules: Mapping[str, FigureRule] = getattr(cls, "figure_rules", {})
         cls.figures_of = {name: rule.words for name, rule in rules.items()}
         cls.figure_units = {name: rule.unit for name, rule in rules.items() if rule.unit}
@@ -116,8 +117,3 @@ class Scripted(Kind[S]):
         from studies.making import model_files
 
         yield from model_files.cached((made.digest for made in state.made.values()), cache)
-
-
-def _config(submitted: type[Event]) -> Any:
-    """Return the class of the settings of what is asked for."""
-    return submitted.model_fields["config"].annotation

@@ -91,11 +91,12 @@ class Study(StudyView[S]):
         return self.memory_of(state.submitted, state.started) if state.started is not None else 0
 
     def needs(self, task: Any) -> str | None:
-        """Return the id of the snapshot that a segment goes on from, or of the model that is read."""
-        if isinstance(task, Observe):
-            return task.recipe_id
+        """Return the id of the snapshot that a segment goes on from, or of the model that is read.
+
+        A task that reads a model, and makes none, has its `recipe_id`.
+        """
         if not isinstance(task, Make):
-            return None
+            return getattr(task, "recipe_id", None)
         if isinstance(task.recipe, Train):
             begun = task.done > task.recipe.first
             return task.recipe.to(task.done).id if begun else task.recipe.start
@@ -155,8 +156,8 @@ class Study(StudyView[S]):
         self, config: Any, given: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
         """Return the given model's, for the models that only differ in their weights."""
-        known = next(iter(given.get("model", ())), None)
-        return dict.fromkeys(self.as_given, known) if known else {}
+        first = next(iter(given.get("model", ())), None)
+        return dict.fromkeys(self.as_given, first) if first else {}
 
     def measurements(self, state: S, digest: str) -> list[Measurement]:
         """Return the bits per byte of the models of the run with these weights, made or given."""
@@ -199,8 +200,8 @@ class Study(StudyView[S]):
         """Return the origin of a model; without a name, of the result. Raises NotFoundError."""
         recipe_id = self.find(state, name or MODEL)
         roles = self.roles(state.submitted.config)
-        known = {**self.named(state), **self.recipes(state)}
-        model = origins.origin(state, known, recipe_id, roles)
+        recipes = {**self.named(state), **self.recipes(state)}
+        model = origins.origin(state, recipes, recipe_id, roles)
         return replace(model, name=self.result_title) if model.name == MODEL else model
 
     def ancestry(self, state: S, name: str) -> list[Ancestor]:
@@ -232,8 +233,9 @@ class Study(StudyView[S]):
 
     def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
         """Return True if the settings are those; domains that were not given are those of the data."""
-        own = {"domains": config.domains} if "domains" in type(config).model_fields else {}
-        return super().asked_for({**own, **given}, config)
+        named = "domains" in type(config).model_fields
+        domains = {"domains": config.domains} if named else {}
+        return super().asked_for({**domains, **given}, config)
 
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`.
@@ -340,8 +342,8 @@ class Study(StudyView[S]):
         """Compare what is in a result's folder with the run."""
         from studies.making import model_files
 
-        made = None if state is None else {}
+        digests = None if state is None else {}
         if state is not None and state.started:
             recipes = self.named(state).items()
-            made = {role: state.made[r.id].digest for role, r in recipes if r.id in state.made}
-        yield from model_files.folder(folder, document, made)
+            digests = {role: state.made[r.id].digest for role, r in recipes if r.id in state.made}
+        yield from model_files.folder(folder, document, digests)

@@ -22,6 +22,7 @@ from studies.making.events import Advanced, Making
 from studies.making.making import MakingState
 from studies.observing import Observe, Observed
 from studies.run import Run
+from studies.tables import words
 from studies.training_panels import BITS
 from studies.training_rows import Group
 from weights.recipes import Train
@@ -123,11 +124,10 @@ class StudyView(Declaration[S]):
             done = (entry["done"] or 0) + event.step - event.begin
             entry |= {"done": done, "curve": json.dumps(curve)}
         if isinstance(event, ModelsCompleted):
-            ended: Any = event  # every kind has figures, each at its own place in the schema
             entry |= {"result": event.models[MODEL].recipe_id}
             name, metric = self.row_figure
-            if name in ended.figures:
-                entry |= listed(metric, ended.figures[name].value, TEST)
+            if name in event.figures:
+                entry |= listed(metric, event.figures[name].value, TEST)
 
     # ---- progress and curves -----------------------------------------------------------------
 
@@ -186,7 +186,8 @@ class StudyView(Declaration[S]):
 
     def headline(self, run: Run) -> Result | None:
         """Return the result beside the baseline; None until both are measured."""
-        return arm_panels.headline(run, self.result_title, self.arm_words(run), self.baseline)
+        arms = words(self.arms_of(run))
+        return arm_panels.headline(run, self.result_title, arms, self.baseline)
 
     def head(self, state: S) -> Head:
         """Return the head: the result beside the baseline, and facts."""
@@ -219,8 +220,7 @@ class StudyView(Declaration[S]):
 
     def lines(self, state: S) -> list[str]:
         """Return the report of a completed run as lines of text for a terminal."""
-        run = self.run(state)
-        return [*study_report.lines(self, run), *self.last_lines(run)]
+        return study_report.lines(self, self.run(state))
 
     def card(self, run: Run, role: str) -> str:
         """Return a model's card."""

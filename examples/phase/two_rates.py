@@ -7,9 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from runs.event_types import Figure
 from runs.kinds.setting_words import TRAINING, Labels
-from studies import comparison
 from studies.comparison import TEST
 from studies.events import MODEL, GivenCompleted, GivenStarted, GivenSubmitted, history
 from studies.making.events import Making
@@ -48,7 +46,6 @@ class Completed(GivenCompleted):
     """Both models are trained and compared."""
 
     chosen: str
-    figures: dict[str, Figure]
 
 
 class TwoRates(Study[MakingState]):
@@ -90,12 +87,7 @@ class TwoRates(Study[MakingState]):
         yield run.compare({name: run.on(name, MEASURE, TEST) for name in self.arms})
         gain = run.leads_of(better)[GIVEN]
         run.result = better if gain.low is not None and gain.low > 0 else GIVEN  # the gate
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "chosen": run.result,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result)
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return what is shown beside the result."""

@@ -125,9 +125,9 @@ def _not_averaged(data: dict[str, Any]) -> dict[str, Any]:
 CognateState = history(
     "cognate",
     *(Submitted, Started, Completed),
-    asked=(
+    requests=(
         *(_with_sharded, _with_more_presets, _not_watched, _of_qwen2, _of_presets_vocabulary),
         *(all_weights, _not_averaged),
     ),
-    begun=(without_adapters, not_rounded),
+    starts=(without_adapters, not_rounded),
 )

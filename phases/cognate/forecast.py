@@ -31,7 +31,7 @@ from weights.training.models import modules
 def forecast(study: Study[Any], submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a run costs here. Raises the errors of a start."""
     set_threads()
-    state: Any = study.state()
+    state = study.state()
     state.take(submitted)
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))

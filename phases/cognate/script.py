@@ -179,7 +179,7 @@ class Cognate(Study[MakingState]):
 
     def figures(self, state: MakingState) -> dict[str, Figure]:
         """Return the least lead that a specialist has on its own domain."""
-        return self.run(state).figures()
+        return self.run(state).figures
 
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
         """Return the digest of the base that was given, if one was."""

@@ -161,7 +161,7 @@ class Compression(CompressionView):
                 digest=run.state.made[chosen.recipe_id].digest,
                 bytes=chosen.bytes,
             ),
-            "figures": run.figures(),
+            "figures": run.figures,
         }
 
     def _measured(self, run: Run, points: Sequence[Point]) -> Script:

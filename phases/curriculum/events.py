@@ -8,7 +8,7 @@ from pydantic import Field
 
 from events import Event
 from phases.curriculum.settings import Addition, Arm, CurriculumConfig
-from runs.event_types import Figure, HalfPrecision, Part
+from runs.event_types import HalfPrecision, Part
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count
@@ -121,7 +121,6 @@ class Completed(ModelsCompleted):
     arms: dict[str, Compared]
     #: The arm that is the result.
     chosen: str
-    figures: dict[str, Figure]
 
 
 def _by_frontier(data: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +132,7 @@ def _by_frontier(data: dict[str, Any]) -> dict[str, Any]:
 STATE = history(
     "curriculum",
     *(Submitted, Started, Completed, MixChosen, Dreamed),
-    asked=(_by_frontier, dict, dict, on_cpu),
-    begun=(not_divided, dict, not_rounded),
+    requests=(_by_frontier, dict, dict, on_cpu),
+    starts=(not_divided, dict, not_rounded),
     upcasters={(MixChosen.type, 1): dict, (MixChosen.type, 2): dict},
 )

@@ -42,7 +42,7 @@ from studies.paired_bits import mean
 from studies.run import Run
 from studies.script import Make, Note, Script, Together
 from studies.study import Study
-from studies.tables import Arm, FigureRule
+from studies.tables import Arm, FigureRule, words
 from studies.training_plan import as_float32
 from studies.training_rows import Group
 
@@ -94,12 +94,7 @@ class Curriculum(Study[MakingState]):
         yield Together({arm: self._trained(run, course) for arm, course in run.courses.items()})
         run.result = figures.best(run.courses, run.settings.seed)
         yield run.compare({arm: run.on(arm, MEASURE, TEST) for arm in (START, *run.courses)})
-        return lambda: {
-            "models": run.models(),
-            "arms": figures.compared(run.seen),
-            "chosen": run.result,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result, arms=figures.compared(run.seen))
 
     def _trained(self, run: CurriculumRun, course: Course) -> Script:
         """Train an arm: choose a mix, train a segment with it, measure; again for each segment."""
@@ -165,10 +160,6 @@ class Curriculum(Study[MakingState]):
         checks.check_model(config, opened)
 
     # ---- work --------------------------------------------------------------------------------
-
-    def needs(self, task: Any) -> str | None:
-        """Return the id of the model or snapshot that a task reads."""
-        return task.recipe_id if isinstance(task, Dream) else super().needs(task)
 
     def memory_of(self, submitted: Submitted, started: Started) -> int:
         """Return the bytes of weights, gradients and optimiser of one training."""
@@ -319,7 +310,7 @@ class Curriculum(Study[MakingState]):
 
     def lines(self, state: MakingState) -> list[str]:
         """Return the report of a completed run as lines of text for a terminal."""
-        return report.lines(self.run(state), self.arm_words(self.run(state)))
+        return report.lines(self.run(state), words(self.arms))
 
     def card_words(self, run: Any, role: str) -> list[str]:
         """Return what the model was trained on."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from events import Event
 from phases.experts.settings import ExpertsConfig
-from runs.event_types import Figure, HalfPrecision, ModelReference, Part, SourceRecord
+from runs.event_types import HalfPrecision, ModelReference, Part, SourceRecord
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Count, Large
 from studies.events import GivenCompleted, GivenStarted, GivenSubmitted, history, not_rounded
@@ -133,7 +133,6 @@ class Completed(GivenCompleted):
 
     #: The recipe's name that is the result.
     chosen: str
-    figures: dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -197,7 +196,7 @@ ExpertsState = history(
     "experts",
     *(Submitted, Started, Completed),
     *(GenerationBred, Scored, GenerationEnded, Fitted, Routed),
-    asked=(_without_adapters, _without_elite, _with_three, on_cpu),
-    begun=(_no_adapters, not_rounded),
+    requests=(_without_adapters, _without_elite, _with_three, on_cpu),
+    starts=(_no_adapters, not_rounded),
     kept_by=(GenerationBred, Scored, GenerationEnded),
 )

@@ -34,7 +34,7 @@ from runs.kinds.tasks import Task
 from runs.kinds.view import Outlook
 from runs.panels.head import listed
 from runs.panels.panels import Panel
-from studies import comparison, given_dtype
+from studies import given_dtype
 from studies.comparison import CHOOSING, TEST
 from studies.events import MODEL
 from studies.making.events import Making
@@ -126,12 +126,7 @@ class Experts(Study[MakingState]):
         if kept:
             yield from self._dispatch(run, kept)
         yield run.ask(_compared(run))
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "chosen": run.result,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result)
 
     def _search(self, run: Run, base: Mapping[str, Any], kept: Mapping[str, Train]) -> Script:
         """Search mixtures in every arm; return name → recipe of the finalists."""
@@ -228,10 +223,6 @@ class Experts(Study[MakingState]):
         """Return the bytes of a model, its decomposition, and what each part adds to it."""
         parts = len(started.merges) + submitted.config.experts
         return (24 + 4 * parts) * started.model.parameters
-
-    def needs(self, task: Any) -> str | None:
-        """Return the id of the model or snapshot that a task reads; None for mixtures in memory."""
-        return None if isinstance(task, Score | Fit | Route) else super().needs(task)
 
     def forecast(self, submitted: Any, cache: Any, folder: Any) -> Forecast:
         """Return what a run that is submitted so costs here. Raises the errors of a start."""

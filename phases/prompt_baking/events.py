@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluation.trajectories.sampled import Sampled
 from phases.prompt_baking.settings import BakeConfig
-from runs.event_types import Figure, HalfPrecision
+from runs.event_types import HalfPrecision
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Count, Large
 from studies.events import (
@@ -54,7 +54,6 @@ class Completed(GivenCompleted):
 
     #: The recipe's name that is the result.
     chosen: str
-    figures: dict[str, Figure]
     #: Figure → True if it is within its limit.
     met: dict[str, bool]
 
@@ -73,6 +72,6 @@ def _in_few_rows(data: dict[str, Any]) -> dict[str, Any]:
 BakeState = history(
     "bake",
     *(Submitted, Started, Completed, Sampled),
-    asked=(_as_before, all_weights, on_cpu),
-    begun=(not_divided, without_adapters, not_rounded, _in_few_rows),
+    requests=(_as_before, all_weights, on_cpu),
+    starts=(not_divided, without_adapters, not_rounded, _in_few_rows),
 )

@@ -23,7 +23,7 @@ from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
 from runs.panels.head import Result
 from runs.panels.panels import Panel
-from studies import comparison, study_report
+from studies import study_report
 from studies.comparison import TEST
 from studies.events import MODEL
 from studies.making.making import MakingState
@@ -79,18 +79,7 @@ class Bake(Study[MakingState]):
 
         run.result = courses[-1].best if courses else PARENT
         yield _compared(run)
-
-        def end() -> dict[str, Any]:
-            results = run.figures()
-            return {
-                "models": run.models(),
-                "arms": comparison.arms(run.seen),
-                "chosen": run.result,
-                "figures": results,
-                "met": figures.met(results),
-            }
-
-        return end
+        return lambda: run.end(chosen=run.result, met=figures.met(run.figures))
 
     # ---- tasks -----------------------------------------------------------------------------------
 
@@ -99,10 +88,6 @@ class Bake(Study[MakingState]):
         if isinstance(task, Sample) and isinstance(event, Sampled):
             return sampled.unasked(task, event)
         return super().unasked(state, task, event)
-
-    def needs(self, task: Task) -> str | None:
-        """Return the id of the model or snapshot that a task reads."""
-        return task.recipe_id if isinstance(task, Sample) else super().needs(task)
 
     def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
         """Return True if the settings are those; contexts that were not given are the default ones."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from events import Event
 from phases.quietstar.settings import QuietstarConfig
-from runs.event_types import Figure, HalfPrecision, Part
+from runs.event_types import HalfPrecision, Part
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count
@@ -65,7 +65,6 @@ class Completed(ModelsCompleted):
     arms: dict[str, ThoughtArm]
     #: The arm that is the result: the one with thoughts, or the given model, passed through.
     chosen: str
-    figures: dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,8 @@ class Freeze:
 QuietstarState = history(
     "quietstar",
     *(Submitted, Started, Completed, HardTokensFrozen),
-    asked=(on_cpu,),
-    begun=(not_rounded,),
+    requests=(on_cpu,),
+    starts=(not_rounded,),
 )
 
 

@@ -47,7 +47,7 @@ from studies.observing import Observed
 from studies.run import Run
 from studies.script import Ask, Make, Script
 from studies.study import Study
-from studies.tables import Arm
+from studies.tables import Arm, words
 from studies.training_plan import as_float32, tokens
 
 if TYPE_CHECKING:
@@ -126,12 +126,8 @@ class Quietstar(Study[MakingState]):
         yield run.make(SILENT)
         yield Ask(asked)
         run.result = figures.decided(run)
-        return lambda: {
-            "models": run.models(),
-            "arms": figures.arms(run.seen),
-            "chosen": THOUGHTS if run.result == SILENT else START,
-            "figures": run.figures(),
-        }
+        chosen = THOUGHTS if run.result == SILENT else START
+        return lambda: run.end(chosen=chosen, arms=figures.arms(run.seen))
 
     def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
@@ -169,7 +165,7 @@ class Quietstar(Study[MakingState]):
         """Return the loss of hard tokens with thoughts beside the better rival's."""
         if not run.seen.keys() >= set(TRAINED):
             return None
-        return arm_panels.headline(run, THOUGHTS, self.arm_words(run), min(RIVALS, key=run.mean))
+        return arm_panels.headline(run, THOUGHTS, words(self.arms), min(RIVALS, key=run.mean))
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return size and tokens, how thoughts are, and what the gate has decided."""
@@ -184,9 +180,17 @@ class Quietstar(Study[MakingState]):
 
     def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
         """Return the arms with what it took to measure them, the gate, and loss by domain."""
-        words, groups = self.arm_words(run), {name: arm.group for name, arm in self.arms.items()}
+        groups = {name: arm.group for name, arm in self.arms.items()}
         arms = arm_panels.arms(
-            *(self.comparison_title, words, run.seen, run.leads, groups, ours, self.baseline),
+            *(
+                self.comparison_title,
+                words(self.arms),
+                run.seen,
+                run.leads,
+                groups,
+                ours,
+                self.baseline,
+            ),
             scale=self.scale,
             cost=panels.COST,
             costs=figures.costs(run.seen),
@@ -299,10 +303,6 @@ class Quietstar(Study[MakingState]):
     def memory_of(self, submitted: Submitted, started: Started) -> int:
         """Return the bytes of weights, gradients and optimiser of one training, and of a teacher."""
         return (16 + (4 if submitted.config.kl else 0)) * started.model.parameters
-
-    def needs(self, task: Any) -> str | None:
-        """Return the id of the model or snapshot that a task reads."""
-        return task.recipe_id if isinstance(task, Freeze) else super().needs(task)
 
     def check_model(self, config: QuietstarConfig, opened: Checkpoint) -> None:
         """Raise ConfigError if window and thoughts do not fit into what the model takes."""

@@ -10,7 +10,7 @@ from pydantic import Field
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
 from phases.tool_baking.settings import BakingConfig, Cycle
-from runs.event_types import Figure, HalfPrecision, SourceRecord
+from runs.event_types import HalfPrecision, SourceRecord
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
@@ -106,7 +106,6 @@ class Completed(GivenCompleted):
 
     #: The recipe's name that is the result.
     chosen: str
-    figures: dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -143,6 +142,6 @@ BakingState = history(
     "baking",
     *(Submitted, Started, Completed),
     *(Sampled, Proposed, IterationEnded, CycleSwitched),
-    asked=(all_weights, dict, on_cpu),
-    begun=(_drawn_alike, not_rounded),
+    requests=(all_weights, dict, on_cpu),
+    starts=(_drawn_alike, not_rounded),
 )

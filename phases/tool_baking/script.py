@@ -32,7 +32,7 @@ from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
 from runs.panels.head import Result
 from runs.panels.panels import Panel
-from studies import comparison, given_dtype
+from studies import given_dtype
 from studies.comparison import TEST
 from studies.events import MODEL
 from studies.making.making import MakingState
@@ -117,12 +117,7 @@ class Baking(Study[MakingState]):
             bits = Observe(recipe.id, figures.BITS, TEST)
             tasks += [figures.scored(recipe, TEST), figures.apart(recipe, TEST), bits]
         yield run.ask({task.key: task for task in tasks})
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "chosen": newest,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result)
 
     # ---- tasks -----------------------------------------------------------------------------------
 
@@ -133,10 +128,6 @@ class Baking(Study[MakingState]):
         if isinstance(task, Propose) and isinstance(event, Proposed):
             return _unproposed(state.submitted.config, task, event)
         return super().unasked(state, task, event)
-
-    def needs(self, task: Task) -> str | None:
-        """Return the id of the model or snapshot that a task reads."""
-        return task.recipe_id if isinstance(task, CycleSample | Propose) else super().needs(task)
 
     # ---- what is shown ---------------------------------------------------------------------------
 

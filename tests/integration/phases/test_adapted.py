@@ -103,7 +103,7 @@ def test_everything_is_made_again_and_strengths_are_named(made) -> None:
     with closing(home.open_store()) as store:
         for name in ("b", "b:full", "b:strength-0.3"):
             assert model_origin.find(store, name) is not None
-    assert Bake().run(state).figures() == state.completed.figures
+    assert Bake().run(state).figures == state.completed.figures
 
 
 @pytest.mark.slow
