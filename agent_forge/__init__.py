@@ -18,7 +18,7 @@ from runs.system.thread_waiting import sleep_by_default
 if TYPE_CHECKING:
     from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult
     from agent_forge.compressed import load_coded, load_coded_tokenizer
-    from agent_forge.notebook import Run
+    from agent_forge.notebook import Run, ask
     from agent_forge.pipelines import Ended, PipelineOrchestrator, run
     from agent_forge.registry import ModelRegistry
     from agent_forge.specification import (
@@ -38,7 +38,7 @@ sleep_by_default()
 _HOMES = {
     **dict.fromkeys(("EvoMerge", "EvoMergePipeline", "EvoMergeResult"), "agent_forge.api"),
     **dict.fromkeys(("load_coded", "load_coded_tokenizer"), "agent_forge.compressed"),
-    "Run": "agent_forge.notebook",
+    **dict.fromkeys(("Run", "ask"), "agent_forge.notebook"),
     "EvoMergeConfig": "evomerge.config",
     **dict.fromkeys(("Ended", "PipelineOrchestrator", "run"), "agent_forge.pipelines"),
     "ModelRegistry": "agent_forge.registry",
@@ -71,6 +71,7 @@ __all__ = [
     "PipelineOrchestrator",
     "QuietSTaR",
     "Run",
+    "ask",
     "create_cognate_models",
     "load_coded",
     "load_coded_tokenizer",

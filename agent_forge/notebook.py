@@ -1,8 +1,9 @@
-"""`Run`: a run of any kind in a notebook."""
+"""`Run`: a run of any kind in a notebook; `ask`: pause it, cancel it, call it by another name."""
 
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from evomerge.reports.outputs.notebook import Run as MergingRun
@@ -11,6 +12,24 @@ from runs.history import repository
 from runs.home import Home
 from runs.lists import finding
 from runs.lists.recorded_run import RecordedRun
+from worker.commands import control
+
+
+def ask(
+    run: str,
+    word: str,
+    value: Any = None,
+    reason: str | None = None,
+    home: Home | str | Path | None = None,
+) -> None:
+    """Ask something of a run: `ask("first-try", "pause", reason="the GPU is needed")`.
+
+    Words and their values are those of `forge` (`runs.kinds.controls`). Raises ConflictError,
+    NotFoundError, ConfigError.
+    """
+    place = Home.at(home)
+    with closing(place.open_store()) as store:
+        control.ask(store, place, finding.full_name(store, run), word, value, reason)
 
 
 class Run(RecordedRun):

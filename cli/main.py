@@ -84,10 +84,10 @@ COMMANDS = {
     "mcp": ("cli.operations.mcp", "Serve MCP clients: editors and chat programs."),
     "users": ("cli.operations.users", "List and change who may use the API; make tokens."),
     "pipeline": ("cli.pipeline.pipeline", "Run phases in a row, with gates between them."),
-    "override": ("cli.pipeline.pipeline", "Let a pipeline go on behind a gate that stopped it."),
+    "override": ("cli.runs.control", "Let a pipeline go on behind a gate that has stopped it."),
     "bake": ("cli.phases.bake", "Bake a prompt into a model's weights."),
     "bitnet": ("cli.runs.start", "Train a model to have ternary weights."),
-    "compress": ("cli.phases.compression", "Encode a model in few bytes, at a measured rate."),
+    "compress": ("cli.runs.start", "Encode a model in few bytes, at a measured rate."),
     "cognate": ("cli.phases.cognate", "Train a small base and three specialists here."),
     "quietstar": ("cli.runs.start", "Train a model to think before each token."),
     "curriculum": ("cli.runs.start", "Train a model on tasks at the edge of what it can do."),
@@ -98,9 +98,6 @@ COMMANDS = {
     "doctor": ("cli.operations.doctor", "Check this machine."),
     "completion": ("cli.completion", "Print what a shell needs to complete commands and options."),
 }
-
-#: The module of `forge start`, which is also the command of each kind that has no module of its own.
-STARTED = "cli.runs.start"
 
 #: The sections of `forge --help`: every command stands in one of them.
 SECTIONS = {
@@ -189,9 +186,9 @@ class Lazy(Suggesting):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
-        if COMMANDS[cmd_name][0] == STARTED and cmd_name != "start":
-            return module.of_kind(cmd_name, COMMANDS[cmd_name][1])
-        return getattr(module, f"{cmd_name}_command")
+        if command := getattr(module, f"{cmd_name}_command", None):
+            return command
+        return module.command_of(cmd_name, COMMANDS[cmd_name][1])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; tell a reader that went away from any other broken pipe."""

@@ -125,8 +125,8 @@ class GivenContext(TrainingContext[S]):
         started = self.pinned(common)
         self.check_text(started)
         self._cache.supply.share_model(self.donor)
-        started, found, seconds = self._fitting(started)
-        segment = min(config.steps_of(started.context), segment_steps(seconds / STEPS))
+        started, found, self.stepping = self._fitting(started)
+        segment = min(config.steps_of(started.context), segment_steps(self.stepping / STEPS))
         parts = getattr(started, "accumulation", None) or config.accumulation
         divided = training_defaults.divided(config.batch, config.accumulation, parts)
         rounded = gguf_note.warnings(Path(given.path))

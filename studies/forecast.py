@@ -37,7 +37,7 @@ def forecast(
     context = work(state, cache)
     opening = timed(lambda: state.take(context.started()))
     first = context.initial(state.started)
-    _, stepping = context.canary(state.started, first)
+    stepping = context.step_seconds()
     extent, numbers = study.extent(study.run(state)), study.parameters(state)
     steps, passes = extent.steps, extent.measurements
     counted = extent.counted or f"there are {steps:,} steps in all, none slower"

@@ -18,6 +18,7 @@ from runs.errors import UnreproducedError
 from runs.event_types import HalfPrecision, Profile, SourceRecord
 from runs.kinds.tasks import Start
 from runs.system import freed_memory
+from runs.system.stopwatch import PATIENCE
 from studies import given_dtype
 from studies.making.events import Making
 from studies.making.maker import Maker, forget, snapshots
@@ -89,6 +90,17 @@ class TrainingContext(TaskContext[S]):
         raise NotImplementedError
 
     # ---- what is the same for all ----------------------------------------------------------------
+
+    #: Seconds of the canary at the start, if this process made the start.
+    stepping = 0.0
+
+    def step_seconds(self) -> float:
+        """Return the seconds of the canary's steps: the start's own or, if short, the less of two."""
+        started = self.state.started
+        if self.stepping > PATIENCE:
+            return self.stepping
+        again = self.canary(started, self.initial(started))[1]
+        return min(self.stepping or again, again)
 
     @property
     def trainings(self) -> Mapping[str, Train]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import create_model
+
 from api.mcp import answers, inputs
-from api.mcp.tool import Call
+from api.mcp.tool import Call, Tool
 from api.routes import commands, control
 from api.schemas import bodies as schemas
-from events import Event
+from runs.kinds.controls import Control
 from runs.lists import queries
-from runs.record import user_events as events
-
-#: The action by which a pipeline goes on behind a gate.
-OVERRIDE = "override"
 
 
 async def check_run(call: Call, asked: inputs.Wanted) -> schemas.Checked:
@@ -33,34 +31,23 @@ async def start_run(call: Call, asked: inputs.Started) -> answers.Started:
     return answers.Started(run=run, name=name, fresh=fresh, warnings=warnings)
 
 
-def pause_run(call: Call, asked: inputs.Asked) -> schemas.Asked:
-    """Pause a run; tasks under way are finished."""
-    return _ask(call, asked, events.Paused(reason=asked.reason))
+def tool_of(asked: Control) -> Tool:
+    """Return the tool that asks a run for something."""
+    fields: Any = {"run": (inputs.RunName, ...), "key": (inputs.Key | None, None)}
+    takes = create_model(asked.tool_name, __base__=schemas.BODIES[asked.word], **fields)
 
+    def do(call: Call, asked_for: Any) -> schemas.Asked:
+        value, reason = getattr(asked_for, asked.value, None), getattr(asked_for, "reason", None)
+        return control.ask(
+            call.desk, asked_for.run, call.user, asked.word, value, reason, asked_for.key
+        )
 
-def resume_run(call: Call, asked: inputs.Asked) -> schemas.Asked:
-    """Resume a paused run."""
-    return _ask(call, asked, events.Resumed(reason=asked.reason))
-
-
-def cancel_run(call: Call, asked: inputs.Asked) -> schemas.Asked:
-    """End a run for good. Its results stay in the log."""
-    return _ask(call, asked, events.Cancelled(reason=asked.reason))
-
-
-def retry_run(call: Call, asked: inputs.Asked) -> schemas.Asked:
-    """Forget a run's failed attempts, so that they are made again; also after the run has failed."""
-    return _ask(call, asked, events.Retried(reason=asked.reason))
-
-
-def override_gate(call: Call, asked: inputs.Overridden) -> schemas.Asked:
-    """Let a pipeline go on although the gate of a phase has stopped it. The reason is recorded."""
-    body = schemas.Act(about=asked.phase, reason=asked.reason)
-    told: dict[str, Any] = control.ask_action(
-        call.desk, asked.run, call.user, OVERRIDE, body, asked.key
+    do.__name__, do.__doc__ = asked.tool_name, f"{asked.line}\n\n{asked.more}"
+    do.__annotations__["asked"] = takes
+    return Tool(
+        do,
+        "submitter",
+        reads=False,
+        destroys=asked.destroys,
+        idempotent=asked.idempotent,
     )
-    return schemas.Asked(**told)
-
-
-def _ask(call: Call, asked: inputs.Asked, event: Event) -> schemas.Asked:
-    return schemas.Asked(**control.ask(call.desk, asked.run, call.user, event, asked.key))

@@ -22,7 +22,7 @@ Key = Annotated[
     Field(
         min_length=1,
         max_length=200,
-        description="The same key means the same request: it is carried out once.",
+        description="What has one key is carried out once.",
     ),
 ]
 Filter = Annotated[schemas.Plain, Field(max_length=200)]
@@ -136,20 +136,4 @@ class Wanted(schemas.Wanted):
 class Started(Wanted):
     """A run to start, and a key."""
 
-    key: Key | None = None
-
-
-class Asked(schemas.Reason):
-    """Something to ask of a run."""
-
-    run: RunName
-    key: Key | None = None
-
-
-class Overridden(schemas.Reason):
-    """A gate that has stopped a pipeline."""
-
-    run: RunName
-    phase: schemas.Text = Field(description="Name of the phase whose gate has stopped the run.")
-    reason: schemas.Text = Field(min_length=1, description="Why; it is recorded.")
     key: Key | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from api.mcp import asking, reading
 from api.mcp.tool import Tool
+from runs.kinds.controls import CONTROLS
 
 TOOLS = (
     Tool(reading.list_kinds),
@@ -16,11 +17,7 @@ TOOLS = (
     Tool(reading.follow_run),
     Tool(reading.read_events),
     Tool(reading.compare_runs),
-    Tool(asking.pause_run, "submitter", reads=False),
-    Tool(asking.resume_run, "submitter", reads=False),
-    Tool(asking.retry_run, "submitter", reads=False, idempotent=False),
-    Tool(asking.override_gate, "submitter", reads=False),
-    Tool(asking.cancel_run, "submitter", reads=False, destroys=True),
+    *map(asking.tool_of, CONTROLS.values()),
     Tool(reading.list_models),
     Tool(reading.explain_model),
 )

@@ -335,8 +335,7 @@ def exported(
 
 def _deliverable(desk: Desk, run: str, model: str, user: User) -> tuple[str, str]:
     """Return the run's name and the folder to write. Raises ConflictError, NotFoundError, Problem."""
-    name = desk.name(run)
-    owned(desk, name, user)
+    name = owned(desk, run, user)
     with desk.state(name) as state:
         refused = refusal(state, events.Exported(recipe_id="", folder="", digest="0" * 64))
     if refused is not None:

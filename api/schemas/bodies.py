@@ -39,6 +39,7 @@ from api.schemas.problems import Problem
 from api.schemas.runs import Again, Answer, Rows, Run, RunFacts, Status
 from api.schemas.texts import Config, Label, Lines, Name, NewName, Plain, Text
 from runs import kinds
+from runs.kinds.controls import CONTROLS
 from worker.commands.accounts import MOST_DAYS, NAME, Role
 
 #: Metrics of a model.
@@ -218,12 +219,6 @@ class Phase(Wanted):
         return Wanted(**self.model_dump(exclude={"phase", "phase_name"}))
 
 
-class Act(Reason):
-    """Action of a kind's own, and the part of the run that it is about."""
-
-    about: Text = Field(examples=["merge"])
-
-
 class Exporting(Reason):
     """Model of the run to export; by default the run's result with its report."""
 
@@ -241,7 +236,29 @@ class NewCheck(_Body):
 class Priority(Reason):
     """A run's priority: of one user's, the highest go first."""
 
-    priority: int = Field(ge=-1_000_000, le=1_000_000)
+    priority: int = Field(ge=-1_000_000, le=1_000_000, description="0 is the usual one.")
+
+
+class NewRunName(_Body):
+    """A run's new name; if it is empty, the kind and the day again."""
+
+    name: NewName = Field(max_length=100, description="The new name.", examples=["first-try"])
+
+
+class Override(Reason):
+    """A gate that has stopped a pipeline: the phase that it belongs to."""
+
+    phase: Text = Field(description="Name of the phase whose gate has stopped the run.")
+    reason: Text = Field(min_length=1, description="Why; it is recorded.")
+
+
+#: What may be asked of a run (`runs.kinds.controls`) → the body that asks it.
+BODIES: dict[str, type[BaseModel]] = {
+    **dict.fromkeys(CONTROLS, Reason),
+    "priority": Priority,
+    "rename": NewRunName,
+    "override": Override,
+}
 
 
 class ModelWords(_Body):

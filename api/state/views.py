@@ -15,21 +15,22 @@ from runs import kinds
 from runs.history.places import inside
 from runs.kinds import wording
 from runs.kinds.commands import refusal
+from runs.kinds.controls import CONTROLS
 from runs.kinds.decide import pending
 from runs.kinds.kind import Kind
 from runs.kinds.state import State
 from runs.lists.model_registry import id_of
-from runs.record import user_events
+from runs.record.user_events import Described, Exported
 from runs.streams import run_of
 
-#: What a user may ask of a run → an event that asks it.
+#: What a user may ask of a run in some states → an event that asks it; its fields do not matter.
 ASKED = {
-    "pause": user_events.Paused(),
-    "resume": user_events.Resumed(),
-    "cancel": user_events.Cancelled(),
-    "retry": user_events.Retried(),
-    "priority": user_events.PriorityChanged(priority=0),
-    "export": user_events.Exported(recipe_id="", folder="", digest="0" * 64),
+    **{
+        word: asked.event.model_construct()
+        for word, asked in CONTROLS.items()
+        if asked.event not in (None, Described)
+    },
+    "export": Exported.model_construct(),
 }
 
 

@@ -28,7 +28,7 @@ def run(home: Any, plan: Any, checked: dict[str, Any], as_json: bool) -> None:
     from pipeline.submission import dry_run
     from weights.storage.model_origin import Finder
 
-    click.echo("trying each phase's work here; a minute or so each", err=True)
+    click.echo("trying each phase's work here: its start, some steps, some readings", err=True)
     for note in checked["warnings"]:
         click.echo(f"warning: {note}", err=True)
     named, found = Finder(home, lambda told: click.echo(told, err=True)), []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import Suggesting, emit, json_option, name_of, queue_options, say
+from cli.options import Suggesting, emit, json_option, queue_options, say
 from cli.pipeline import dry_run as dry_run_costs
 from cli.pipeline.init import init_command
 from cli.pipeline.report import report_command
@@ -60,7 +60,7 @@ def run_command(
     a file that was changed it starts another, and `forge start --resume RUN` goes on with the old one.
 
     --check looks at the file and what it names, in seconds. --dry-run does the same and then tries
-    each phase's work, a minute or so each, to say what it takes in time, disk and memory.
+    a part of each phase's work to say what it takes in time, disk and memory.
 
     With --reuse, a phase whose settings, inputs, profile and version equal those of a run that has
     completed takes that run's result. This is recorded and checked by `forge verify`.
@@ -134,30 +134,3 @@ def _say_checked(checked: dict[str, Any], as_json: bool) -> None:
         say(f"{number}  {told['phase']:16s} {told['kind']:10s} {gates}".rstrip())
     for note in checked["warnings"]:
         click.echo(f"warning: {note}", err=True)
-
-
-@click.command("override")
-@click.argument("run")
-@click.argument("phase")
-@click.option("--reason", required=True, help="Why; it is recorded.")
-@json_option
-def override_command(run: str, phase: str, reason: str, as_json: bool) -> None:
-    """Let a pipeline go on although the gate of a PHASE has stopped it.
-
-    The pipeline is tried again behind that gate, by the workers or by `forge start --resume RUN`.
-
-    \b
-    Example:
-      forge override 20261121-3fa9c1 merge --reason "the lead is within noise"
-    """
-    from pipeline.kind import OVERRIDE
-    from runs.home import Home
-    from worker.commands.control import act
-
-    store = Home.default().open_store()
-    try:
-        name = act(store, run, OVERRIDE, phase, reason).run
-    finally:
-        store.close()
-    sentence = f"run {name_of(name)} goes on behind the gate of {phase}"
-    emit({"run": name, "phase": phase}) if as_json else click.echo(sentence)

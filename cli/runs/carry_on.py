@@ -96,7 +96,7 @@ def _tried(plan: Any, detach: bool, as_json: bool) -> None:
     _checked(plan)
     kind = kinds.of(plan.kind)
     submitted = kind.submitted(run="dry-run", owner="", config=plan.config, **plan.fields)
-    click.echo("trying the work here; a minute or so", err=True)
+    click.echo("trying the work here: the start, some steps, some readings", err=True)
     with tempfile.TemporaryDirectory() as folder:
         cache = Artifacts(Path(folder) / "artifacts")
         forecast = kind.forecast(submitted, cache, Path(folder) / "models")

@@ -1,160 +1,71 @@
-"""`forge pause`, `resume`, `cancel`, `retry`, `priority`, `rename`, `note`, `tag`: asked of a run."""
+"""`forge pause`, `cancel`, … of `runs.kinds.controls`; and `forge note` and `tag`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import click
 
 from cli.options import PRIORITY, emit, json_option, name_of
+from runs.kinds.controls import control_of
 
-reason_option = click.option("--reason", help="Why; it is recorded.")
+
+def command_of(word: str, line: str) -> click.Command:
+    """Return the command that asks a run for something; `line` says what."""
+    asked = control_of(word)
+    params: list[click.Parameter] = [click.Argument(["run"])]
+    if asked.value:
+        type_ = PRIORITY if asked.value == "priority" else click.STRING
+        params.append(click.Argument(["value"], metavar=asked.value.upper(), type=type_))
+    if asked.takes_reason:
+        help_ = "Why; it is recorded."
+        params.append(click.Option(["--reason"], required=asked.needs_reason, help=help_))
+
+    def ask(run: str, as_json: bool, value: Any = None, reason: str | None = None) -> None:
+        from worker.commands import control
+
+        _recorded(
+            run,
+            lambda store, home, id_: control.ask(store, home, id_, word, value, reason),
+            asked.done.format(value=value) if value != "" else "has no name of its own",
+            as_json,
+        )
+
+    example = f"\b\nExample:\n  forge {word} 20261121-3fa9c1 {asked.example}".rstrip()
+    command = click.Command(
+        word,
+        params=params,
+        callback=ask,
+        help=f"{line}\n\n{asked.more}\n\n{example}",
+        # A priority may be below 0.
+        context_settings={"ignore_unknown_options": asked.value == "priority"},
+    )
+    return json_option(command)
 
 
-def _ask(run: str, make: Callable[[], Any], said: str, as_json: bool) -> None:
-    """Record an event and report it."""
+def _recorded(run: str, ask: Callable[[Any, Any, str], Any], done: str, as_json: bool) -> None:
+    """Ask something of a run, which records it, and report it."""
     from runs.home import Home
     from runs.lists.finding import full_name
-    from runs.record.user_events import Cancelled
-    from worker.commands.control import control
-    from worker.tasks import leftovers
 
-    store = Home.default().open_store()
-    try:
-        event = make()
+    home = Home.default()
+    with closing(home.open_store()) as store:
         id_ = full_name(store, run)
         name = name_of(id_)  # as it is before the event, which may rename it
-        before = control(store, id_, event)
-        if isinstance(event, Cancelled):
-            leftovers.cancelled(store, Home.default(), before)
-    finally:
-        store.close()
-    told = {"run": before.run, "before": before.status, "asked": said}
-    emit(told) if as_json else click.echo(f"run {name} {said}")
+        before = ask(store, home, id_)
+    told = {"run": before.run, "before": before.status, "asked": done}
+    emit(told) if as_json else click.echo(f"run {name} {done}")
 
 
-@click.command("pause")
-@click.argument("run")
-@reason_option
-@json_option
-def pause_command(run: str, reason: str | None, as_json: bool) -> None:
-    """Pause a run. Tasks under way are finished; no new task starts.
+def _describe(run: str, done: str, as_json: bool, **words: Any) -> None:
+    """Record words about a run."""
+    from runs.record.user_events import Described
+    from worker.commands import control
 
-    \b
-    Example:
-      forge pause 20261121-3fa9c1 --reason "the GPU is needed"
-    """
-
-    def make() -> Any:
-        from runs.record.user_events import Paused
-
-        return Paused(reason=reason)
-
-    _ask(run, make, "paused", as_json)
-
-
-@click.command("resume")
-@click.argument("run")
-@reason_option
-@json_option
-def resume_command(run: str, reason: str | None, as_json: bool) -> None:
-    """Resume a paused run, in the process or the workers that carry it.
-
-    \b
-    Example:
-      forge resume 20261121-3fa9c1
-    """
-
-    def make() -> Any:
-        from runs.record.user_events import Resumed
-
-        return Resumed(reason=reason)
-
-    _ask(run, make, "resumed", as_json)
-
-
-@click.command("cancel")
-@click.argument("run")
-@reason_option
-@json_option
-def cancel_command(run: str, reason: str | None, as_json: bool) -> None:
-    """Cancel a run for good. Its results stay in the log, and the run can be forked.
-
-    \b
-    Example:
-      forge cancel 20261121-3fa9c1 --reason "wrong data"
-    """
-
-    def make() -> Any:
-        from runs.record.user_events import Cancelled
-
-        return Cancelled(reason=reason)
-
-    _ask(run, make, "cancelled", as_json)
-
-
-@click.command("retry")
-@click.argument("run")
-@reason_option
-@json_option
-def retry_command(run: str, reason: str | None, as_json: bool) -> None:
-    """Retry a run: forget its failed attempts, also after the run has failed.
-
-    \b
-    Example:
-      forge retry 20261121-3fa9c1
-    """
-
-    def make() -> Any:
-        from runs.record.user_events import Retried
-
-        return Retried(reason=reason)
-
-    _ask(run, make, "is tried again", as_json)
-
-
-@click.command("priority", context_settings={"ignore_unknown_options": True})
-@click.argument("run")
-@click.argument("number", type=PRIORITY)
-@reason_option
-@json_option
-def priority_command(run: str, number: int, reason: str | None, as_json: bool) -> None:
-    """Change a run's priority: of one user's runs, those with the highest number go first.
-
-    \b
-    Example:
-      forge priority 20261121-3fa9c1 10
-    """
-
-    def make() -> Any:
-        from runs.record.user_events import PriorityChanged
-
-        return PriorityChanged(priority=number, reason=reason)
-
-    _ask(run, make, f"has priority {number}", as_json)
-
-
-@click.command("rename")
-@click.argument("run")
-@click.argument("name")
-@json_option
-def rename_command(run: str, name: str, as_json: bool) -> None:
-    """Call a run by another name. Its id, and what it does, stay as they are.
-
-    With an empty NAME it is called by its kind and day again.
-
-    \b
-    Example:
-      forge rename 20261121-3fa9c1 first-try
-    """
-
-    def make() -> Any:
-        from runs.record.user_events import Described
-
-        return Described(name=name)
-
-    _ask(run, make, f"is called {name}" if name else "has no name of its own", as_json)
+    event = Described(**words)
+    _recorded(run, lambda store, _, id_: control.control(store, id_, event), done, as_json)
 
 
 @click.command("note")
@@ -168,13 +79,7 @@ def note_command(run: str, text: str, as_json: bool) -> None:
     Example:
       forge note first-try "with the new tokenizer"
     """
-
-    def make() -> Any:
-        from runs.record.user_events import Described
-
-        return Described(note=text)
-
-    _ask(run, make, "has the note" if text else "has no note", as_json)
+    _describe(run, "has the note" if text else "has no note", as_json, note=text)
 
 
 @click.command("tag")
@@ -191,13 +96,9 @@ def tag_command(run: str, tags: tuple[str, ...], remove: bool, as_json: bool) ->
       forge tag first-try paper --remove
     """
     from runs.home import Home
-    from runs.record.user_events import Described
     from worker.commands import words
 
-    store = Home.default().open_store()
-    try:
+    with closing(Home.default().open_store()) as store:
         words.check_tags(tags)
         changed = words.retagged(store, run, *((), tags) if remove else (tags, ()))
-    finally:
-        store.close()
-    _ask(run, lambda: Described(tags=changed), f"has the tags {' '.join(changed) or '-'}", as_json)
+    _describe(run, f"has the tags {' '.join(changed) or '-'}", as_json, tags=changed)

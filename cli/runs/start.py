@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from runs.home import Home
     from runs.kinds.asked import Plan
 
+#: Command → kind, where people say another word.
+KINDS = {"compress": "compression"}
 #: The model of examples of kinds that have none of their own.
 EXAMPLE = "models/base"
 
@@ -87,18 +89,20 @@ def start_command(
     begin(home, plan, queued, detach, dry_run, as_json, config_file=config_file)
 
 
-def of_kind(kind: str, line: str) -> click.Command:
-    """Return the command that starts runs of one kind under its name; `line` says what it does.
+def command_of(word: str, line: str) -> click.Command:
+    """Return the command that starts runs of one kind; `line` says what it does.
 
-    The model of the kind's main role stands without a role; settings that the kind offers are options.
+    The model of the kind's main role stands without a role; its other roles, and settings that the kind
+    offers, are options.
     """
     from runs import kinds
     from runs.kinds.asked import roles
 
-    run_kind = kinds.of(kind)
-    main = run_kind.main_role if run_kind.main_role in roles(run_kind.submitted) else None
+    run_kind = kinds.of(kind := KINDS.get(word, word))
+    others = roles(run_kind.submitted)
+    main = run_kind.main_role if run_kind.main_role in others else None
     words = run_kind.command_words or line
-    examples = run_kind.examples or (f"forge {kind}{f' {EXAMPLE}' if main else ''} --out out",)
+    examples = run_kind.examples or (f"forge {word}{f' {EXAMPLE}' if main else ''} --out out",)
     text = (
         f"{words}\n\n`forge settings {kind}` lists the settings. After Ctrl-C or a crash `forge start "
         f"--resume RUN` goes on with the run; its name is printed first.\n\n\b\nExample:\n  "
@@ -106,9 +110,17 @@ def of_kind(kind: str, line: str) -> click.Command:
     )
     params = [param for param in start_command.params if param.name not in ("kind", "resume")]
     params = [*(_option(run_kind.config, name) for name in run_kind.offered), *params]
+    params = [*(_role_option(name) for name in others if name != main), *params]
     if main:
         params.insert(0, click.Argument([main], required=False, metavar=main.upper()))
-    return click.Command(kind, params=params, help=text, callback=partial(_started, kind, main))
+    return click.Command(word, params=params, help=text, callback=partial(_started, kind, main))
+
+
+def _role_option(name: str) -> click.Option:
+    """Return the option of a role's models: `--student`, again for several, of the role students."""
+    flag = f"--{name.removesuffix('s').replace('_', '-')}"
+    words = f"A model of the role {name}; again for several."
+    return click.Option([flag, f"role_{name}"], metavar="MODEL", multiple=True, help=words)
 
 
 def _option(config: Any, name: str) -> click.Option:
@@ -124,6 +136,8 @@ def _started(kind: str, main: str | None, **given: Any) -> None:
     if main and model is None and not any(one.startswith(f"{main}=") for one in given["models"]):
         raise click.UsageError(f"give the {main}: a folder, Hub id, RUN or RUN:ROLE.")
     models = (f"{main}={model}", *given["models"]) if model is not None else given["models"]
+    for role in [name for name in given if name.startswith("role_")]:
+        models += tuple(f"{role.removeprefix('role_')}={one}" for one in given.pop(role))
     chosen = {n: given.pop(n) for n in list(given) if n.startswith("setting_")}
     sets = [f"{n.removeprefix('setting_')}={v}" for n, v in chosen.items() if v is not None]
     settings = (*sets, *given["settings"])

@@ -27,17 +27,21 @@ WINDOWS = 8
 
 
 def calibration_loss(
-    model: ResidentModel, weights: Mapping[str, torch.Tensor], data: Mapping[str, Packed]
+    model: ResidentModel,
+    weights: Mapping[str, torch.Tensor],
+    data: Mapping[str, Packed],
+    tokens: int | None = None,
 ) -> float:
     """Return the mean over domains of −log p a token on the first `WINDOWS` windows of each.
 
-    The weights stay loaded.
+    With `tokens`, on the first windows that have as many. The weights stay loaded.
     """
     model.load(weights)
     rates = []
     for domain in sorted(data):
         windows = data[domain].windows[:WINDOWS]
         if windows:
-            nll, tokens, _ = score_windows(model, windows)
-            rates.append(math.fsum(nll) / sum(tokens))
+            count = len(windows) if tokens is None else -(-tokens // len(windows[0]))
+            nll, sizes, _ = score_windows(model, windows[:count])
+            rates.append(math.fsum(nll) / sum(sizes))
     return math.fsum(rates) / len(rates)

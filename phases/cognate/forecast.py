@@ -14,7 +14,7 @@ from phases.cognate.recipes import BASE
 from phases.cognate.work import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
-from runs.system.stopwatch import PATIENCE, least, timed
+from runs.system.stopwatch import least, timed
 from studies import given_dtype
 from studies.folders import write_companions
 from studies.observing import Observe
@@ -36,7 +36,7 @@ def forecast(study: Study[Any], submitted: Submitted, cache: Artifacts, folder: 
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
     initial = context.initial(state.started)
-    stepping = _stepping(context, initial)
+    stepping = context.step_seconds()
     scoring = _scoring(context, initial)
     steps = sum(recipe.upto for recipe in context.trainings.values())
     passes = sum(_passes(task) for task in study.observations(state))
@@ -69,14 +69,6 @@ def forecast(study: Study[Any], submitted: Submitted, cache: Artifacts, folder: 
 def _passes(task: Observe) -> int:
     """Return how often a measurement reads the held-out text: of a line, not for its ends."""
     return {QUALITY: 1, LINE: len(PLACES) - 2}.get(task.measure, 0)
-
-
-def _stepping(context: Context, initial: Model) -> float:
-    """Return the seconds of `STEPS` steps of training, by the clock of the training itself."""
-    _, first = context.canary(context.state.started, initial)
-    return (
-        first if first > PATIENCE else min(first, context.canary(context.state.started, initial)[1])
-    )
 
 
 def _scoring(context: Context, initial: Model) -> float:

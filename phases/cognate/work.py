@@ -155,10 +155,10 @@ class Context(TrainingContext[MakingState]):
             self._cache.supply.share_model(self.donor)
         config = submitted.config
         rows = size.batch // config.processes
-        started, found, seconds = self.fitted(started, start, rows, started.accumulation)
+        started, found, self.stepping = self.fitted(started, start, rows, started.accumulation)
         tokens = [size.specialist_tokens] + ([] if base else [size.base_tokens])
         longest = max(recipes.steps(size, started.context, count) for count in tokens)
-        segment = min(longest, segment_steps(seconds / STEPS))
+        segment = min(longest, segment_steps(self.stepping / STEPS))
         parts = training_defaults.divided(size.batch, 1, started.accumulation)
         rounded = gguf_note.warnings(Path(submitted.base.path)) if submitted.base else ()
         notes = (*rounded, *self.text.notes, *parts, *figures.readings(submitted, started))

@@ -1,14 +1,14 @@
-"""Forecast of a compression: one matrix is encoded at every setting here, and nothing is recorded."""
+"""Forecast of a compression: some rows are encoded at every setting, and nothing is recorded."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from phases.compression import recipes
-from phases.compression.events import CompressionState, SettingRecord, Submitted
+from phases.compression.events import CompressionState, MatrixRecord, Submitted
 from phases.compression.figures import SELECTION
-from phases.compression.opened_model import OpenedModel, Texts
+from phases.compression.opened_model import OpenedModel
 from phases.compression.recipes import ROLE, Subject
 from phases.compression.work import Context
 from runs.errors import ConfigError
@@ -22,8 +22,8 @@ from weights.operations.encode import ROWS
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
 
-#: Documents of a domain that are scored.
-PROBED = 8
+#: Documents of a domain that are scored, and numbers of a matrix that are encoded, in whole rows.
+PROBED, CODED = 8, 1 << 18
 
 
 def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
@@ -34,11 +34,14 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
     some = {d: texts[:PROBED] for d, texts in context.texts(SELECTION).items()}
-    whole, read, passes = _bytes(context), 0, 0
+    every = (text for texts in context.texts(SELECTION).values() for text in texts)
+    whole, read, passes = sum(len(one.text.encode("utf-8", "replace")) for one in every), 0, 0
     scoring = encoding = kept = 0.0
     for subject, opened in zip(recipes.subjects(state.started), context.models, strict=True):
         sizes: dict[str, tuple[int, ...]] = {}
-        took = least(lambda of=opened, to=sizes: to.update(_scored(of, some)))
+        took = least(
+            lambda of=opened, to=sizes: to.update(of.scored(of.model.weights, some, "given")[1])
+        )
         read, count = sum(map(sum, sizes.values())), _passes(state, subject)
         scoring, passes = scoring + count * took * whole / read, passes + count
         seconds, bytes_ = _encodings(context, subject, opened)
@@ -47,29 +50,18 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     return Forecast(
         Amount(
             opening + encoding + scoring,
-            "timed here: each model's largest matrix took every setting once, and all matrices "
+            "timed here: rows of each kind of matrix took every setting, and all matrices "
             f"{duration(encoding)} at its pace; {passes} measurements of {whole:,} bytes of text "
             f"{duration(scoring)}, at the pace of {read:,} of them; the start {duration(opening)}. "
             "Writing and decoding files come on top",
         ),
         Amount(
             kept + 4 * numbers,
-            "the largest matrix' codes, for all matrices; and the chosen weights in float32",
+            "the codes of those rows, for all matrices; and the chosen weights in float32",
         ),
         Amount(12 * numbers, "counted: models as given, decoded, and in a model's object"),
         {ROLE: stand_ins.write(context.given.place, folder / "given", ROLE)},
     )
-
-
-def _scored(opened: OpenedModel, texts: Texts) -> dict[str, tuple[int, ...]]:
-    """Score some texts; return domain → the bytes of each document."""
-    return opened.scored(opened.model.weights, texts, "given")[1]
-
-
-def _bytes(context: Context) -> int:
-    """Return the bytes of text of the selection slice."""
-    every = (text for texts in context.texts(SELECTION).values() for text in texts)
-    return sum(len(one.text.encode("utf-8", "replace")) for one in every)
 
 
 def _passes(state: CompressionState, subject: Subject) -> int:
@@ -81,24 +73,31 @@ def _passes(state: CompressionState, subject: Subject) -> int:
 
 
 def _encodings(context: Context, subject: Subject, opened: OpenedModel) -> tuple[float, float]:
-    """Return the seconds and bytes that all matrices at all settings take, at the largest's pace."""
-    largest = max(subject.matrices, key=lambda m: (m.rows * m.columns, m.name))
-    numbers = sum(m.rows * m.columns for m in subject.matrices) / (largest.rows * largest.columns)
+    """Return the seconds and bytes of all matrices at all settings, at the pace of some rows.
+
+    A codec's pace depends on the columns, and embeddings have parameters of their own: the largest
+    matrix of each kind stands for the others.
+    """
     known = opened.grams if subject.grams else {}
     seed = context.state.submitted.config.seed
+    kinds: dict[tuple[int, bool], list[MatrixRecord]] = {}
+    for matrix in subject.matrices:
+        kinds.setdefault((matrix.columns, matrix.embedding), []).append(matrix)
     seconds = bytes_ = 0.0
-    for setting in context.state.started.settings:
-        params = setting.embedding if largest.embedding else setting.params
-        coded: list[CodedTensor] = []
-
-        def code(one: SettingRecord = setting, params: Any = params, to: Any = coded) -> None:
-            name, tensor = largest.name, opened.model.weights[largest.name]
-            rows = known.get(f"{ROWS}{name}")
-            to.append(coded_file.code(name, tensor, one.codec, params, known.get(name), seed, rows))
-
-        try:
-            seconds += least(code)
-        except ConfigError:  # it stays plain
-            continue
-        bytes_ += coded[-1].coded.bytes
-    return seconds * numbers, bytes_ * numbers
+    for (columns, embedding), matrices in kinds.items():
+        largest = max(matrices, key=lambda m: m.rows)
+        count = max(1, min(largest.rows, CODED // columns))
+        share = sum(m.rows for m in matrices) / count
+        tensor = opened.model.weights[largest.name][:count]
+        gram, rows = known.get(largest.name), known.get(f"{ROWS}{largest.name}")
+        given = (gram, seed, None if rows is None else rows[:count])
+        for setting in context.state.started.settings:
+            params = setting.embedding if embedding else setting.params
+            code = partial(coded_file.code, largest.name, tensor, setting.codec, params, *given)
+            coded: list[CodedTensor] = []
+            try:
+                seconds += share * least(lambda code=code, to=coded: to.append(code()))
+            except ConfigError:  # it stays plain
+                continue
+            bytes_ += share * coded[-1].coded.bytes
+    return seconds, bytes_

@@ -19,6 +19,7 @@ from phases.compression.recipes import Subject
 from phases.compression.settings import CompressionConfig
 from runs.errors import SourceChangedError
 from runs.event_types import ModelReference
+from runs.system import freed_memory
 from weights.codecs.feedback.calibration import grams, token_counts
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from weights.model import Model
@@ -113,8 +114,9 @@ class OpenedModel:
         windows = in_turn(split, self._config.calibration)
         if not windows:
             return {}, 0
-        module = modules.build(self.model, self._device).eval()
+        module = modules.build(self.model, self._device, frozen=True).eval()
         found = grams(module, windows)
+        freed_memory.give_back()
         rows = len(self.model.weights[self.embedding])
         found[f"{ROWS}{self.embedding}"] = token_counts(windows, rows)
         return found, sum(map(len, windows))

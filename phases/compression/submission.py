@@ -36,6 +36,8 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     from weights.folders.sources import ALIASES, resolve
 
     config = kind.parse(asked.config)
+    if {"budget", "retention"} <= set(asked.config):
+        raise ConfigError("give a budget or a retention: each alone chooses a file.")
     if unknown := sorted(set(asked.models) - {ROLE, STUDENTS}):
         raise ConfigError(
             f"a compression has no models {unknown[0]!r}: it has {ROLE} and {STUDENTS}."

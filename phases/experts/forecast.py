@@ -44,7 +44,7 @@ def forecast(study: Declaration, submitted: Submitted, cache: Artifacts, folder:
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
     started = state.started
-    _, stepping = context.canary(started, context.initial(started))
+    stepping = context.step_seconds()
     own = recipes.trainable(submitted, started)[: config.experts]
     own += config.families[: config.experts]
     trainings = [recipes.expert(submitted, started, domain) for domain in own]

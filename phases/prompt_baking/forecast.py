@@ -44,7 +44,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
     first, config = context.initial(state.started), submitted.config
-    _, stepping = context.canary(state.started, first)
+    stepping = context.step_seconds()
     steps, bakes = min(STEPS, config.steps), len(prompts.stages(config))
     every = config.steps * bakes
     sampling, written = _sampling(context)

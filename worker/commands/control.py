@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import uuid
 from contextlib import suppress
+from typing import Any
 
 from events import ConcurrencyError, Context, Event, EventStore, New
 from runs import imported_pasts, kinds
 from runs.errors import ConflictError
 from runs.history.run_cache import RunCache
+from runs.home import Home
 from runs.kinds.commands import refusal
+from runs.kinds.controls import control_of
 from runs.kinds.state import State
 from runs.lists import queries
 from runs.lists.finding import full_name
 from runs.record.user_events import Cancelled, Described, Imported, Paused, PriorityChanged, Resumed
 from runs.system.plain_text import check
 from worker.append import actor, project
-from worker.commands import delegation, words
+from worker.commands import delegation, leftovers, words
 from worker.commands.submit import check_queued
 
 
@@ -62,22 +65,29 @@ def control(
         return state
 
 
-def act(
+def ask(
     store: EventStore,
+    home: Home,
     run: str,
-    action: str,
-    about: str,
+    word: str,
+    value: Any = None,
     reason: str | None = None,
     by: str | None = None,
     key: str | None = None,
 ) -> State:
-    """Record an action of the kind's own (`Kind.act`); return the run's state before it.
+    """Record what a user asks of a run by a word (`runs.kinds.controls`); return its state before.
 
-    The same `key` from the same user is recorded once. Raises ConflictError, NotFoundError,
-    ConfigError.
+    The same `key` from the same user is recorded once. What a cancelled run has left is removed.
+    Raises ConflictError, NotFoundError, ConfigError.
     """
+    asked = control_of(word)
+    if asked.event is not None:
+        before = control(store, run, asked.asking(value, reason), by, key)
+        if asked.event is Cancelled:
+            leftovers.cancelled(store, home, before)
+        return before
     before = RunCache(store, 1).get(full_name(store, run))
-    for event in kinds.of(before.kind).act(before, action, about, reason):
+    for event in kinds.of(before.kind).act(before, word, value, reason):
         control(store, before.run, event, by, None if key is None else f"{key}/{event.type}")
     return before
 

@@ -51,8 +51,8 @@ class Child:
         from runs.home import Home
         from weights.storage.weight_cache import Artifacts
         from weights.threads import set_threads
+        from worker.commands import leftovers
         from worker.queue.leases import Leases
-        from worker.tasks import leftovers
         from worker.tasks.recorder import Hands
 
         set_threads()

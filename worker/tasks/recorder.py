@@ -31,8 +31,7 @@ from runs.record.user_events import Cancelled
 from runs.system.plain_text import visible
 from weights.devices import out_of_memory
 from weights.storage.weight_cache import Artifacts
-from worker.commands import delegation
-from worker.tasks import leftovers
+from worker.commands import delegation, leftovers
 
 log = logging.getLogger(__name__)
 

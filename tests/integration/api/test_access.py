@@ -56,7 +56,8 @@ MATRIX: dict[tuple[str, str], str | None] = {
     ("POST", "/runs/{run}/retry"): "submitter",
     ("POST", "/runs/{run}/priority"): "submitter",
     ("PATCH", "/runs/{run}"): "submitter",
-    ("POST", "/runs/{run}/actions/{action}"): "submitter",
+    ("POST", "/runs/{run}/rename"): "submitter",
+    ("POST", "/runs/{run}/override"): "submitter",
     ("POST", "/runs/{run}/fork"): "submitter",
     ("POST", "/runs/{run}/export"): "submitter",
     ("GET", "/pipelines"): "viewer",
@@ -100,7 +101,8 @@ MATRIX: dict[tuple[str, str], str | None] = {
 #: A body that is taken, where an empty one would be refused before anything else.
 BODIES = {
     "/runs/{run}/priority": {"priority": 1},
-    "/runs/{run}/actions/{action}": {"about": "merge"},
+    "/runs/{run}/rename": {"name": "new"},
+    "/runs/{run}/override": {"phase": "merge", "reason": "x"},
     "/runs": {"models": ["a", "b"]},
     "/runs/check": {"models": ["a", "b"]},
     "/phases/{kind}/start": {"models": ["a", "b"]},
@@ -145,7 +147,7 @@ def test_the_table_in_the_docs_is_the_matrix() -> None:
             assert lowest is not None
             method, path = cells[0].split()
             told[method, path] = [None, *ROLES][lowest]
-            own = path.rsplit("/", 1)[-1] in (*ASKED, "{action}") and method == "POST"
+            own = path.rsplit("/", 1)[-1] in (*ASKED, "rename", "override") and method == "POST"
             own |= (method, path) in (("PATCH", "/runs/{run}"), ("PATCH", "/models/{id}"))
             assert cells[3].startswith("own ") == own
     assert told == MATRIX
@@ -192,11 +194,8 @@ def test_a_submitter_may_ask_nothing_of_somebody_elses_run(served: Served, what:
     answer = served.ask("POST", f"/runs/{run}/{what}", "submitter", json=body)
     assert answer.status_code == 403
     assert served.ask("POST", f"/runs/{run}/{what}", "admin", json=body).status_code in (200, 409)
-    act = {"about": "merge", "reason": "x"}
-    assert (
-        served.ask("POST", f"/runs/{run}/actions/override", "submitter", json=act).status_code
-        == 403
-    )
+    act = {"phase": "merge", "reason": "x"}
+    assert served.ask("POST", f"/runs/{run}/override", "submitter", json=act).status_code == 403
     forked = served.ask("POST", f"/runs/{run}/fork", "submitter", json={"generation": 0})
     assert forked.status_code == 201
     assert served.get(f"/runs/{forked.json()['run']}").json()["owner"] == "submitter"

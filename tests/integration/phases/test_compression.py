@@ -535,4 +535,4 @@ def test_a_terminal_is_told_how_far_it_is_and_what_was_chosen(
     assert "times smaller than float32; on the test slice it keeps" in told.output
     assert (tmp_path / "out" / "model.forge").is_file()
     both = call(Home(tmp_path / "home"), *words, "--retention", "0.5", "--budget", "2MB")
-    assert "give --budget or --retention" in both.output
+    assert "give a budget or a retention" in str(both.exception)

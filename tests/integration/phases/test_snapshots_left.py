@@ -19,9 +19,8 @@ from testing.models.toys import Toys
 from tests.integration.cli.test_forge import call
 from weights.storage.weight_cache import Artifacts
 from weights.training.objectives import OBJECTIVES
-from worker.commands import fork
+from worker.commands import fork, leftovers
 from worker.commands.control import control
-from worker.tasks import leftovers
 
 
 @pytest.fixture

@@ -76,16 +76,16 @@ def test_a_stopped_gate_is_overridden_with_a_reason(client: TestClient, tmp_path
         toy_runs.finish(home, "q")
     gates = panel(client, "q", "gates")
     assert [(gate["verdict"], gate["about"]) for gate in gates["gates"]] == [("stop", "first")]
-    path, body = "/runs/q/actions/override", {"about": "first", "reason": "good enough"}
+    path, body = "/runs/q/override", {"phase": "first", "reason": "good enough"}
     for wrong, status in (
-        ({"about": "first"}, 422),
-        ({**body, "about": "third"}, 404),
-        ({**body, "about": "second"}, 409),
+        ({"phase": "first"}, 422),
+        ({**body, "phase": "third"}, 404),
+        ({**body, "phase": "second"}, 409),
     ):
         refused = client.post(path, json=wrong)
         assert refused.status_code == status, refused.text
     assert client.post("/runs/q/actions/bless", json=body).status_code == 404
-    assert client.post("/runs/q.1-first/actions/override", json=body).status_code == 404
+    assert client.post("/runs/q.1-first/override", json=body).status_code == 404
     before = len(toy_runs.rows(home, "q"))
     for _ in range(2):
         done = client.post(path, json=body, headers={"Idempotency-Key": "once"})

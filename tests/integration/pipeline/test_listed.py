@@ -214,8 +214,8 @@ def test_what_waits_for_a_user_is_in_the_log_and_the_table_of_devices(
     assert needs(client, **heads["vic"]) == {"runs": [], "total": 0, "workers": []}
     (gone,) = needs(client, **heads["eve"])["workers"]
     assert (gone["name"], gone["device"], gone["run"]) == ("cpu-1", "cpu", "going.2-second")
-    body = {"about": "first", "reason": "good enough"}
-    assert client.post("/runs/stopped/actions/override", json=body).status_code == 200
+    body = {"phase": "first", "reason": "good enough"}
+    assert client.post("/runs/stopped/override", json=body).status_code == 200
     assert client.post("/runs/broken/retry", json={}).status_code == 200
     assert needs(client)["runs"] == []
     (row,) = pipelines(client, q="stopped")

@@ -10,17 +10,22 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from fastapi.routing import APIRoute
 
-from cli.main import forge
+from agent_forge import ask
+from api.mcp.tools import BY_NAME
+from api.routes.control import router
+from cli.main import COMMANDS, forge
 from events import EventStore, New
 from events.databases.sqlite import open_store
 from evomerge.run import events as run_events
 from evomerge.run.state import RunState
-from runs.errors import ConflictError, RunCancelledError
+from runs.errors import ConfigError, ConflictError, NotFoundError, RunCancelledError
 from runs.history import audit, repository
 from runs.home import Home
 from runs.kinds import FURTHER
 from runs.kinds.commands import refusal
+from runs.kinds.controls import CONTROLS as TABLE
 from runs.kinds.decide import decide, due
 from runs.lists import queries
 from runs.record import user_events
@@ -248,6 +253,33 @@ def test_the_commands_say_what_they_did(tmp_path: Path) -> None:
 
 def submit_words(toys: Toys) -> list[str]:
     return ["--base-models", toys.names, "--base-model", str(toys.base), "--data", str(toys.data)]
+
+
+def test_python_asks_by_the_words_of_the_commands(tmp_path: Path, monkeypatch) -> None:
+    """`agent_forge.ask`: what it asks stands in the log; a word that does not exist is refused."""
+    monkeypatch.setenv(FURTHER, KNOWN)
+    home = Home(tmp_path / "home")
+    toy_runs.submit(home, "r")
+    ask("r", "pause", reason="lunch", home=home)
+    ask("r", "priority", 7, home=home)
+    ask("r", "rename", "first-try", home=home)
+    ask("first-try", "cancel", home=home)
+    with closing(home.open_store()) as store:
+        state = repository.load(store, "r")
+        assert queries.name(store, "r") == "first-try"
+    assert (state.status, state.priority) == ("cancelled", 7)
+    with pytest.raises(ConfigError, match="there is pause, resume, cancel, retry"):
+        ask("r", "stop", home=home)
+    with pytest.raises(NotFoundError, match="no 'override'"):
+        ask("r", "override", "first", "noise", home=home)
+
+
+def test_command_route_and_tool_are_made_from_one_table() -> None:
+    paths = {route.path for route in router.routes if isinstance(route, APIRoute)}
+    for word, asked in TABLE.items():
+        assert COMMANDS[word] == ("cli.runs.control", asked.line)
+        assert f"/runs/{{run}}/{word}" in paths
+        assert BY_NAME[asked.tool_name].line == asked.line
 
 
 @pytest.mark.slow

@@ -69,11 +69,12 @@ class Grams:
 
     def means(self) -> dict[str, torch.Tensor]:
         """Return the grams of layers that had inputs, in order of name. Raises NotFiniteError."""
-        found = {n: s / self._counts[n] for n, s in sorted(self._sums.items()) if self._counts[n]}
-        for name, gram in found.items():
-            if not torch.isfinite(gram).all():
+        means = {n: s for n, s in sorted(self._sums.items()) if self._counts[n]}
+        for name, total in means.items():
+            total /= self._counts[name]  # in place: a model's grams take as much as its weights
+            if not torch.isfinite(total).all():
                 raise NotFiniteError(f"the inputs of {name} are NaN or Inf on the calibration data")
-        return found
+        return means
 
 
 def grams(

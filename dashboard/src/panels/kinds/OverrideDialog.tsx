@@ -22,7 +22,7 @@ export function OverrideDialog({ run, gate, onClose }: Props) {
       setWrong("Give a reason: it is recorded with the run.");
       return;
     }
-    await send(`${path}/actions/override`, "POST", { about: gate.about, reason: reason.trim() });
+    await send(`${path}/override`, "POST", { phase: gate.about, reason: reason.trim() });
     invalidate((one) => one === "needs" || (one.startsWith(path) && !one.includes("at=")));
     onClose();
   };

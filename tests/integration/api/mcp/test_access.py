@@ -28,6 +28,8 @@ CHANGING: dict[str, dict[str, Any]] = {
     "resume_run": {"run": "open"},
     "retry_run": {"run": "open"},
     "cancel_run": {"run": "open"},
+    "set_priority": {"run": "open", "priority": 1},
+    "rename_run": {"run": "open", "name": "new"},
     "override_gate": {"run": "open", "phase": "first", "reason": "noise"},
 }
 

@@ -105,7 +105,8 @@ def test_every_tool_describes_itself_its_fields_and_its_effects(served: Served) 
             assert any("description" in part for part in given), (tool.name, name)
     changing = {name for name, tool in told.items() if not tool.annotations.read_only_hint}  # pyright: ignore
     assert changing == {
-        *("start_run", "pause_run", "resume_run", "retry_run", "override_gate", "cancel_run")
+        *("start_run", "pause_run", "resume_run", "retry_run", "cancel_run"),
+        *("set_priority", "rename_run", "override_gate"),
     }
     ending = {name for name, tool in told.items() if tool.annotations.destructive_hint}  # pyright: ignore
     assert ending == {"cancel_run"}
