@@ -17,6 +17,7 @@ from cli import live, panels, screen
 from cli.options import name_of, named, say, screen_width, short
 from runs import kinds
 from runs.panels.head import Panels
+from runs.panels.markdown import renamed
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
@@ -52,14 +53,16 @@ class View:
         Panels that do not fit on one screen are named, unless `everything` is wanted.
         """
         seen, width = look(), screen_width()
-        words = [("run", f"{named(state.run)}  {state.status}"), *panels.head_lines(seen.head)]
+        name, head = name_of(state.run), panels.head_lines(seen.head)
+        words = [("run", f"{named(state.run)}  {state.status}")]
+        words += [(word, renamed(text, state.run, name)) for word, text in head]
         words += self.about(state)
         if result := self.kind.result_id(state):
             words.append(("model", f"{short(result)}  {self.kind.names(state).get(result, '')}"))
         top = screen.told(words, width)
         room = ALL if everything else SCREEN - len(top) - 1
         ordered = screen.results_first(seen.panels) if state.ended else seen.panels
-        shown, others = screen.fitting(ordered, name_of(state.run), width, room)
+        shown, others = screen.fitting(ordered, name, width, room)
         say("\n".join(top))
         for lines in (*shown, others):
             if lines:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.options import Suggesting, emit, json_option, number, say, table
+from cli.options import Suggesting, emit, home, json_option, number, say, table
 from runs.system.plain_text import visible
 
 if TYPE_CHECKING:
@@ -29,9 +29,8 @@ def models_command() -> None:
 
 
 def _store() -> Any:
-    from runs.home import Home
 
-    return Home.default().open_store()
+    return home().open_store()
 
 
 @models_command.command("list")

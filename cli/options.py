@@ -51,6 +51,13 @@ def emit(data: Any, indent: int | None = 2) -> None:
     click.echo("\n".join(escaped(line, "\\u{:04x}") for line in text.split("\n")))
 
 
+def home() -> Any:
+    """Return the user's home, imported when it is first needed."""
+    from runs.home import Home
+
+    return Home.default()
+
+
 def say(text: str, err: bool = False) -> None:
     """Print text that may hold text of others: what steers a terminal is escaped, line by line."""
     click.echo("\n".join(map(visible, text.split("\n"))), err=err)
@@ -101,10 +108,9 @@ def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
     Raises ConfigError if the state must be of a kind's class and is not.
     """
     from runs.history.repository import history
-    from runs.home import Home
     from runs.lists.finding import full_name, load, load_of
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         name = full_name(store, run)
         state = load_of(kind, store, name, True) if kind else load(store, name, showing=True)
@@ -116,10 +122,9 @@ def load_run(run: str, kind: type[Any] | None = None) -> tuple[Any, list[Any]]:
 
 def names_of(runs: Sequence[str]) -> dict[str, str]:
     """Return run → what it is called, of those that the log knows."""
-    from runs.home import Home
     from runs.lists import queries
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         return queries.names(store, runs)
     finally:

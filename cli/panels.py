@@ -14,7 +14,7 @@ from typing import Any
 from cli.options import short
 from runs.kinds.view import MOST_SHARE
 from runs.panels import thinning
-from runs.panels.head import Head
+from runs.panels.head import Head, measured
 from runs.panels.panels import (
     Arms,
     Axis,
@@ -102,12 +102,11 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
     now = head.now
     lines = [("kind", head.title), ("done", now.progress if now and now.progress else done)]
     if result := head.result:
-        interval = f" ({cell(result.low)} to {cell(result.high)})" if result.low is not None else ""
-        unit = result.metric.unit and f" {_unit(result.metric.unit)}"
+        value = measured(result.value, result.metric.unit, result.low, result.high)
         on = f" on {result.on}" if result.on else ""
         items = f", {result.n:,} items" if result.n is not None else ""
         what = dict.fromkeys((result.name, result.metric.name))  # said once, if they are the same
-        said = result.says or f"{' '.join(what)} {cell(result.value)}{interval}{unit}{on}{items}"
+        said = result.says or f"{' '.join(what)} {value}{on}{items}"
         lines.append(("result", f"{said}  {short(result.model) if result.model else ''}".rstrip()))
         if lead := result.lead:
             lines.append(("lead", f"{_signed(lead)} over {result.over}: {lead.verdict}"))
@@ -116,7 +115,7 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
     reasons = [str(fact.value) for fact in head.facts if fact.name == "reason"]
     facts = [fact for fact in head.facts if fact.name != "reason"]
     if facts:
-        said = (f"{fact.name} {cell(fact.value)} {fact.unit}".rstrip() for fact in facts)
+        said = (f"{fact.name} {fact.words()}" for fact in facts)
         lines.append(("facts", ", ".join(said)))
     lines += [("reason", reason) for reason in reasons]
     if now:
@@ -127,11 +126,6 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
             left = f"{duration(now.part.eta_s)} at most in {now.part.name}"
             lines.append(("left", left))
     return lines
-
-
-def _unit(unit: str) -> str:
-    """Return a unit as it stands behind a value; words, such as "1 = the best source", in brackets."""
-    return f"({unit})" if " " in unit else unit
 
 
 def _signed(lead: Lead) -> str:
@@ -283,25 +277,19 @@ def _samples(panel: Samples, _width: int, _levels: str) -> Picture:
 def _gates(panel: Gates, _width: int, _levels: str) -> Picture:
     rows = [
         (
-            g.name,
-            g.value,
-            _between(g.low, g.high),
-            g.baseline,
-            g.limit,
+            f"{g.group} {g.metric.name}" if g.group else g.name,
+            g.value if g.value is None else measured(g.value, g.metric.unit, g.low, g.high),
+            *(
+                end if end is None else measured(end, g.metric.unit)
+                for end in (g.baseline, g.limit)
+            ),
             g.verdict,
             g.by or "",
             g.reason or "",
         )
         for g in panel.gates
     ]
-    return _cut(
-        ["gate", "value", "95 % interval", "baseline", "limit", "verdict", "by", "reason"], rows
-    )
-
-
-def _between(low: float | None, high: float | None) -> str:
-    """Return an interval as text; empty if there is none."""
-    return "" if low is None else f"{cell(low)} to {cell(high)}"
+    return _cut(["gate", "value", "baseline", "limit", "verdict", "by", "reason"], rows)
 
 
 def _graph(panel: Graph, _width: int, _levels: str) -> Picture:
@@ -337,11 +325,8 @@ def _standing(stage: Stage) -> str:
     left = "" if stage.left_s is None else f", {duration(stage.left_s)} left"
     parts = [f"{stage.state}{done}{left}", stage.gate]
     if stage.figure:
-        name, value = stage.figure.metric.name, f"{stage.figure.value:.3g}"
-        if stage.figure.metric.unit == "share":
-            value = f"{100 * stage.figure.value:.3g} %"
-        named = stage.gate.startswith((f"{name} ", f"{name}:"))
-        parts[1:] = [f"{stage.gate} ({value})"] if named else [stage.gate, f"{name} {value}"]
+        metric = stage.figure.metric
+        parts.append(f"{metric.name} {measured(stage.figure.value, metric.unit)}")
     return "; ".join(filter(None, parts))
 
 

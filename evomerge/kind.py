@@ -49,8 +49,8 @@ class EvoMerge(RunView, Kind[RunState]):
     together = ("base", "sources")
 
     figures_of: ClassVar[Mapping[str, str]] = {
-        "lead": "the champion's lead on the test slice over its best rival, sources and baselines",
-        "lead_over_sources": "the champion's lead on the test slice over the best source",
+        "lead": "lead over the best rival: the champion's on the test slice, of sources and baselines",
+        "lead_over_sources": "lead over the best source: the champion's on the test slice",
     }
 
     # ---- deciding ----------------------------------------------------------------------------

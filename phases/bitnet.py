@@ -181,22 +181,24 @@ class Bitnet(Study[MakingState]):
     baseline = FULL
     references = (FULL,)
     figure_rules = {
-        "bits_per_byte": bits("bits per byte of the ternary model, the mean over domains"),
+        "bits_per_byte": bits("bits per byte: of the ternary model, the mean over domains"),
         "retention": ratio(
             FULL,
-            "bits per byte after continued training in full precision with as many tokens, over the "
-            "ternary model's own",
+            "quality kept of continued training: bits per byte after continued training in full "
+            "precision with as many tokens, over the ternary model's own",
         ),
         "retention_of_start": ratio(
             START,
-            "bits per byte of the model that the run started from, over the ternary model's own",
+            "quality kept of the given model: its bits per byte over the ternary model's own",
         ),
         "lead_over_untrained": lead(
-            UNTRAINED, "bits per byte that the best rounding without training needs more"
+            UNTRAINED,
+            "lead over rounding without training: bits per byte that the best such rounding needs more",
         ),
         "size": count(
             lambda p: p.packed / p.bytes,
-            "bytes of the packed tensors, over those of the tensors in float32",
+            "size beside float32: bytes of the packed tensors, over those of the tensors in float32",
+            "share",
         ),
     }
     slowest = MASTER
@@ -324,11 +326,11 @@ class Bitnet(Study[MakingState]):
             Units(
                 name="rounding",
                 title="Rounding without training",
-                says=f"On the slice {CHOOSING}: the best one is the arm {UNTRAINED}.",
+                says=f"On the {CHOOSING} slice: the best one is the arm {UNTRAINED}.",
                 unit="way",
                 columns=(
                     Column(name="way", type="text"),
-                    Column(name="bits per byte", type="number", unit="bit/B", better="down"),
+                    Column(name="bits per byte", type="number", better="down"),
                     Column(name="chosen", type="flag"),
                 ),
                 rows=tuple(rows),

@@ -268,12 +268,12 @@ class Student(Study[MakingState]):
     baseline = TEACHER
     references = (ALONE,)
     figure_rules = {
-        "retention": ratio(TEACHER, "bits per byte of the given model over the student's own"),
-        "bits_per_byte": bits("bits per byte of the student, the mean over domains"),
-        "parameters": count(lambda p: p.parameters, "parameters of the student", "count"),
+        "retention": ratio(TEACHER, "quality kept: bits per byte of the given model over its own"),
+        "bits_per_byte": bits("bits per byte: of the student, the mean over domains"),
+        "parameters": count(lambda p: p.parameters, "parameters: those of the student", "count"),
         "ratio": count(
             lambda p: p.model.parameters / p.parameters,
-            "parameters of the given model over the student's",
+            "times fewer parameters: those of the given model over the student's",
         ),
     }
     slowest = DISTILLED

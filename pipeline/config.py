@@ -119,7 +119,7 @@ class PipelineConfig(BaseModel):
     test: Several = Field(
         (),
         description="Items that results are measured on, which no phase may use: files, folders or "
-        "PHASE:items; of those the slice test. None: the items of the first phase that pins items.",
+        "PHASE:items; of those the test slice. None: the items of the first phase that pins items.",
     )
     gates: Annotated[tuple[GateConfig, ...], BeforeValidator(_several)] = Field(
         STANDARD,

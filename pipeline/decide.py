@@ -9,8 +9,11 @@ from pipeline import plan
 from pipeline.config import GateConfig
 from pipeline.events import Completed, GateDecided, PassedThrough, PipelineState, Work
 from runs.event_types import Figure
+from runs.kinds.outcome import figure_metric
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision
+from runs.kinds.view import UserDecision
+from runs.panels.head import measured
 
 
 def due(state: PipelineState) -> Decision:
@@ -101,13 +104,24 @@ def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
     )
 
 
+def stopping(state: PipelineState) -> UserDecision | None:
+    """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
+    for number, verdicts in sorted(state.gates.items()) if state.failed else ():
+        stopped = [one for one in verdicts if one.verdict == "stop"]
+        if stopped and number not in state.overridden:
+            phase = state.submitted.config.phase(number)
+            unmet = [in_words(one, phase.kind) for one in stopped]
+            return UserDecision(phase.name, held(phase.name, unmet))
+    return None
+
+
 def held(name: str, unmet: Sequence[str]) -> str:
     """Return in a sentence which figures a gate holds a pipeline for; each as `told` says it."""
     return f"Phase {name} has ended, and its gate holds the pipeline: {'; '.join(unmet)}."
 
 
 def told(decided: GateDecided) -> str:
-    """Return a verdict's figure and limit in words."""
+    """Return a verdict's figure and limit as the reason that is recorded has them."""
     gate, figure = decided.gate, decided.figure
     most = gate.at_least is None
     limit = f"at most {gate.at_most:g}" if most else f"at least {gate.at_least:g}"
@@ -115,3 +129,16 @@ def told(decided: GateDecided) -> str:
         return f"{gate.metric} was not measured, and must be {limit}"
     between = "" if figure.low is None else f" ({figure.low:.4g} to {figure.high:.4g})"
     return f"{gate.metric} is {figure.value:.4g}{between}, and must be {limit}"
+
+
+def in_words(decided: GateDecided, kind: str) -> str:
+    """Return the same for people; `kind`: that of the phase, whose words and units its figures have."""
+    gate, figure = decided.gate, decided.figure
+    metric = figure_metric(plan.giver(kind, gate.metric), gate.metric)
+    bound = gate.at_most if gate.at_least is None else gate.at_least
+    assert bound is not None
+    limit = f"at {'most' if gate.at_least is None else 'least'} {measured(bound, metric.unit)}"
+    if figure is None:
+        return f"{metric.name} was not measured, and must be {limit}"
+    value = measured(figure.value, metric.unit, figure.low, figure.high)
+    return f"{metric.name} is {value}, and must be {limit}"

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 
 from pipeline.events import PipelineState
 from runs.event_types import Figure
+from runs.panels.head import measured
 from runs.panels.panels import verdict
+from runs.system.durations import size
 
 #: Figures of a model: its quality, what is left of the beginning's, its size.
 BITS, CUMULATIVE, BYTES = "bits_per_byte", "cumulative", "bytes"
 #: The first row: the model that the rows after it are compared with.
 BEGINNING = "the best at the beginning"
-COLUMNS = ("after phase", "bits per byte", "kept", "bytes", "goes on")
+COLUMNS = ("after phase", "bits per byte", "kept", "size", "goes on")
 SAYS = (
     "Bits per byte on documents that no phase may choose by; fewer are better. Kept is the quality "
-    "that is left of the best model at the beginning: more than 100 % is a gain. Bytes are those "
+    "that is left of the best model at the beginning: more than 100 % is a gain. Size is that "
     "of the weights, or of the whole file of a compressed model."
 )
 
@@ -38,8 +40,8 @@ class Rung:
 
     def cells(self) -> tuple[str, str, str, str, str]:
         """Return the row of a table with `COLUMNS`."""
-        size = "" if self.number == 0 else f"{self.size.value:,.0f}" if self.size else "–"
-        return (self.name, value(self.bits), percent(self.kept), size, self.goes_on)
+        room = _told(self.size, "B") if self.number else ""
+        return (self.name, _told(self.bits, ""), _told(self.kept, "share"), room, self.goes_on)
 
 
 def ladder(state: PipelineState) -> list[Rung]:
@@ -53,8 +55,8 @@ def ladder(state: PipelineState) -> list[Rung]:
         if bits and kept and not rungs:
             first = Figure(value=bits.value * kept.value)
             rungs.append(Rung(BEGINNING, 0, first, Figure(value=1.0)))
-        size, name = state.figures(number).get(BYTES), _name(state, number)
-        rungs.append(Rung(name, number, bits, kept, size, goes_on(state, number)))
+        room, name = state.figures(number).get(BYTES), _name(state, number)
+        rungs.append(Rung(name, number, bits, kept, room, goes_on(state, number)))
     return rungs
 
 
@@ -83,8 +85,8 @@ def gain(state: PipelineState) -> str:
     first = next(one.size for one in rungs if one.size) if rung.size else None
     if first is None or rung.size is None or rung.size.value >= first.value:
         return told
-    times = f"{first.value / rung.size.value:.1f} times fewer than the {first.value:,.0f}"
-    return f"{told} It takes {rung.size.value:,.0f} bytes, {times} of the first measured model."
+    times = f"{first.value / rung.size.value:.1f} times less than the {size(first.value)}"
+    return f"{told} It takes {size(rung.size.value)}, {times} of the first measured model."
 
 
 def _quality(name: str, kept: Figure) -> str:
@@ -109,22 +111,9 @@ def goes_on(state: PipelineState, number: int) -> str:
     return "no: a gate stops it" if stopped and number not in state.overridden else "yes"
 
 
-def value(figure: Figure | None) -> str:
+def _told(figure: Figure | None, unit: str) -> str:
     """Return a figure with its interval; a dash if there is none."""
-    if figure is None:
-        return "–"
-    if figure.low is None and figure.value >= 1000 and figure.value.is_integer():
-        return f"{figure.value:,.0f}"
-    between = "" if figure.low is None else f" ({figure.low:.4f} to {figure.high:.4f})"
-    return f"{figure.value:.4f}{between}"
-
-
-def percent(figure: Figure | None) -> str:
-    """Return a share in percent with its interval; a dash if there is none."""
-    if figure is None:
-        return "–"
-    between = "" if figure.low is None else f" ({figure.low:.1%} to {figure.high:.1%})"
-    return f"{figure.value:.1%}{between}".replace("%", " %")
+    return "–" if figure is None else measured(figure.value, unit, figure.low, figure.high)
 
 
 def _saving(ratio: float) -> str:

@@ -65,6 +65,8 @@ def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
     match event:
         case PassedThrough():
             stage["seen"]["figures"] = _passed(stages, event.reference)
+        case GateDecided(verdict="stop"):
+            stage["seen"]["unmet"].append(decide.in_words(event, stage["what"]))
         case PhaseEnded() | PhaseFailed() if not stage["seen"]["measuring"]:
             if event.child_version:  # 0: it could not be submitted
                 stage["run"] = event.child
@@ -168,8 +170,7 @@ def _failed(seen: dict[str, Any], event: PhaseFailed) -> None:
 def _decided(seen: dict[str, Any], event: GateDecided) -> None:
     seen["awaited"] = False
     if event.verdict == "stop":
-        seen["stopped"] = seen["stopped"] or event.gate.metric
-        seen["unmet"] = [*seen["unmet"], decide.told(event)]
+        seen["stopped"] = seen["stopped"] or event.gate.metric.replace("_", " ")
 
 
 def _through(seen: dict[str, Any], event: PassedThrough) -> None:

@@ -12,6 +12,7 @@ from pipeline.events import PhaseEnded, PhaseFailed, PhaseMeasured, PipelineStat
 from runs import kinds
 from runs.event_types import MadeModel, ModelReference
 from runs.kinds.asked import Asked, differ
+from runs.kinds.kind import Kind
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
 from runs.record.device_setting import AUTO
@@ -73,6 +74,12 @@ def gates_of(config: PipelineConfig, number: int, models: int) -> tuple[GateConf
         return phase.gates
     own = {gate.metric for gate in phase.gates}
     return (*phase.gates, *(gate for gate in config.gates if gate.metric not in own))
+
+
+def giver(kind: str, figure: str) -> Kind:
+    """Return the kind that gives a figure: that of the phase's run, or else that of measurements."""
+    own = kinds.of(kind)
+    return own if figure in own.figures_of else kinds.of(MEASURE)
 
 
 def measures(config: PipelineConfig, number: int, models: int) -> bool:

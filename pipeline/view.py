@@ -8,26 +8,25 @@ from typing import Any
 
 from events import Envelope, Event
 from pipeline import decide, ladder, listing, origins, plan, tracked
-from pipeline.events import PhaseEnded, PipelineState
+from pipeline.events import GateDecided, PhaseEnded, PipelineState
 from pipeline.panels import along, gates, lineage, stages
 from pipeline.reports import document
+from runs import kinds
+from runs.event_types import Figure
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
+from runs.kinds.outcome import figure_metric, figure_text
 from runs.kinds.tracking import Parts
 from runs.kinds.view import Outlook, UserDecision, View
-from runs.panels.head import Fact, Head, Result, digits, quantity
+from runs.panels.head import Fact, Head, Result
 from runs.panels.panels import Column, Metric, Panel, Units
 from runs.panels.stages import Stage, Strip
 from runs.panels.timeline import timeline
 from runs.record.journal import Child
 
-PHASES = (
-    Column(name="phase", type="text"),
-    Column(name="kind", type="text"),
-    Column(name="state", type="text"),
-    Column(name="run", type="run"),
-    Column(name="models", type="text"),
-    Column(name="figures", type="text"),
+PHASES = tuple(
+    Column(name=name, type="run" if name == "run" else "text")
+    for name in ("phase", "kind", "state", "run", "models", "figures")
 )
 
 
@@ -53,12 +52,15 @@ class PipelineView(View[PipelineState]):
                 reused = f"run {data['child']} had ended already"
                 return f"phase {data['name']}: {reused if data.get('reused') else 'completed'}"
             case "phase_measured":
-                told = [_figure(*gates.measured(k), v["value"]) for k, v in data["figures"].items()]
-                return f"phase {data['name']}: {', '.join(told)}"
+                kind, figures = kinds.of(plan.MEASURE), data["figures"].items()
+                told = ", ".join(figure_text(kind, n, Figure(value=f["value"])) for n, f in figures)
+                return f"phase {data['name']}: {told}"
             case "phase_failed":
                 return f"phase {data['name']}: {data['status']}: {data['reason']}"
             case "gate_decided":
-                return f"phase {data['phase']}: {data['gate']['metric']}: {data['verdict']}"
+                decided = GateDecided.model_validate(data)
+                what = figure_metric(kinds.of(plan.MEASURE), decided.gate.metric).name
+                return f"phase {decided.phase}: {what}: {decided.verdict}"
             case "passed_through":
                 return f"phase {data['phase']}: {data['reference']} goes on unchanged"
             case "gate_overridden":
@@ -108,14 +110,7 @@ class PipelineView(View[PipelineState]):
 
     def decision(self, state: PipelineState) -> UserDecision | None:
         """Return the gate that has stopped the pipeline, if one has and no user has overridden it."""
-        if not state.failed:
-            return None
-        for number, verdicts in sorted(state.gates.items()):
-            stopped = [one for one in verdicts if one.verdict == "stop"]
-            if stopped and number not in state.overridden:
-                name = state.submitted.config.phase(number).name
-                return UserDecision(name, decide.held(name, [decide.told(one) for one in stopped]))
-        return None
+        return decide.stopping(state)
 
     def unit_of(self, row: Envelope) -> int | None:
         """Return the phase that an event ends, or None."""
@@ -179,8 +174,7 @@ class PipelineView(View[PipelineState]):
         rows = []
         for stage, row in zip(strip.stages, _phases(state), strict=True):
             run = next(iter(stage.runs), None) if known else row["run"]
-            figures = _figures(state, stage.number)
-            cells = {**row, "state": stage.state, "run": run, "figures": figures}
+            cells = {**row, "state": stage.state, "run": run}
             rows.append(tuple(cells.values()))
         return Units(
             name="phases",
@@ -194,11 +188,6 @@ class PipelineView(View[PipelineState]):
     def view(self, state: PipelineState) -> dict[str, Any]:
         """Return phases and gates."""
         return {"phases": _phases(state), "gates": report(state)["gates"]}
-
-    def ending(self, state: PipelineState) -> dict[str, Any]:
-        """Return the models of the message that the run has ended."""
-        done = state.completed
-        return {"models": {r: m.recipe_id for r, m in done.models.items()} if done else {}}
 
     def report(self, state: PipelineState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a pipeline that has completed."""
@@ -239,7 +228,7 @@ def _result(state: PipelineState) -> Result | None:
     return Result(
         name=f"{ended.name}:{role}, after phase {rung.number}",
         model=model.recipe_id,
-        metric=Metric(name="bits per byte", unit="bit/B", better="down"),
+        metric=Metric(name="bits per byte", better="down"),
         value=figure.value,
         low=figure.low,
         high=figure.high,
@@ -291,15 +280,9 @@ def _figures(state: PipelineState, number: int) -> str:
     """Return the figures of a phase in the words of its gates, with their units."""
     texts = []
     for name, figure in state.figures(number).items():
-        metric = gates.metric(state, number, name, None)
-        texts.append(_figure(metric.name, metric.unit, figure.value))
+        kind = plan.giver(state.submitted.config.phase(number).kind, name)
+        texts.append(figure_text(kind, name, Figure(value=figure.value)))
     return ", ".join(texts)
-
-
-def _figure(name: str, unit: str, value: float) -> str:
-    """Return a figure in words: "quality kept of the best input 96.1 %", "gain 0.0605 nats/token"."""
-    beside = "" if unit in ("", "share") else f" {unit}"
-    return f"{name} {quantity(value, unit)}{beside}"
 
 
 def _phases(state: PipelineState) -> list[dict[str, Any]]:
@@ -315,7 +298,6 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
         if number in state.passed:
             word = "passed unchanged"
         models = ended.models if ended else {}
-        figures = state.figures(number)
         found.append(
             {
                 "phase": phase.name,
@@ -323,9 +305,7 @@ def _phases(state: PipelineState) -> list[dict[str, Any]]:
                 "state": word,
                 "run": ended.child if ended else plan.child_name(state, number),
                 "models": ", ".join(f"{role} {m.digest[:12]}" for role, m in models.items()),
-                "figures": ", ".join(
-                    f"{name.replace('_', ' ')} {digits(f.value)}" for name, f in figures.items()
-                ),
+                "figures": _figures(state, number),
             }
         )
     return found

@@ -41,7 +41,7 @@ def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Re
         value=scale.mean(event),
         over=words[baseline] if more else None,
         lead=lead(more) if more else None,
-        on=comparison.TEST,
+        on=f"{comparison.TEST} slice",
         n=scale.count(event),
     )
 

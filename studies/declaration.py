@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
+from runs.kinds.outcome import figure_text
 from runs.panels.panels import Panel
 from studies import arm_panels, given_dtype
 from studies.making.events import Making
@@ -134,9 +135,8 @@ class Declaration(Scripted[S]):
         """Return what a completed run has found, as a list in Markdown."""
         out = []
         for name, figure in run.state.completed.figures.items():
-            between = "" if figure.low is None else f" ({figure.low:.4g} to {figure.high:.4g})"
-            label = name.replace("_", " ").capitalize()
-            out.append(f"- {label} {figure.value:.4g}{between}: {self.figures_of[name]}.")
+            text, words = figure_text(self, name, figure), self.figures_of[name].rpartition(": ")[2]
+            out.append(f"- {text[:1].upper()}{text[1:]}: {words}.")
         return out
 
     def next_steps(self, state: Any, name: str) -> list[str]:

@@ -92,11 +92,6 @@ class TextStarted(common.Started):
     #: Steps of a segment; no part of the lineage.
     segment: Count
 
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
-
 
 class GivenStarted(TextStarted):
     """Model, text and profile were pinned."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 from runs.event_types import Figure
+from runs.kinds.outcome import Figured
 from runs.kinds.tasks import Decision, Task
 from studies import comparison, given_dtype
 from studies.comparison import CHOOSING, Drawn, Scale
@@ -21,7 +22,7 @@ from studies.script import Ask, Make, Script, follow
 from weights.recipes import Train
 
 
-class Table(Protocol):
+class Table(Figured, Protocol):
     """The part of a study that its runs follow from."""
 
     figure_rules: ClassVar[Mapping[str, Any]]

@@ -19,6 +19,20 @@ Positive = Annotated[float, Field(gt=0)]
 Domain = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$")]
 
 
+def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return names. Raises ValueError if one of them stands twice."""
+    if len(set(names)) < len(names):
+        raise ValueError("give each name once")
+    return names
+
+
+def weighted(mix: dict[str, float] | None) -> dict[str, float] | None:
+    """Return the weights of domains. Raises ValueError if there are none."""
+    if mix == {}:
+        raise ValueError("give at least one domain its weight, or leave it out")
+    return mix
+
+
 class Length(BaseModel):
     """The length of a training that is told in tokens."""
 
@@ -129,12 +143,7 @@ class TextConfig(StepsConfig):
             raise ValueError("give each domain once")
         return given
 
-    @field_validator("mix")
-    @classmethod
-    def _some(cls, given: dict[str, float] | None) -> dict[str, float] | None:
-        if given == {}:
-            raise ValueError("give at least one domain its weight, or leave it out")
-        return given
+    _mixed = field_validator("mix")(weighted)
 
     def reads(self, context: int) -> int:
         """Return the tokens of ordinary text that a training reads."""

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from events import Envelope, Event
+from runs.event_types import Figure
 from runs.kinds import default_panels
+from runs.kinds.outcome import figure_text
 from runs.kinds.tasks import Start
 from runs.kinds.tracking import Parts
 from runs.kinds.view import OTHER_DATA, Outlook
@@ -103,8 +105,8 @@ class StudyView(Declaration[S]):
                 values = data["values"].values()
                 return f"{name}, {data['on']}: {sum(values) / len(values):.4f} bits per byte"
             case "completed":
-                figures = data["figures"].items()
-                return ", ".join(f"{k.replace('_', ' ')} {v['value']:.4f}" for k, v in figures)
+                figures = {n: Figure(value=one["value"]) for n, one in data["figures"].items()}
+                return ", ".join(figure_text(self, n, one) for n, one in figures.items())
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
@@ -127,7 +129,7 @@ class StudyView(Declaration[S]):
             entry |= {"result": event.models[MODEL].recipe_id}
             name, metric = self.row_figure
             if name in event.figures:
-                entry |= listed(metric, event.figures[name].value, TEST)
+                entry |= listed(metric, event.figures[name].value, f"{TEST} slice")
 
     # ---- progress and curves -----------------------------------------------------------------
 
@@ -225,11 +227,6 @@ class StudyView(Declaration[S]):
     def card(self, run: Run, role: str) -> str:
         """Return a model's card."""
         return study_report.card(self, run, self.card_words(run, role))
-
-    def ending(self, state: S) -> dict[str, Any]:
-        """Return the models of the message that the run has ended."""
-        done = state.completed
-        return {"models": {r: m.recipe_id for r, m in done.models.items()} if done else {}}
 
     def view(self, state: S) -> dict[str, Any]:
         """Return the curves, and what was measured of each arm."""

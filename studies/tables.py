@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from runs.event_types import Figure
@@ -26,11 +27,15 @@ def words(arms: Mapping[str, Arm]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class FigureRule:
-    """A figure of a completed run: what it is in words, and how it follows from the run."""
+    """A figure of a completed run: "name in words: what it is", and how it follows from the run."""
 
     words: str
     value: Callable[[Run], Figure | None]
     unit: str = ""
+
+
+#: A rule of a share of a whole, such as a relative gain.
+share = partial(FigureRule, unit="share")
 
 
 def bits(words: str, unit: str = "bits/byte") -> FigureRule:
@@ -51,7 +56,7 @@ def ratio(over: str, words: str) -> FigureRule:
         share = run.mean(over) / run.mean(run.ours)
         return figure(share, run.drawn[over] / run.drawn[run.ours], run.windows)
 
-    return FigureRule(words, rule)
+    return share(words, rule)
 
 
 def lead(over: str, words: str, unit: str = "bits/byte") -> FigureRule:

@@ -13,7 +13,7 @@ from studies.making.events import Making
 from studies.making.making import MakingState
 from weights.recipes import Train
 
-BITS = Metric(name="bits per byte", unit="bit/B", better="down")
+BITS = Metric(name="bits per byte", better="down")
 STEPS = Axis(name="step", whole=True)
 
 Curves = Mapping[str, list[dict[str, Any]]]

@@ -80,11 +80,11 @@ def weight_bytes(places: list[Path]) -> int | None:
 
 
 def sized(state: State, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return a registry's entry with the bytes of its files if its folder may be read."""
-    place = Path(entry["path"] or "")
-    there = place.is_absolute() and may_read(state, place) and place.exists()
-    size = weight_bytes(files(state, place)) if there else None
-    return {**entry, "bytes": entry["bytes"] if size is None else size}
+    """Return a registry's entry with the bytes of its files: own ones, as recorded, a copy's."""
+    places = Path(entry["path"] or ""), state.desk.home.folder / "models" / entry["digest"]
+    there = (p if p.is_absolute() and may_read(state, p) and p.exists() else None for p in places)
+    own, copy = (weight_bytes(files(state, place)) for place in there)
+    return {**entry, "bytes": own or entry["bytes"] or copy}
 
 
 def plain_name(entry: dict[str, Any]) -> str:

@@ -232,7 +232,7 @@ def _warn(warnings: list[str], strict: bool) -> None:
 
     if strict and warnings:
         raise ConfigError("--strict refuses what would be warnings:\n" + "\n".join(warnings))
-    for warning in warnings:
+    for warning in dict.fromkeys(warnings):  # several models may come from one file
         click.echo(f"warning: {warning}", err=True)
 
 

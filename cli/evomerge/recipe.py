@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli.options import emit
+from cli.options import emit, home
 
 
 @click.command("recipe")
@@ -27,10 +27,9 @@ def recipe_command(run: str, candidate: str, as_json: bool) -> None:
     from evomerge.run.views import candidates
     from runs.errors import ConfigError
     from runs.history import repository
-    from runs.home import Home
     from runs.lists import finding
 
-    store = Home.default().open_store()
+    store = home().open_store()
     name = finding.full_name(store, run)
     state = repository.load_of(RunState, store, name)
     head = list(repository.history(store, name))[-1].hash

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import click
 
-from cli.options import Suggesting, emit, json_option
+from cli.options import Suggesting, emit, home, json_option
 from runs.system.plain_text import visible
 
 
@@ -24,12 +23,6 @@ def db_command() -> None:
     """
 
 
-def _home() -> Any:
-    from runs.home import Home
-
-    return Home.default()
-
-
 @db_command.command("upgrade")
 @json_option
 def upgrade_command(as_json: bool) -> None:
@@ -41,7 +34,7 @@ def upgrade_command(as_json: bool) -> None:
     """
     from events import schema
 
-    database = _home().database_alone()
+    database = home().database_alone()
     try:
         before, after = schema.upgrade_to_head(database)
     finally:
@@ -68,7 +61,7 @@ def check_command(as_json: bool) -> None:
     from events import schema
     from events.projection import gaps
 
-    database = _home().database_alone()
+    database = home().database_alone()
     try:
         found = [*schema.check(database), *gaps(database)]
     finally:
@@ -97,7 +90,7 @@ def rebuild_command(as_json: bool) -> None:
     from runs.lists.model_registry import Models
     from runs.lists.projections import Runs
 
-    store = _home().open_store()
+    store = home().open_store()
     try:
         count = rebuild(store, Runs())
         rebuild(store, Models())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import emit, home, json_option
 from runs.system.thread_waiting import said
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "numpy", "pydantic", "sqlmodel")
@@ -142,7 +142,6 @@ def _database() -> Iterator[Finding]:
     from events import StoreUnavailableError
     from events.databases.sqlite import WAL_SAFE, journal_mode
     from runs.errors import ForgeError
-    from runs.home import Home
 
     version = sqlite3.sqlite_version
     if journal_mode() == "wal":
@@ -151,7 +150,7 @@ def _database() -> Iterator[Finding]:
         safe = ".".join(map(str, WAL_SAFE))
         yield "ok", "sqlite", f"{version}, rollback journal (the WAL is safe from {safe} on)"
     try:
-        store = Home.default().open_store()
+        store = home().open_store()
         yield "ok", "log", f"{len(store.streams())} runs in {store.database.name}"
         store.close()
     except (ForgeError, StoreUnavailableError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.options import Suggesting, emit, json_option, table
+from cli.options import Suggesting, emit, home, json_option, table
 
 ROLE = click.Choice(["viewer", "submitter", "admin"])
 
@@ -24,9 +24,8 @@ def users_command() -> None:
 
 
 def _with_store(work: Callable[[Any], Any]) -> Any:
-    from runs.home import Home
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         return work(store)
     finally:

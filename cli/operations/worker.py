@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, number, table
+from cli.options import emit, home, json_option, number, table
 
 log = logging.getLogger("worker.command")
 
@@ -100,11 +100,10 @@ def workers_command(check: bool, as_json: bool) -> None:
     Example:
       forge workers
     """
-    from runs.home import Home
     from worker.queue.device_table import Roster, named_devices
     from worker.queue.leases import here
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         devices = named_devices(store, Roster(store.database))
     finally:
@@ -160,10 +159,9 @@ def limits_command(
       forge limits ada --weight 2 --tasks 8
       forge limits --run-tasks 4
     """
-    from runs.home import Home
     from worker.commands import user_limits
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         if (weight, tasks, run_tasks) == (None, None, None):
             rules = user_limits.read(store)

@@ -13,7 +13,7 @@ from cli.runs.panels import overview
 from cli.runs.replay import places
 from runs import kinds
 from runs.errors import NotFoundError
-from runs.panels.head import Result, in_words
+from runs.panels.head import Result, in_words, quantity
 from runs.panels.panels import Panel
 from runs.panels.side_by_side import SideBySide, side_by_side
 
@@ -107,8 +107,8 @@ def _result(result: Result | None) -> tuple[str, str, str]:
         return "-", "-", "-"
     metric = result.metric
     said = in_words(metric.name, result.value, metric.unit, metric.better)
-    known = result.low is not None and result.high is not None
-    return said, f"{result.low:.4g} to {result.high:.4g}" if known else "-", result.on or "-"
+    ends = [quantity(end, metric.unit) for end in (result.low, result.high) if end is not None]
+    return said, " to ".join(ends) or "-", result.on or "-"
 
 
 def _setting(value: Any) -> str:

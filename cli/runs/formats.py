@@ -164,7 +164,7 @@ def _adapter(model: str, given: Options) -> None:
 
     if given.type_ is not None:
         raise ConfigError("--type is of another format: add --format gguf, for example.")
-    record = adapter_export.export(Home.default(), model, given.place, _tell)
+    record = adapter_export.export(Home.default(), model, given.place)
     record |= send(given.to, Path(record["folder"]))
     say(record, given.as_json)
     if not given.as_json:

@@ -9,16 +9,9 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, load_run, say, short, table
+from cli.options import emit, home, json_option, load_run, say, short, table
 from runs.system.durations import rough
 from runs.system.plain_text import visible
-
-
-def _home() -> Any:
-    from runs.home import Home
-
-    return Home.default()
-
 
 #: Words of the run list for how a run stands.
 STATUSES = ("submitted", "running", "paused", "completed", "failed", "cancelled")
@@ -79,7 +72,7 @@ def runs_command(
 
     if kind is not None:
         kinds.of(kind)  # raises for a kind that there is not
-    store = _home().open_store()
+    store = home().open_store()
     try:
         rows, total = queries.page(
             store,
@@ -147,7 +140,7 @@ def queue_command(limit: int, everything: bool, as_json: bool) -> None:
     from worker.queue.leases import Leases
     from worker.queue.reporting import wait_reason
 
-    store = _home().open_store()
+    store = home().open_store()
     try:
         rows = queries.queue(store, None if everything else limit + 1)
         devices, held = named_devices(store, Roster(store.database)), Leases(store.database).held()
@@ -258,7 +251,7 @@ def events_command(run: str, after: int, as_json: bool) -> None:
     from runs.history import repository
     from runs.lists import finding
 
-    store = _home().open_store()
+    store = home().open_store()
     try:
         name = finding.full_name(store, run)
         for place, row in enumerate(repository.history(store, name), start=1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from cli.options import emit, json_option, named, say, short, warn_skipped
+from cli.options import emit, home, json_option, named, say, short, warn_skipped
 
 
 @click.command("lineage")
@@ -23,11 +23,10 @@ def lineage_command(run: str, model: str, as_json: bool) -> None:
     Example:
       forge lineage 20261121-3fa9c1 champion
     """
-    from runs.home import Home
     from runs.lists import family
     from runs.lists.finding import full_name, load
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         found = (
             family.family(store, full_name(store, run), model)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import name_of, say, screen_width, table, tell
+from cli.options import home, name_of, say, screen_width, table, tell
 from runs import kinds
 from runs.lists.curve import Curve
 from runs.panels import tables
@@ -26,11 +26,10 @@ def _seen(state: Any, rows: list[Any]) -> Iterator[tuple[Any, list[Any], Sequenc
     """Give the log, the runs that a run delegates, and the run's curve."""
     from runs.history.journal import Journals
     from runs.history.run_cache import RunCache
-    from runs.home import Home
 
     curve = Curve(kinds.of(state.kind), state.registry)
     curve.take(rows)
-    with closing(Home.default().open_store()) as store:
+    with closing(home().open_store()) as store:
         with Journals(store, RunCache(store, showing=True)).children(state) as children:
             yield store, children, curve.values
 
@@ -58,14 +57,13 @@ def with_now(state: Any, rows: list[Any]) -> Panels:
 def _now(state: Any) -> Live | None:
     from runs.history.journal import Journals
     from runs.history.run_cache import RunCache
-    from runs.home import Home
     from runs.lists import queries
     from worker.queue.active_tasks import at_work
     from worker.queue.device_table import Roster, named_devices
     from worker.queue.leases import Leases
     from worker.queue.reporting import activity
 
-    store = Home.default().open_store()
+    store = home().open_store()
     roster, leases = Roster(store.database), Leases(store.database)
 
     def watched(state: Any, task: str = "") -> activity.Watched:

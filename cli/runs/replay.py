@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, name_of, warn_skipped
+from cli.options import emit, home, json_option, name_of, warn_skipped
 
 #: The longest pause between two events while following, seconds.
 LONGEST = 5.0
@@ -59,14 +59,13 @@ def replay_command(
     """
     from cli import kind_views
     from runs import kinds
-    from runs.home import Home
 
     if place is not None and generation is not None:
         raise click.UsageError("give --to or --generation, not both.")
     if speed is not None and not (0 < speed < float("inf") and follow):
         raise click.UsageError("--speed is a factor above 0 and goes with --follow.")
     where = f"@{place}" if place is not None else "" if generation is None else f"@g{generation}"
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         state, rows = _cut(store, run + where)
         if follow:
@@ -152,9 +151,7 @@ def diff_command(a: str, b: str, as_json: bool) -> None:
 
 def places(*texts: str) -> list[tuple[Any, list[Any]]]:
     """Return state and rows of each place: RUN, RUN@57 or RUN@g3."""
-    from runs.home import Home
-
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         return [_cut(store, text) for text in texts]
     finally:

@@ -7,7 +7,8 @@ import time
 
 import click
 
-from cli.options import emit, json_option, load_run, name_of
+from cli.options import emit, home, json_option, load_run, name_of
+from runs.panels.markdown import renamed
 
 #: Seconds between two looks at the run.
 WATCH = 0.3
@@ -31,11 +32,10 @@ def watch_command(run: str, as_json: bool) -> None:
     from cli.runs.progress import Progress
     from runs import kinds
     from runs.history.run_cache import RunCache
-    from runs.home import Home
     from runs.lists import finding
     from worker.queue.active_tasks import AtWork
 
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         name = finding.full_name(store, run)
         runs = RunCache(store, 1)
@@ -54,7 +54,9 @@ def watch_command(run: str, as_json: bool) -> None:
     reason = state.failed.reason if state.failed else None
     result = kinds.of(state.kind).result_id(state)
     told = {"run": name, "status": state.status, "champion": result, "reason": reason}
-    sentence = f"run {name_of(name)} {state.status}" + (f": {reason}" if reason else "")
+    called = name_of(name)
+    why = f": {renamed(reason, name, called)}" if reason else ""
+    sentence = f"run {called} {state.status}{why}"
     emit(told) if as_json else click.echo(sentence)
     if not state.completed:
         sys.exit(1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option
+from cli.options import emit, home, json_option
 from cli.verify import reports as verify_reports
 from runs.system.plain_text import visible
 
@@ -106,11 +106,10 @@ def _record(report: dict[str, Any], tolerance: float | None = None) -> None:
     """Record the check of a run; only warn if the log cannot be written."""
     from events import EventsError
     from runs.errors import ForgeError
-    from runs.home import Home
     from worker.commands import checks
 
     try:
-        with closing(Home.default().open_store()) as store:
+        with closing(home().open_store()) as store:
             checks.record(store, report, tolerance=tolerance)
     except (EventsError, ForgeError) as error:
         click.echo(f"warning: the check is not recorded: {visible(str(error))}", err=True)
@@ -137,9 +136,7 @@ def _check(path: Path, rebuild: str | None, tolerance: float, head: str | None) 
 
 def _verify_all(as_json: bool, recorded: bool) -> None:
     """Verify every stream of the log: print a line each, then the findings; set the exit code."""
-    from runs.home import Home
-
-    store = Home.default().open_store()
+    store = home().open_store()
     try:
         names = store.names()
     finally:

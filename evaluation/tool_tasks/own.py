@@ -21,7 +21,7 @@ from evaluation.tools.base import ToolError
 from evaluation.tools.calls import Call, Form
 from evaluation.tools.repository import Repository
 from evaluation.tools.toolbox import World
-from evaluation.verifiers.program import parse
+from evaluation.verifiers.program import parsed
 from runs.errors import DataError
 
 NAME = "own"
@@ -65,12 +65,7 @@ class OwnRepair(BaseModel):
     tests: tuple[Line, ...] = Field(min_length=1, max_length=64)
     fix: tuple[Fixed, ...] = Field(min_length=1, max_length=16)
 
-    @field_validator("tests")
-    @classmethod
-    def _are_tests(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        for test in given:
-            parse(test)
-        return given
+    _are_tests = field_validator("tests")(parsed)
 
     @model_validator(mode="after")
     def _can_be_mended(self) -> OwnRepair:

@@ -29,12 +29,14 @@ class Program(Check):
     tests: Annotated[tuple[str, ...], Field(min_length=1)]
     completes: bool = True
 
-    @field_validator("tests")
-    @classmethod
-    def _are_tests(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for test in value:
-            parse(test)
-        return value
+    _are_tests = field_validator("tests")(lambda tests: parsed(tests))
+
+
+def parsed(tests: tuple[str, ...]) -> tuple[str, ...]:
+    """Return tests. Raises ValueError if one of them cannot be parsed."""
+    for test in tests:
+        parse(test)
+    return tests
 
 
 def parse(test: str) -> tuple[str, Any]:

@@ -87,11 +87,6 @@ class Started(common.Started):
     #: The cost of one more block; None for architectures without paths.
     block_cost: Cost | None = None
 
-    @property
-    def machine(self) -> str:
-        """The profile that a device must offer to work on the run."""
-        return self.profile.of_machine
-
 
 class Profiled(Event):
     """Speed and memory of the architecture were measured, once."""

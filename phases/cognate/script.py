@@ -51,8 +51,8 @@ class Cognate(Study[MakingState]):
     baseline = BASE
     figure_rules = {
         "lead": FigureRule(
-            "bits per byte that the next best model needs more on a specialist's own domain, the "
-            "least of all specialists",
+            "least lead of a specialist: bits per byte that the next best model needs more on a "
+            "specialist's own domain, the least of all specialists",
             figures.least_lead,
             "bits/byte",
         )

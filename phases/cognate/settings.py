@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 from phases.cognate.presets import PRESETS, TITANS, Preset
 from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
+from studies.settings import weighted
 from studies.training_settings import LORA_RATE, Adapted, Watched
 
 #: Domains of text of the program's own (`evaluation.training_text.own_texts.KNOWN`; a test compares).
@@ -193,12 +194,7 @@ class CognateConfig(Adapted, Watched):
             raise ValueError(f"{taken[0]} is the name of something else: rename the data")
         return given
 
-    @field_validator("mix")
-    @classmethod
-    def _some(cls, given: dict[str, float] | None) -> dict[str, float] | None:
-        if given == {}:
-            raise ValueError("give at least one domain its weight, or leave it out")
-        return given
+    _mixed = field_validator("mix")(weighted)
 
     @model_validator(mode="before")
     @classmethod

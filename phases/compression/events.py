@@ -104,11 +104,6 @@ class Started(common.Started):
     #: In the order in which they were given.
     students: tuple[StudentRecord, ...] = ()
 
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
-
 
 class Encoded(Made):
     """A matrix was encoded; the digest is of the coded tensor (`weights/operations/encode.py`)."""

@@ -65,7 +65,7 @@ def result(run: Run) -> Result | None:
         value=kept.value,
         low=kept.low,
         high=kept.high,
-        on=figures.TEST,
+        on=f"{figures.TEST} slice",
         n=kept.n,
         items="documents",
     )
@@ -74,13 +74,14 @@ def result(run: Run) -> Result | None:
 def facts(run: Run) -> tuple[Fact, ...]:
     """Return the sizes: of the given model, and of the file once it is chosen."""
     started, done = run.started, run.state.completed
-    sizes = {"parameters": started.source.parameters}
-    sizes |= {f"parameters of {one.name}": one.source.parameters for one in started.students}
-    sizes["bytes in float32"] = started.float32_bytes
+    students = {f"parameters of {one.name}": one.source.parameters for one in started.students}
+    counts = {"parameters": started.source.parameters, **students}
+    out = [Fact(name=name, value=value) for name, value in counts.items()]
+    out.append(Fact(name="in float32", value=started.float32_bytes, unit="B"))
     if done:
-        sizes["bytes of the file"] = done.chosen.bytes
-        sizes["times smaller"] = done.figures["ratio"].value
-    return tuple(Fact(name=name, value=value) for name, value in sizes.items())
+        out.append(Fact(name="the file", value=done.chosen.bytes, unit="B"))
+        out.append(Fact(name="times smaller", value=done.figures["ratio"].value))
+    return tuple(out)
 
 
 def panels(run: Run) -> list[Panel]:
@@ -120,7 +121,7 @@ def _front(run: Run) -> Front:
         "is beaten by no other in both.",
         axes=(
             Axis(name="bytes", unit="B", log=True, better="down"),
-            Axis(name="bits per byte", unit="bit/B", better="down"),
+            Axis(name="bits per byte", better="down"),
         ),
         points=dots,
         chosen=run.state.completed.chosen.point if run.state.completed else None,

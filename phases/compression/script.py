@@ -121,23 +121,24 @@ class Compression(CompressionView):
     figure_rules: ClassVar[Mapping[str, FigureRule]] = {
         "retention": ratio(
             GIVEN,
-            "bits per byte of the given model over those of the compressed one, on the test slice",
+            "quality kept: bits per byte of the given model over the compressed one's, test slice",
         ),
         "bits_per_byte": bits(
-            "bits per byte of the compressed model on the test slice, the mean over domains"
+            "bits per byte: of the compressed model on the test slice, the mean over domains"
         ),
-        "bytes": _size(lambda run, p: p.bytes, "bytes of the file, without tokenizer", "bytes"),
+        "bytes": _size(lambda run, p: p.bytes, "size: bytes of the file, no tokenizer", "bytes"),
         "size": _size(
             lambda run, p: p.bytes / run.started.bytes,
-            "bytes of the file over those of the given model's tensors",
+            "size beside the given model: bytes of the file over those of the given model's tensors",
+            "share",
         ),
         "ratio": _size(
             lambda run, p: run.started.float32_bytes / p.bytes,
-            "bytes of all parameters of the given model in float32 over those of the file",
+            "times smaller than float32: bytes of all parameters of the given model over the file's",
         ),
         "bits_per_weight": _size(
             lambda run, p: 8 * p.bytes / (p.subject.float32_bytes // 4),
-            "bits of the file for a parameter of the model that is in it",
+            "bits for a parameter: bits of the file for a parameter of the model that is in it",
             "bits/parameter",
         ),
     }

@@ -72,7 +72,7 @@ class CompressionView(Scripted[CompressionState]):
         if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
             entry["done"] = (entry["done"] or 0) + 1
         if isinstance(event, Completed):
-            entry |= listed(panels.KEPT, event.figures["retention"].value, figures.TEST)
+            entry |= listed(panels.KEPT, event.figures["retention"].value, f"{figures.TEST} slice")
 
     def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
         """Return the chosen model for the model registry, once it is measured."""
@@ -85,6 +85,7 @@ class CompressionView(Scripted[CompressionState]):
                 "kind": "champion",
                 "digest": event.chosen.digest,
                 "parameters": source.parameters,
+                "bytes": int(event.figures["bytes"].value),
                 "path": state.submitted.output_dir,
                 "metrics": {"retention": event.figures["retention"].value},
                 "lineage": [source.digest],

@@ -226,28 +226,30 @@ def _over(ours: str, theirs: str) -> FigureRule:
             return lead(run.seen, run.drawn, ours, theirs)
         return None
 
-    return FigureRule(f"accuracy of the arm {ours} minus that of the arm {theirs}", value)
+    arms = f"{ours} over {theirs}".replace("_", " ")
+    return FigureRule(f"lead of {arms}: accuracy of one arm minus that of the other", value)
 
 
 RULES: dict[str, FigureRule] = {
     "accuracy": FigureRule(
-        "share of the test items that the result solves, the mean over families and levels",
+        "accuracy: share of the test items that the result solves, mean over families and levels",
         _accuracy,
     ),
     "gain": FigureRule(
-        "accuracy of the result minus that of the given model",
+        "accuracy gained: accuracy of the result minus that of the given model",
         lambda run: lead(run.seen, run.drawn, str(run.result), START),
     ),
     "forgetting": FigureRule(
-        "the most accuracy that a family of the result has lost since an earlier segment, on the "
-        "selection slice",
+        "accuracy forgotten: the most that a family of the result has lost since an earlier "
+        "segment, on the selection slice",
         _forgetting,
     ),
     **{f"lead_over_{arm}": _over(ADAPTIVE, arm) for arm in (UNIFORM, "easy_to_hard")},
     **{f"lead_of_{arm}": _over(arm, ADAPTIVE) for arm in BESIDE},
     "tokens_to_equal": FigureRule(
-        "share of the tokens after which the arm adaptive is first as accurate as the arm uniform at "
-        "its end, on the selection slice; missing if it never is",
+        "tokens until as accurate as uniform: share of the tokens after which the arm adaptive is "
+        "first as accurate as the arm uniform at its end, selection slice; missing if it never is",
         _to_equal,
+        "share",
     ),
 }

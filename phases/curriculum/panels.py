@@ -52,7 +52,7 @@ def headline(run: CurriculumRun, over: str) -> Result | None:
         high=figures["accuracy"].high,
         over=over,
         lead=lead(figures["gain"]),
-        on=comparison.TEST,
+        on=f"{comparison.TEST} slice",
         n=items(event),
     )
 
@@ -169,9 +169,9 @@ def _matrix(arm: str, event: Observed) -> Matrix:
     return Matrix(
         name=f"success-{arm.replace('_', '-')}",
         title=f"Success by family and level: {arm}",
-        says=f"Share of the items of the slice {event.on} that are solved.",
+        says=f"Share of the items of the {event.on} slice that are solved.",
         rows=tuple(families),
-        columns=tuple(map(str, levels)),
+        columns=tuple(f"level {level}" for level in levels),
         metrics=(ACCURACY,),
         values=tuple(tuple(event.values[f"{f}/{n}"] for n in levels) for f in families),
         band=(0.0, 1.0),

@@ -149,7 +149,7 @@ def mix_line(event: MixChosen) -> str:
 
 def reason(family: str, frontier: Frontier) -> str:
     """Return why a family's frontier is where it is, in words."""
-    seen = f"{frontier.success:.0%} of {frontier.items} items of level {frontier.by}"
+    seen = f"{100 * frontier.success:.0f} % of {frontier.items} items of level {frontier.by}"
     return f"{family} {frontier.change} at level {frontier.level}: {seen}"
 
 

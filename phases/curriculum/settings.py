@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from evaluation.task_families.base import LEVELS
 from runs.kinds.setting_words import DATA, LIMITS, TRAINING, Labels
 from runs.record.device_setting import AUTO, DEVICE
-from studies.settings import KNOWN, Domain, Positive, TokensConfig
+from studies.settings import KNOWN, Domain, Positive, TokensConfig, distinct
 from studies.training_settings import Watched
 
 #: A share or a rate of success.
@@ -200,12 +200,7 @@ class CurriculumConfig(TokensConfig, Watched):
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of items and batches.")
     device: str = Field(AUTO, description=DEVICE)
 
-    @field_validator("families", "arms", "adds", "text_domains")
-    @classmethod
-    def _distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(given)) < len(given):
-            raise ValueError("give each name once")
-        return given
+    _distinct = field_validator("families", "arms", "adds", "text_domains")(distinct)
 
     @field_validator("text_domains")
     @classmethod

@@ -186,7 +186,8 @@ class Context(work.Context):
         plain = items.read(self.text.folder / ITEMS, self.text.tokenizer, "selection")
         held = {**plain, **self._tool_items(CHOOSING)}
         scarce = [name for name, tasks in held.items() if len(tasks) < EVIDENCE]
-        notes = [f"of {', '.join(short)} there are no more items to train on."] if short else []
+        few = ", ".join(short)
+        notes = [f"there are fewer items to train on than asked for: {few}."] if short else []
         if scarce:
             notes.append(f"{', '.join(scarce)} have too few items to be passed by.")
         return notes

@@ -18,12 +18,12 @@ from studies.paired_bits import figure
 
 #: Figure → what it is, in words.
 FIGURES = {
-    "own": "relative gain of an expert in its own domain, the mean over experts",
-    "lora_own": "relative gain of adapters of as many numbers in their own domain",
-    "own_over_lora": "what experts gain more than adapters in their own domain",
-    "damage": "relative loss of the other domains by an expert, the mean over experts and domains",
-    "lora_damage": "relative loss of the other domains by these adapters",
-    "damage_over_lora": "what experts damage more than adapters",
+    "own": "gain in the own domain: relative gain of an expert, the mean over experts",
+    "lora_own": "gain of adapters in the own domain: relative gain of as many numbers",
+    "own_over_lora": "lead over adapters: what experts gain more in their own domain",
+    "damage": "loss in other domains: relative loss by an expert, the mean over experts and domains",
+    "lora_damage": "loss in other domains by adapters: the same of these adapters",
+    "damage_over_lora": "loss beyond that of adapters: what experts lose more in other domains",
 }
 
 #: Domain → bits per byte in each resample, [resamples].

@@ -24,7 +24,7 @@ from studies import comparison, paired_bits
 from studies.observing import Observed
 from studies.paired_bits import figure
 from studies.run import Run
-from studies.tables import FigureRule, ratio
+from studies.tables import FigureRule, ratio, share
 
 Seen = Mapping[str, Observed]
 #: Arm → domain → bits per byte in each resample of the windows, [resamples], the same for all.
@@ -181,7 +181,7 @@ def _one(figures: Callable[[Run], dict[str, Figure]], name: str, run: Run) -> Fi
 def _together(
     words: Mapping[str, str], figures: Callable[[Run], dict[str, Figure]]
 ) -> dict[str, FigureRule]:
-    return {name: FigureRule(said, partial(_one, figures, name)) for name, said in words.items()}
+    return {n: share(said, partial(_one, figures, n)) for n, said in words.items()}
 
 
 # ---- dispatch --------------------------------------------------------------------------------
@@ -251,46 +251,50 @@ def _kept(run: Run) -> Figure:
 
 
 RULES: Mapping[str, FigureRule] = {
-    "gain": FigureRule(
-        "relative gain of the result in bits per byte, the mean over the domains of experts", _gain
+    "gain": share(
+        "fewer bits per byte: relative gain of the result, the mean over the domains of experts",
+        _gain,
     ),
-    "drift": FigureRule("relative loss of the result on neutral text", _drift),
+    "drift": share("loss on neutral text: relative loss of the result", _drift),
     "retention": ratio(
-        GIVEN, "bits per byte of the given model over the result's, the mean over all domains"
+        GIVEN, "quality kept: bits per byte of the given model over the result's, mean over domains"
     ),
     "experts": FigureRule(
-        "experts that predict their own domain better than the given model", _kept, "count"
+        "useful experts: those that predict their own domain better than the given model",
+        _kept,
+        "count",
     ),
     "evaluations": FigureRule(
-        "mixtures that each arm of the search measured",
+        "mixtures measured: those of each arm of the search",
         partial(_of_search, None, "evaluations"),
         "count",
     ),
     "hypervolume": FigureRule(
-        "volume that the front of the search dominates, beyond 1.05 of the given model",
+        "hypervolume: volume that the search's front dominates, beyond 1.05 of the given model",
         partial(_of_search, MIXTURES, "hypervolume"),
     ),
     "hypervolume_random": FigureRule(
-        "the same of random mixtures, as many", partial(_of_search, RANDOM, "hypervolume")
+        "hypervolume of random mixtures: the same of as many",
+        partial(_of_search, RANDOM, "hypervolume"),
     ),
     "hypervolume_models": FigureRule(
-        "the same of mixtures of models alone, as many", partial(_of_search, MODELS, "hypervolume")
+        "hypervolume of models alone: the same of as many mixtures of them",
+        partial(_of_search, MODELS, "hypervolume"),
     ),
-    "over_random": FigureRule(
-        "gain of the best mixture over the best random one", partial(_over, RANDOM)
+    "over_random": share(
+        "lead over random mixtures: gain of the best one over them", partial(_over, RANDOM)
     ),
-    "over_models": FigureRule(
-        "gain of the best mixture over the best of models alone", partial(_over, MODELS)
+    "over_models": share(
+        "lead over models alone: gain of the best mixture over them", partial(_over, MODELS)
     ),
     **_together(beside.FIGURES, _beside),
     **_together(solving.FIGURES, _solving),
-    "dispatch": FigureRule(
-        "relative gain of dispatch by a classifier, nats a token after the beginning", _dispatch
+    "dispatch": share(
+        "gain of dispatch: relative gain by a classifier, after the beginning", _dispatch
     ),
-    "dispatched": FigureRule(
-        "share of the windows whose own expert the classifier chose", _dispatched
-    ),
-    "few_shot": FigureRule(
-        "relative gain of dispatch by mixtures found from a few windows of each domain", _few_shot
+    "dispatched": share("right dispatch: share of windows whose expert was chosen", _dispatched),
+    "few_shot": share(
+        "gain of few-shot dispatch: relative gain by mixtures from a few windows a domain",
+        _few_shot,
     ),
 }

@@ -8,6 +8,8 @@ from phases.experts import beside, figures, solving
 from phases.experts.recipes import GIVEN, LORA, MEAN, ONLY
 from phases.experts.search.generations import MIXTURES, MODELS, RANDOM
 from runs.event_types import Figure
+from runs.kinds.outcome import figure_text
+from runs.panels.head import measured
 from studies import comparison
 from studies.run import Run
 from studies.tables import Arm
@@ -71,16 +73,9 @@ def _factors(run: Run) -> list[float] | None:
     return None if factors is None else list(factors)
 
 
-def _span(one: Figure) -> str:
-    """Return a relative figure in percent with its interval."""
-    if one.low is None or one.high is None:
-        return f"{one.value:+.2%}"
-    return f"{one.value:+.2%} [{one.low:+.2%}, {one.high:+.2%}]"
-
-
 def _share(one: Figure) -> str:
-    """Return a share, or a difference of shares, in percent with its interval."""
-    return f"{one.value:.1%} [{one.low:.1%}, {one.high:.1%}]"
+    """Return a share, or a difference of shares, with its interval."""
+    return measured(one.value, "share", one.low, one.high)
 
 
 def lines(run: Run) -> list[str]:
@@ -88,13 +83,11 @@ def lines(run: Run) -> list[str]:
     done, said = run.state.completed, arms(run)
     out = comparison.table({name: arm.bits_per_byte for name, arm in done.arms.items()})
     for name, one in figures.gains(run).items():
-        out.append(f"{name}, {said[name].words}: gain {_span(one)}")
-    for name in ("over_random", "over_models", "drift", *beside.FIGURES, "dispatch", "few_shot"):
+        out.append(f"{name}, {said[name].words}: gain {_share(one)}")
+    told = ("over_random", "over_models", "drift", *beside.FIGURES, "dispatch", "few_shot")
+    for name in (*told, *solving.FIGURES):
         if name in done.figures:
-            out.append(f"{name.replace('_', ' ')}: {_span(done.figures[name])}")
-    for name, one in done.figures.items():
-        if name in solving.FIGURES:
-            out.append(f"{name.replace('_', ' ')}: {_share(one)}")
+            out.append(figure_text(run.study, name, done.figures[name]))
     return [*out, f"result: {done.chosen}, {result(run)}"]
 
 
@@ -118,27 +111,27 @@ def sentences(run: Run) -> list[str]:
         )
     else:
         out.append(
-            f"- The result is {arms(run)[str(run.result)].words}. It gains {_span(figures['gain'])} "
+            f"- The result is {arms(run)[str(run.result)].words}. It gains {_share(figures['gain'])} "
             "in bits per byte over the given model, the mean over the domains of experts."
         )
     if "drift" in figures:
-        out.append(f"- On neutral text it loses {_span(figures['drift'])}.")
+        out.append(f"- On neutral text it loses {_share(figures['drift'])}.")
     if "over_random" in figures:
         out.append(
             "- The best mixture of the search gains "
-            f"{_span(figures['over_random'])} over the best of as many random ones."
+            f"{_share(figures['over_random'])} over the best of as many random ones."
         )
     if "over_models" in figures:
         out.append(
-            f"- It gains {_span(figures['over_models'])} over the best mixture of models alone: that "
+            f"- It gains {_share(figures['over_models'])} over the best mixture of models alone: that "
             "is what experts add."
         )
     if "lora_own" in figures:
         out.append(
-            f"- In its own domain an expert gains {_span(figures['own'])}, and the other domains lose "
-            f"{_span(figures['damage'])}; by adapters (LoRA) of "
+            f"- In its own domain an expert gains {_share(figures['own'])}, and the other domains lose "
+            f"{_share(figures['damage'])}; by adapters (LoRA) of "
             f"{run.started.adapters.numbers:,} numbers it is "
-            f"{_span(figures['lora_own'])} and {_span(figures['lora_damage'])}."
+            f"{_share(figures['lora_own'])} and {_share(figures['lora_damage'])}."
         )
     if "solved_own" in figures:
         out.append(
@@ -148,6 +141,6 @@ def sentences(run: Run) -> list[str]:
     if "dispatch" in figures:
         out.append(
             f"- With an expert for each window, chosen by its beginning, the rest gains "
-            f"{_span(figures['dispatch'])}; {figures['dispatched'].value:.0%} of the choices are right."
+            f"{_share(figures['dispatch'])}; {figures['dispatched'].value:.0%} of choices are right."
         )
     return out

@@ -309,7 +309,7 @@ class Experts(Study[MakingState]):
             result = event.models[MODEL].recipe_id
             arm = next(one for one in event.arms.values() if one.recipe_id == result)
             bits = math.fsum(arm.bits_per_byte.values()) / len(arm.bits_per_byte)
-            entry |= listed(BITS, bits, TEST)
+            entry |= listed(BITS, bits, f"{TEST} slice")
 
     def headline(self, run: Run) -> Any:
         """Return the result, called by its arm, beside the given model."""
@@ -328,7 +328,7 @@ class Experts(Study[MakingState]):
             **({"numbers of adapters": (adapters.numbers, "")} if adapters else {}),
             "further models": (len(run.started.merges), ""),
             "mixtures of an arm": (max(measured, default=0), ""),
-            **({"gain": (gain.value, "")} if gain else {}),
+            **({"fewer bits per byte": (gain.value, "share")} if gain else {}),
         }
 
     def references_of(self, run: Run) -> Sequence[str]:

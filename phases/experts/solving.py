@@ -21,10 +21,10 @@ from studies.paired_bits import figure
 SOLVED = "exact-answers@1"
 #: Figure → what it is, in words.
 FIGURES = {
-    "solved": "share of the tasks that the result solves, the mean over families",
-    "solved_given": "share of the tasks that the given model solves",
-    "solved_own": "share of a family's tasks that its expert solves more than the given model",
-    "solved_lora": "the same of the adapters beside it",
+    "solved": "tasks solved: share of the tasks that the result solves, the mean over families",
+    "solved_given": "tasks solved by the given model: their share",
+    "solved_own": "more own tasks solved: share of a family's tasks that its expert solves more",
+    "solved_lora": "more own tasks solved by adapters: the same of the adapters beside it",
 }
 
 

@@ -94,11 +94,6 @@ class Started(common.Started):
     #: Recipe id → bytes of the model's tensors.
     bytes: dict[Digest, Large]
 
-    @property
-    def machine(self) -> str | None:
-        """The profile that a device must offer."""
-        return self.profile.of_machine
-
 
 class Completed(common.Completed):
     """All models are measured and compared."""

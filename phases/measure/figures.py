@@ -19,21 +19,17 @@ from studies.paired_bits import draws, figure, mean, rates, resampled
 MEASURE = "rolling-bits-per-byte@1"
 #: Figure → what it is, in words.
 FIGURES = {
-    "bits_per_byte": "bits per byte of the model, the mean over domains",
-    "retention": "bits per byte of the best model it is compared with, over the model's own",
-    "regression": "the largest rise of bits per byte in any domain, as a share, over the worst there "
-    "of the models it is compared with",
-    "cumulative": "bits per byte of the best model that the pipeline began with, over the model's own",
-    "bytes": "bytes of the model's tensors",
-    "size": "bytes of the model's tensors, over those of the largest model it is compared with",
+    "bits_per_byte": "bits per byte: of the model, the mean over domains",
+    "retention": "quality kept of the best input: its bits per byte over those of the model",
+    "regression": "loss in the worst domain: the largest rise of bits per byte in any, as a share, "
+    "over the worst there of the models it is compared with",
+    "cumulative": "quality kept since the beginning: bits per byte of the best first model, over the "
+    "model's own",
+    "bytes": "size: bytes of the model's tensors",
+    "size": "size beside the largest input: bytes of the model's tensors over those of that model",
 }
-#: Figures that are shares, shown beside the result, in words.
-SHARES = {
-    "retention": "quality kept of the best input",
-    "cumulative": "quality kept since the beginning",
-    "regression": "loss in the worst domain",
-    "size": "size beside the largest input",
-}
+#: Figures that are shares, shown beside the result.
+SHARES = ("retention", "cumulative", "regression", "size")
 
 
 def observations(state: MeasureState) -> dict[str, Observe]:

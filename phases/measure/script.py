@@ -25,9 +25,10 @@ from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.kind import Kind
 from runs.kinds.origin import Ancestor
+from runs.kinds.outcome import figure_metric, figure_text
 from runs.kinds.tasks import Decision, Start, Task
 from runs.kinds.view import OTHER_DATA
-from runs.panels.head import Fact, Head, Result, digits, listed
+from runs.panels.head import Fact, Head, Result, listed, measured
 from runs.panels.panels import Column, Matrix, Panel, Units
 from runs.system.rounding import alike
 from studies import paired_bits
@@ -52,7 +53,11 @@ class Measure(Kind[MeasureState]):
     state = MeasureState
     answers: ClassVar[Mapping[type[Event], type]] = {Started: Start, Observed: Observe}
     figures_of: ClassVar[Mapping[str, str]] = FIGURES
-    figure_units: ClassVar[Mapping[str, str]] = {"bits_per_byte": "bits/byte", "bytes": "bytes"}
+    figure_units: ClassVar[Mapping[str, str]] = {
+        "bits_per_byte": "bits/byte",
+        "bytes": "bytes",
+        **dict.fromkeys(SHARES, "share"),
+    }
     listed = frozenset({Observed.type})
 
     # ---- deciding --------------------------------------------------------------------------------
@@ -224,8 +229,8 @@ class Measure(Kind[MeasureState]):
                 name = names.get(str(data["recipe_id"]), str(data["recipe_id"])[:12])
                 return f"{name}: {bits:.4f} bits per byte"
             case "completed":
-                values = data["figures"].items()
-                return ", ".join(f"{k.replace('_', ' ')} {digits(v['value'])}" for k, v in values)
+                values = {name: Figure(value=v["value"]) for name, v in data["figures"].items()}
+                return ", ".join(figure_text(self, name, one) for name, one in values.items())
         return None
 
     def task_words(self, key: str, names: Mapping[str, str]) -> str:
@@ -239,7 +244,7 @@ class Measure(Kind[MeasureState]):
         """Note measured models and the bits per byte in the run's row of the run list."""
         match event:
             case Submitted() | Forked():
-                entry["measured_on"] = event.config.slice
+                entry["measured_on"] = f"{event.config.slice} slice"
             case Observed():
                 entry["done"] = (entry["done"] or 0) + 1
             case Completed():
@@ -291,17 +296,14 @@ class Measure(Kind[MeasureState]):
             value=bits.value,
             low=bits.low,
             high=bits.high,
-            on=state.submitted.config.slice,
+            on=f"{state.submitted.config.slice} slice",
             n=bits.n,
             items="documents",
         )
         facts = [
-            Fact(name=words, value=100 * values[name].value, unit="%")
-            for name, words in SHARES.items()
-            if name in values
-        ]
-        facts += [
-            Fact(name=name, value=values[name].value) for name in ("bytes",) if name in values
+            Fact(name=metric.name, value=values[name].value, unit=metric.unit)
+            for name in (*SHARES, "bytes")
+            if name in values and (metric := figure_metric(self, name))
         ]
         return default_panels.head(self, state, result, facts)
 
@@ -309,7 +311,7 @@ class Measure(Kind[MeasureState]):
         """Return the figures, and every model by domain."""
         shown: list[Panel] = []
         if state.completed:
-            shown.append(_figures_panel(state))
+            shown.append(self._figures(state))
         if observed(state):
             shown.append(_domains_panel(state, self.names(state)))
         return [*shown, default_panels.tasks(self, state)]
@@ -322,31 +324,28 @@ class Measure(Kind[MeasureState]):
     def summary(self, state: MeasureState, rows: Sequence[Envelope]) -> list[str]:
         """Return the figures, of a completed run."""
         values = state.completed.figures if state.completed else {}
-        return [f"- {name}: {one.value:.4f}" for name, one in values.items()]
+        return [f"- {figure_text(self, name, one)}" for name, one in values.items()]
 
     def view(self, state: MeasureState) -> dict[str, Any]:
         """Return every model's bits per byte by domain, of those that are measured."""
         names = self.names(state)
         return {"models": {names[i]: dict(one.values) for i, one in observed(state).items()}}
 
-
-def _figures_panel(state: MeasureState) -> Units:
-    """Return the figures with their intervals."""
-    return Units(
-        name="figures",
-        title="Figures",
-        says="Intervals are the middle 95 % of a paired bootstrap over documents.",
-        unit="figure",
-        columns=(
-            Column(name="figure", type="text"),
-            *(Column(name=name, type="number") for name in ("value", "low", "high")),
-            Column(name="what it is", type="text"),
-        ),
-        rows=tuple(
-            (name.replace("_", " "), one.value, one.low, one.high, FIGURES[name])
-            for name, one in state.completed.figures.items()
-        ),
-    )
+    def _figures(self, state: MeasureState) -> Units:
+        """Return the figures with their intervals, as texts: each has a unit of its own."""
+        rows = []
+        for name, one in state.completed.figures.items():
+            metric = figure_metric(self, name)
+            value = measured(one.value, metric.unit, one.low, one.high)
+            rows.append((metric.name, value, FIGURES[name].partition(": ")[2]))
+        return Units(
+            name="figures",
+            title="Figures",
+            says="Intervals are the middle 95 % of a paired bootstrap over documents.",
+            unit="figure",
+            columns=tuple(Column(name=n, type="text") for n in ("figure", "value", "what it is")),
+            rows=tuple(rows),
+        )
 
 
 def _domains_panel(state: MeasureState, names: Mapping[str, str]) -> Matrix:

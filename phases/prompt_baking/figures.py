@@ -266,57 +266,65 @@ def _rule(words: str, value: Callable[[Run], Figure | None], unit: str = "") -> 
 _NATS = "nats/token"
 RULES = {
     "unprompted": FigureRule(
-        "nats a token by which the given model without the prompt is off itself with it",
+        "divergence without the prompt: nats a token of the given model from itself with it",
         lambda run: _nats(run, PARENT),
         _NATS,
     ),
     "baked": _rule(
-        "nats a token by which the result without the prompt is off the given model with it",
+        "divergence left: nats a token of the result without prompt from the given model with it",
         lambda run: _nats(run, run.result),
         _NATS,
     ),
     "ratio": _rule(
-        "the latter over the former: 0 is a perfect bake, 1 none",
+        "ratio of divergences: the latter over the former; 0 is a perfect bake, 1 none",
         lambda run: ratios(run)[str(run.result)],
     ),
     "strength": _rule(
-        "share of the way from the given to the trained model, or of its steps", _strength
+        "strength: share of the way from the given to the trained model, or of its steps", _strength
     ),
     "drift": _rule(
-        "largest relative change of bits per byte of a domain of ordinary text",
+        "drift on ordinary text: largest relative change of bits per byte of a domain",
         lambda run: Figure(value=drift(run.seen[PARENT], run.seen[str(run.result)])),
+        "share",
     ),
     "retention": _rule(
-        "bits per byte of the given model over the result's, on ordinary text",
+        "quality kept: bits per byte of the given model over the result's, ordinary text",
         ratio(PARENT, "").value,
+        "share",
     ),
     "others": _rule(
-        "nats a token by which the result is off the given model under other prompts",
+        "divergence under other prompts: nats a token of the result from the given model",
         _others,
         _NATS,
     ),
-    "unheard": _rule("the same under the one prompt that was not rehearsed", _unheard, _NATS),
+    "unheard": _rule(
+        "divergence under an unheard prompt: the same under one that was not rehearsed",
+        _unheard,
+        _NATS,
+    ),
     "kept": _rule(
-        "least share of what one of several prompts changes that the result has",
+        "least kept of a prompt: least share of what one of several changes that the result has",
         lambda run: min(kept(run).values(), key=lambda share: share.value, default=None),
+        "share",
     ),
     "far_ratio": _rule(
-        "ratio of divergences on contexts after ordinary text, beyond the first tokens",
+        "ratio after ordinary text: ratio of divergences there, beyond the first tokens",
         lambda run: ratios(run, FAR).get(str(run.result)),
     ),
     "success": _rule(
-        "share of the result's replies that pass, of the check with the largest shortfall",
+        "success: share of the result's replies that pass the check with the largest shortfall",
         _passes(NEAR, "baked"),
     ),
     "shortfall": _rule(
-        "largest share of replies that the prompted model has over the result, by check",
+        "shortfall: largest share of replies that the prompted model has over the result",
         _passes(NEAR, "shortfall"),
     ),
     "far_success": _rule(
-        "share of passing replies to contexts after ordinary text, likewise", _passes(FAR, "baked")
+        "success after ordinary text: share of passing replies to contexts there, likewise",
+        _passes(FAR, "baked"),
     ),
     "far_shortfall": _rule(
-        "largest shortfall on contexts after ordinary text", _passes(FAR, "shortfall")
+        "shortfall after ordinary text: the largest on contexts there", _passes(FAR, "shortfall")
     ),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from phases.prompt_baking import figures, prompts, words
 from phases.prompt_baking.figures import LIMITS
 from phases.prompt_baking.recipes import PARENT
+from runs.kinds.outcome import figure_metric
 from runs.panels.head import Result
 from runs.panels.panels import Lines, Matrix, Panel, Series
 from runs.panels.shapes import Axis, Limit, Metric
@@ -42,7 +43,7 @@ def headline(run: Run, title: str) -> Result | None:
         value=ratio.value,
         low=ratio.low,
         high=ratio.high,
-        on=comparison.TEST,
+        on=f"{comparison.TEST} slice",
         n=ratio.n,
     )
 
@@ -50,18 +51,19 @@ def headline(run: Run, title: str) -> Result | None:
 def facts(run: Run) -> dict[str, tuple[float | str, str]]:
     """Return the sizes of model and prompts, and the figures of the result."""
     started, done = run.started, run.state.completed
-    shown: dict[str, float | str] = {
-        "parameters": started.model.parameters,
-        "tokens of the prompts": started.prompt_tokens,
+    shown: dict[str, tuple[float | str, str]] = {
+        "parameters": (started.model.parameters, ""),
+        "tokens of the prompts": (started.prompt_tokens, ""),
     }
     if started.trainable is not None:
-        shown["trained parameters"] = started.trainable
+        shown["trained parameters"] = started.trainable, ""
     if run.result == PARENT:
-        shown["the prompts change"] = "nothing: nothing was trained"
-    if done is not None:
-        names = (name for name in SHOWN if name in done.figures)
-        shown |= {name.replace("_", " "): done.figures[name].value for name in names}
-    return {name: (value, "") for name, value in shown.items()}
+        shown["the prompts change"] = "nothing: nothing was trained", ""
+    for name in SHOWN if done is not None else ():
+        if figure := done.figures.get(name):
+            metric = figure_metric(run.study, name)
+            shown[metric.name] = figure.value, metric.unit
+    return shown
 
 
 def panels(run: Run) -> list[Panel]:
@@ -86,7 +88,7 @@ def _along(
     return Lines(
         name=name,
         title=f"{axis.name[:1].upper()}{axis.name[1:]} by strength",
-        says=f"{says} On the slice {comparison.CHOOSING}.{chosen}",
+        says=f"{says} On the {comparison.CHOOSING} slice.{chosen}",
         x=Axis(name="strength"),
         y=axis,
         series=tuple(

@@ -31,7 +31,7 @@ from studies.comparison import Drawn, Scale, Seen
 from studies.observing import Observed
 from studies.paired_bits import draws, figure
 from studies.run import Run
-from studies.tables import FigureRule, bits, lead
+from studies.tables import FigureRule, bits, lead, share
 
 #: Measures: the model as it is, with pauses, with thoughts, with thoughts of other positions.
 PLAIN, PAUSED = "hard-tokens@1", "pause-hard-tokens@1"
@@ -131,36 +131,42 @@ def _retention(run: Run) -> Figure:
 
 FIGURES = {
     "gain": FigureRule(
-        "nats a hard token that the better one of continued training and pauses needs more than "
-        "thoughts",
+        "gain from thoughts: nats a hard token that the better one of continued training and pauses "
+        "needs more than thoughts",
         _gain,
         NATS,
     ),
     "over_continued": lead(
-        CONTINUED, "nats a hard token that continued training needs more than thoughts", NATS
+        CONTINUED, "lead over continued training: nats a hard token that it needs more", NATS
     ),
-    "over_pause": lead(PAUSE, "nats a hard token that pauses need more than thoughts", NATS),
+    "over_pause": lead(
+        PAUSE, "lead over pauses: nats a hard token that pauses need more than thoughts", NATS
+    ),
     "genuine": FigureRule(
-        "nats a hard token that exchanged thoughts need more than thoughts, beyond half of the gain",
+        "lead over exchanged thoughts beyond half of the gain: nats a hard token that thoughts of "
+        "other positions need more than own ones, minus half of the gain",
         _genuine,
         NATS,
     ),
     "exchanged": lead(
-        SHUFFLED, "nats a hard token that exchanged thoughts need more than thoughts", NATS
+        SHUFFLED, "lead over exchanged thoughts: nats a hard token that they need more", NATS
     ),
     "gain_on_selection": FigureRule(
-        "nats a hard token of the gain, on the slice selection", _gain_on_selection, NATS
+        "gain on the selection slice: the same there, nats a hard token", _gain_on_selection, NATS
     ),
-    "hard_nats": bits("nats a hard token with thoughts", NATS),
+    "hard_nats": bits("loss of hard tokens: nats a hard token with thoughts", NATS),
     "moved": FigureRule(
-        "nats a hard token that continued training took off the common base", _moved, NATS
+        "gain of continued training: nats a hard token that it took off the common base",
+        _moved,
+        NATS,
     ),
-    "weight": FigureRule(
-        "share of the thought in the mixture, the mean over all tokens",
+    "weight": share(
+        "weight of thoughts: share of the thought in the mixture, the mean over all tokens",
         lambda run: Figure(value=mean(run.seen[THOUGHTS], WEIGHT)),
     ),
-    "retention": FigureRule(
-        "nats a token of the given model, over those of the result without thoughts", _retention
+    "retention": share(
+        "quality kept without thoughts: nats a token of the given model, over those of the result",
+        _retention,
     ),
 }
 

@@ -144,30 +144,32 @@ def _ratio(run: Run) -> Figure | None:
 
 RULES = {
     "success": FigureRule(
-        "share of the test tasks that the result solves without a prompt, mean over families",
+        "success: share of the test tasks that the result solves without a prompt, mean of families",
         _share(lambda run: run.result),
     ),
     "gain": FigureRule(
-        "success of the result minus that of the given model, both without a prompt",
+        "success gained: that of the result minus that of the given model, both without a prompt",
         lambda run: lead(run, START),
     ),
     "prompted": FigureRule(
-        "share of the test tasks that the given model solves under the prompt of the tools",
+        "success under the prompt: share of the test tasks that the given model solves with it",
         _share(lambda run: PROMPTED),
     ),
     "over_prompted": FigureRule(
-        "success of the result without the prompt minus that of the given model with it",
+        "lead over the prompted model: success of the result without the prompt minus that with it",
         lambda run: lead(run, PROMPTED),
     ),
     "drift": FigureRule(
-        "largest relative change of bits per byte of a domain of ordinary text", _drift
+        "drift on ordinary text: largest relative change of bits per byte of a domain",
+        _drift,
+        "share",
     ),
     "retention": ratio(
-        START, "bits per byte of the given model over the result's, on ordinary text"
+        START, "quality kept: bits per byte of the given model over the result's, ordinary text"
     ),
     "ratio": FigureRule(
-        "divergence of the result without the prompt from the given model with it, over that of "
-        "the given model without; missing if the prompt changes nothing",
+        "ratio of divergences: that of the result without the prompt from the given model with it, "
+        "over that of the given model without; missing if the prompt changes nothing",
         _ratio,
     ),
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from phases.tool_baking import figures, recipes, words
 from phases.tool_baking.figures import PROMPT
 from phases.tool_baking.recipes import START
+from runs.kinds.outcome import figure_metric
 from runs.panels.head import Result
 from runs.panels.panels import Arm, Arms, Column, Lines, Matrix, Panel, Series, Units
 from runs.panels.shapes import Axis, Metric
@@ -36,7 +37,7 @@ def headline(run: Run, title: str, over: str) -> Result | None:
         high=success.high,
         over=over,
         lead=arm_panels.lead(done.figures["gain"]),
-        on=comparison.TEST,
+        on=f"{comparison.TEST} slice",
         n=success.n,
     )
 
@@ -53,10 +54,12 @@ def facts(run: Run) -> dict[str, tuple[str | float, str]]:
         shown["trained parameters"] = run.started.trainable
     if done is None:
         shown["cycle"] = iterations[-1].cycle if iterations else run.settings.cycles[0]
-    else:
-        names = (name for name in ("prompted", "ratio", "drift") if name in done.figures)
-        shown |= {name: done.figures[name].value for name in names}
-    return {name: (value, "") for name, value in shown.items()}
+    told = {name: (value, "") for name, value in shown.items()}
+    for name in ("prompted", "ratio", "drift"):
+        if done and name in done.figures:
+            metric = figure_metric(run.study, name)
+            told[metric.name] = (done.figures[name].value, metric.unit)
+    return told
 
 
 def panels(run: Run, arms: Mapping[str, StudyArm], title: str, curves: Curves) -> list[Panel]:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from evaluation.tool_tasks.base import LEVELS
 from evaluation.tool_tasks.own import OwnRepair
 from runs.kinds.setting_words import TRAINING, Labels
-from studies.settings import AdaptedConfig, Positive
+from studies.settings import AdaptedConfig, Positive, distinct
 from studies.training_settings import LORA_RATE
 
 Prompt = Annotated[str, Field(min_length=1, max_length=65_536)]
@@ -137,12 +137,7 @@ class BakingConfig(AdaptedConfig):
         3e-4, description=f"Peak learning rate; of adapters {LORA_RATE:g} without a setting."
     )
 
-    @field_validator("families", "cycles")
-    @classmethod
-    def _distinct(cls, given: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(given)) < len(given):
-            raise ValueError("give each name once")
-        return given
+    _named_once = field_validator("families", "cycles")(distinct)
 
     @field_validator("repairs")
     @classmethod

@@ -51,7 +51,7 @@ def _quality(state: PipelineState) -> Lines | None:
             says="Bits per byte of the measured models, on items that no phase chose by; bands are "
             "95 % intervals.",
             x=_axis(state),
-            y=Axis(name="bits per byte", unit="bit/B", better="down"),
+            y=Axis(name="bits per byte", better="down"),
             series=(),
         ),
         BITS,

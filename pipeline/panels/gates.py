@@ -8,20 +8,9 @@ from typing import Any
 from pipeline import decide, plan
 from pipeline.config import GateConfig
 from pipeline.events import GateDecided, PipelineState
-from pipeline.ladder import BITS, BYTES
-from runs import kinds
+from runs.kinds.outcome import figure_metric
 from runs.panels.panels import Gate, Gates
 from runs.panels.shapes import Metric
-
-#: Figures of a measurement → words and unit; other figures have those of their kind.
-MEASURED = {
-    "retention": ("quality kept of the best input", "share"),
-    "regression": ("loss in the worst domain", "share"),
-    "cumulative": ("quality kept since the beginning", "share"),
-    "size": ("size beside the largest input", "share"),
-    BITS: ("bits per byte", "bit/B"),
-    BYTES: ("size", "B"),
-}
 
 
 def gates(state: PipelineState) -> Gates | None:
@@ -50,15 +39,10 @@ def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
 
 def metric(state: PipelineState, number: int, figure: str, gate: GateConfig | None) -> Metric:
     """Return a phase's figure in words, with its unit, and which end of it is better for its gate."""
-    kind = kinds.of(state.submitted.config.phase(number).kind)
-    name, unit = measured(figure, kind.figure_units.get(figure, ""))
     better = None if gate is None else "up" if gate.at_least is not None else "down"
-    return Metric(name=name, unit=unit, better=better)
-
-
-def measured(figure: str, unit: str = "") -> tuple[str, str]:
-    """Return words and unit of a figure; `unit` is that of a figure that is no measurement."""
-    return MEASURED.get(figure, (figure.replace("_", " "), unit))
+    return figure_metric(
+        plan.giver(state.submitted.config.phase(number).kind, figure), figure, better
+    )
 
 
 def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateConfig]]:
@@ -84,7 +68,7 @@ def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateCon
                 limit=gate.at_least if gate.at_least is not None else gate.at_most,
                 verdict="overridden" if stopped else verdict,
                 by=state.asked_by.get(override) if stopped and override else None,
-                reason=override.reason if stopped and override else _why(told),
+                reason=override.reason if stopped and override else _why(told, phase.kind),
                 about=phase.name if verdict == "stop" and override is None else None,
             ),
             gate,
@@ -123,5 +107,5 @@ def _margin(gate: Gate) -> float | None:
     return abs(value - gate.limit) / abs(gate.limit)
 
 
-def _why(decided: GateDecided | None) -> str | None:
-    return decide.told(decided) if decided and decided.verdict != "pass" else None
+def _why(decided: GateDecided | None, kind: str) -> str | None:
+    return decide.in_words(decided, kind) if decided and decided.verdict != "pass" else None

@@ -76,7 +76,7 @@ def lineage(state: PipelineState, children: Sequence[Known]) -> Graph | None:
         title="Family of the models",
         says=f"{len(family.made)} models of {len({n for n, _ in family.made})} phases, each in the "
         "lane of the phase that made it.",
-        metric=Metric(name="bits per byte", unit="bit/B", better="down"),
+        metric=Metric(name="bits per byte", better="down"),
         along="phase",
         nodes=tuple(nodes),
         edges=tuple(family.edges),

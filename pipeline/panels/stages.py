@@ -114,7 +114,7 @@ def _open(state: PipelineState) -> set[int]:
 
 
 def _gate(state: PipelineState, number: int) -> str:
-    """Return a phase's gates in at most four words."""
+    """Return a phase's gates in at most four words; the figure beside them has its name."""
     wanted, decided = plan.gates(state, number), state.gates.get(number, ())
     if not wanted:
         return ""
@@ -122,11 +122,10 @@ def _gate(state: PipelineState, number: int) -> str:
         return "1 gate waits" if len(wanted) == 1 else f"{len(wanted)} gates wait"
     told = _telling(decided)
     if told.verdict == "pass":
-        return f"{told.gate.metric} passes" if len(decided) == 1 else f"{len(decided)} gates pass"
+        return "gate passes" if len(decided) == 1 else f"{len(decided)} gates pass"
     if told.verdict == "stop":
-        how = "overridden" if number in state.overridden else "not met"
-        return f"{told.gate.metric} {how}"
-    return f"{told.gate.metric}: input goes on"
+        return "gate overridden" if number in state.overridden else "gate not met"
+    return "input goes on"
 
 
 def _telling(decided: Sequence[GateDecided]) -> GateDecided:

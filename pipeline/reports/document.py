@@ -45,7 +45,9 @@ def _opening(
     if state.completed:
         told.append(f"**The pipeline has completed.** {_result(state)}")
     elif state.failed:
-        told.append(f"**The pipeline has stopped.** {plain(state.failed.reason)}.")
+        decision = decide.stopping(state)
+        why = decision.words(state.run) if decision else f"{plain(state.failed.reason)}."
+        told.append(f"**The pipeline has stopped.** {why}")
     elif state.cancelled:
         why = f": {plain(state.cancelled.reason)}" if state.cancelled.reason else ""
         told.append(f"**The pipeline was cancelled{why}.**")
@@ -78,7 +80,7 @@ def _result(state: PipelineState) -> str:
         missed = next(g for g in state.gates[number] if g.verdict == "pass unchanged")
         return (
             f"Its result is {code(passed.reference)}{what}: phase {name} passed it on unchanged, "
-            f"because {plain(decide.told(missed))}."
+            f"because {plain(decide.in_words(missed, state.submitted.config.phase(number).kind))}."
         )
     if not last:
         return f"Its last phase, {name}, makes no model."

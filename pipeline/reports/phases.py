@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pipeline import decide, plan
 from pipeline.config import PhaseConfig
 from pipeline.events import GateDecided, PipelineState
-from pipeline.ladder import value
 from pipeline.reports.children import Child
 from pipeline.reports.words import code, count, plain, table
 from runs import kinds
 from runs.event_types import MadeModel
-from runs.kinds.kind import Kind
+from runs.kinds.outcome import figure_metric, figure_text
+from runs.panels.head import measured
 from runs.system.durations import duration
 
 #: Verdict of a gate → how the report says it.
@@ -38,7 +38,7 @@ def section(
     ended = state.ended_phase(number)
     if ended is not None:
         child = children.get(ended.child)
-        lines += [*_models(ended.models, child), *_figures(state, number, kind)]
+        lines += [*_models(ended.models, child), *_figures(state, number)]
         lines += _own_words(child) if child else []
     return [*lines, *_gates(state, number)]
 
@@ -104,13 +104,14 @@ def _models(models: Mapping[str, MadeModel], child: Child | None) -> list[str]:
     return ["Models:", "", *table(("model", "parameters", "weights (digest)"), rows), ""]
 
 
-def _figures(state: PipelineState, number: int, kind: Kind) -> list[str]:
+def _figures(state: PipelineState, number: int) -> list[str]:
     """Return the phase's figures, each with what it is."""
-    words = {**kinds.of(plan.MEASURE).figures_of, **kind.figures_of}
     told = []
     for name, one in state.figures(number).items():
+        kind = plan.giver(state.submitted.config.phase(number).kind, name)
+        words = kind.figures_of.get(name, "not known here").rpartition(": ")[2]
         on = f" on {count(one.n, 'item')}" if one.n is not None else ""
-        told.append(f"- {code(name)} {value(one)}{on}: {words.get(name, 'not known here')}")
+        told.append(f"- {figure_text(kind, name, one)}{on}: {words} ({code(name)})")
     return ["Figures, with 95 % intervals where they are known:", "", *told, ""] if told else []
 
 
@@ -122,7 +123,8 @@ def _own_words(child: Child) -> list[str]:
 
 def _gates(state: PipelineState, number: int) -> list[str]:
     """Return the verdicts of the phase's gates, and who went on behind one."""
-    told = [f"- {_gate(decided)}" for decided in state.gates.get(number, ())]
+    kind = state.submitted.config.phase(number).kind
+    told = [f"- {_gate(decided, kind)}" for decided in state.gates.get(number, ())]
     if (passed := state.passed.get(number)) is not None:
         told.append(f"- So {code(passed.reference)} goes on in the place of the phase's model.")
     if (override := state.overridden.get(number)) is not None:
@@ -131,11 +133,12 @@ def _gates(state: PipelineState, number: int) -> list[str]:
     return ["Gates:", "", *told, ""] if told else []
 
 
-def _gate(decided: GateDecided) -> str:
+def _gate(decided: GateDecided, kind: str) -> str:
     """Return a gate's verdict in words, with the figure of the phase's input if that is known."""
-    told, before = plain(decide.told(decided)), decided.baseline
-    beside = "" if before is None else f" (its input's is {before:.4g})"
-    return f"{told}{beside}: **{_VERDICTS[decided.verdict]}**"
+    told, before, figure = decide.in_words(decided, kind), decided.baseline, decided.gate.metric
+    unit = figure_metric(plan.giver(kind, figure), figure).unit
+    beside = "" if before is None else f" (its input's is {measured(before, unit)})"
+    return f"{plain(told)}{beside}: **{_VERDICTS[decided.verdict]}**"
 
 
 def stands(state: PipelineState, number: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from runs.kinds.decide import pending
 from runs.kinds.state import State
-from runs.panels.head import Fact, Head, Result
+from runs.panels.head import Fact, Head, Result, measured
 from runs.panels.panels import Axis, Column, Lines, Panel, Series, Units
 
 #: Columns of the table of tasks.
@@ -36,7 +36,9 @@ def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[
         told.append(Fact(name="result", value=f"{name}, which the run was given, unchanged"))
     ending = state.failed or state.cancelled
     if ending and ending.reason:
-        told.append(Fact(name="reason", value=ending.reason))
+        decision = kind.decision(state)
+        reason = decision.words(state.run) if decision else ending.reason
+        told.append(Fact(name="reason", value=reason))
     return Head(
         run=state.run,
         kind=state.kind,
@@ -56,19 +58,14 @@ def sentences(head: Head) -> list[str]:
     told = []
     if result := head.result:
         what = " ".join(dict.fromkeys((result.name, result.metric.name)))
-        between = f" ({result.low:.4g} to {result.high:.4g})" if result.low is not None else ""
-        unit = f" {result.metric.unit}" if result.metric.unit else ""
-        on = f" on {result.on}" if result.on else ""
-        said = f"{what[:1].upper()}{what[1:]}: {result.value:.4g}{unit}{between}{on}"
+        on = f" on the {result.on}" if result.on else ""
+        value = measured(result.value, result.metric.unit, result.low, result.high)
+        said = f"{what[:1].upper()}{what[1:]}: {value}{on}"
         told.append(f"{result.says or said}.")
     if head.facts:
-        facts = (f"{fact.name} {_said(fact.value)} {fact.unit}".rstrip() for fact in head.facts)
+        facts = (f"{fact.name} {fact.words()}" for fact in head.facts)
         told.append(f"{', '.join(facts)}.".capitalize())
     return told
-
-
-def _said(value: int | float | str) -> str:
-    return value if isinstance(value, str) else f"{value:,.6g}"
 
 
 def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel]:

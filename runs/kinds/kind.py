@@ -79,8 +79,6 @@ class Kind(View[S], Outcome[S]):
     offered: ClassVar[Sequence[str]] = ()
     command_words: ClassVar[str] = ""
     examples: ClassVar[Sequence[str]] = ()
-    #: Unit of a figure in `figures_of`, for those that have one.
-    figure_units: ClassVar[Mapping[str, str]] = {}
 
     @property
     def delegates(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from runs.errors import NotFoundError
 from runs.event_types import Figure, MadeModel, SourceRecord
@@ -15,17 +15,31 @@ from runs.kinds.architecture import Architecture
 from runs.kinds.forecast import Forecast, unknown
 from runs.kinds.state import State
 from runs.kinds.tasks import Delegate
+from runs.panels.head import measured
+from runs.panels.shapes import Better, Metric
 from runs.record import lineage
 from runs.record.events import ChildEnded
 
 S = TypeVar("S", bound=State)
 
+#: Unit of a tracker → how panels spell it.
+_UNITS = {"bits/byte": "bit/B", "nats/token": "nat/token", "bytes": "B", "count": ""}
+
+
+class Figured(Protocol):
+    """A kind of run whose completed runs have figures."""
+
+    figures_of: ClassVar[Mapping[str, str]]
+    figure_units: ClassVar[Mapping[str, str]]
+
 
 class Outcome(Generic[S]):
     """The part of a kind of run that other runs build on."""
 
-    #: Figure that a completed run has → what it is, in words.
+    #: Figure that a completed run has → "name in words: what it is"; the one table of both.
     figures_of: ClassVar[Mapping[str, str]] = {}
+    #: Unit of a figure in `figures_of`, for those that have one.
+    figure_units: ClassVar[Mapping[str, str]] = {}
     #: True if its runs pin items to measure on, which other runs may measure on too.
     gives_items: ClassVar[bool] = False
 
@@ -117,6 +131,21 @@ class Outcome(Generic[S]):
     def children(self, state: S) -> Iterator[tuple[Delegate, ChildEnded]]:
         """Yield the tasks whose child has completed, each with its answer."""
         yield from ()
+
+
+def figure_metric(kind: Figured, figure: str, better: Better | None = None) -> Metric:
+    """Return a figure of a kind by its name in words and its unit; no word of the name is its unit."""
+    label, colon, _ = kind.figures_of.get(figure, "").partition(": ")
+    name = label if colon else figure.replace("_", " ")
+    unit = kind.figure_units.get(figure, "")
+    unit = "" if name.replace(" per ", "/") == unit else _UNITS.get(unit, unit)
+    return Metric(name=name, unit=unit, better=better)
+
+
+def figure_text(kind: Figured, name: str, figure: Figure) -> str:
+    """Return a figure in words with its interval: "quality kept 96.10 % (95.94 % to 96.26 %)"."""
+    metric = figure_metric(kind, name)
+    return f"{metric.name} {measured(figure.value, metric.unit, figure.low, figure.high)}"
 
 
 def _unnamed(value: Any) -> Any:

@@ -94,7 +94,7 @@ def of_figures(
     """Return the names of a completed run's figures: `final/FIGURE`, its interval and its items."""
     found = []
     for name, meaning in figures_of.items():
-        unit = (units or {}).get(name, PLAIN)
+        unit = (units or {}).get(name, PLAIN).replace("share", PLAIN)
         found.append(TrackedName(f"final/{name}", unit, meaning, "summary"))
     if found:
         for part, meaning in PARTS.items():

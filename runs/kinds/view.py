@@ -48,6 +48,13 @@ class UserDecision:
     #: Why the run has stopped, in a sentence.
     says: str
 
+    def words(self, run: str) -> str:
+        """Return why the run has stopped, and the commands with which it goes on."""
+        override = (
+            f"`forge override {run} {self.about} --reason WHY` and `forge start --resume {run}`"
+        )
+        return f"{self.says} Go on nevertheless with {override}, or fork it with other settings."
+
 
 #: The largest share of a run that has not completed: at its end there is always an event left.
 MOST_SHARE = 0.99
@@ -268,8 +275,9 @@ class View(Generic[S]):
         return None
 
     def ending(self, state: S) -> dict[str, Any]:
-        """Return the kind's own fields of the message that the run has ended."""
-        return {}
+        """Return the kind's own fields of the message that the run has ended: its models, if any."""
+        models = getattr(state.completed, "models", {})
+        return {"models": {role: one.recipe_id for role, one in models.items()}} if models else {}
 
     def snapshot(self, state: S) -> dict[str, Any]:
         """Return a run at a place of its history as plain data, for `forge replay`."""

@@ -172,7 +172,7 @@ class Models:
     """The projection of the model registry."""
 
     name = "models"
-    version = 5
+    version = 6
     tables = (MODELS, RUNS)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:
@@ -217,7 +217,7 @@ class Models:
             _note(connection, row, model["digest"], run)
             values = {k: v for k, v in model.items() if k not in ("metrics", "lineage")}
             lineage = [id_of(digest) for digest in model["lineage"]]
-            _put(connection, row, {**values, "bytes": None}, model["metrics"], lineage, run)
+            _put(connection, row, {"bytes": None, **values}, model["metrics"], lineage, run)
 
     def _exported(self, store: EventStore, connection: Connection, row: Envelope) -> None:
         """Note the folder that an export wrote; add the model if the registry lacks it."""

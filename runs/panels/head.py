@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import model_validator
 
 from runs.panels.panels import Lead, Maybe, Metric, Number, Panel, Shape, unique
+from runs.system.durations import duration, size
 
 
 class Result(Shape):
@@ -52,8 +53,19 @@ def in_words(metric: str, value: float | None, unit: str, better: str | None) ->
 
 
 def quantity(value: float, unit: str) -> str:
-    """Return a value as people read it: a share in per cent, of other units the number alone."""
-    return f"{100 * value:.4g} %" if unit == "share" else digits(value)
+    """Return a value as people read it: "98.46 %", "4.4 MiB", "42.0 s"; of other units the number."""
+    if unit == "share":
+        return f"{digits(round(100 * value, 10))} %"
+    return {"B": size, "s": duration}.get(unit, digits)(value)
+
+
+def measured(value: float, unit: str, low: float | None = None, high: float | None = None) -> str:
+    """Return a value with its unit and its interval: "0.06047 nat/token (0.03152 to 0.08749)"."""
+    beside = "" if unit in ("", "share", "B", "s") else f" ({unit})" if " " in unit else f" {unit}"
+    ends = (
+        "" if low is None or high is None else f" ({quantity(low, unit)} to {quantity(high, unit)})"
+    )
+    return f"{quantity(value, unit)}{beside}{ends}"
 
 
 def digits(value: float) -> str:
@@ -68,6 +80,12 @@ class Fact(Shape):
     name: str
     value: int | Number | str
     unit: str = ""
+
+    def words(self) -> str:
+        """Return the value with its unit."""
+        if isinstance(self.value, str):
+            return f"{self.value} {self.unit}".rstrip()
+        return measured(self.value, self.unit)
 
 
 class OpenPart(Shape):

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from runs.panels import tables, thinning
-from runs.panels.head import Head, Panels, Result
+from runs.panels.head import Head, Panels, Result, measured
 from runs.panels.panels import Panel
 from runs.system.plain_text import visible
 
@@ -25,13 +25,19 @@ def markdown(seen: Panels) -> str:
 
 
 def called(report: str, run: str, name: str) -> str:
-    """Return a run's report with its name beside its id in the heading, its first line."""
+    """Return a run's report with its name: beside its id in the first line, else in its place."""
     heading, line, rest = report.partition("\n")
     if name != run:
         heading = re.sub(
             rf"(?<![\w.-]){re.escape(run)}(?![\w.-])", f"{name} ({run})", heading, count=1
         )
-    return heading + line + rest
+    return heading + line + renamed(rest, run, name)
+
+
+def renamed(text: str, run: str, name: str) -> str:
+    """Return a text whose code, such as a command, has a run's name in the place of its id."""
+    id_ = re.compile(rf"(?<![\w.-]){re.escape(run)}(?![\w-])")
+    return re.sub(r"`[^`]*`", lambda code: id_.sub(lambda _: name, code[0]), text)
 
 
 def _head(head: Head) -> Iterator[str]:
@@ -48,17 +54,15 @@ def _head(head: Head) -> Iterator[str]:
     if head.facts:
         yield ""
     for fact in head.facts:
-        yield f"- {_cell(fact.name)}: {_cell(fact.value)} {_cell(fact.unit)}".rstrip()
+        yield f"- {_cell(fact.name)}: {_cell(fact.words())}"
 
 
 def _result(result: Result) -> str:
     """Return the result in one sentence: its value, interval, items, and lead."""
     if result.says:
         return f"{_cell(result.says)}."
-    told = f"**{_cell(result.name)}**: {_cell(result.metric.name)} {_cell(result.value)}"
-    told += f" {_cell(result.metric.unit)}" if result.metric.unit else ""
-    if result.low is not None and result.high is not None:
-        told += f" ({_cell(result.low)} … {_cell(result.high)})"
+    value = measured(result.value, result.metric.unit, result.low, result.high)
+    told = f"**{_cell(result.name)}**: {_cell(result.metric.name)} {_cell(value)}"
     told += f" on {_cell(result.on)}" if result.on else ""
     told += f", {result.n:,} items" if result.n is not None else ""
     if result.lead is not None and result.over is not None:

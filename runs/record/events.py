@@ -73,7 +73,8 @@ class Started(Event):
     @property
     def machine(self) -> str | None:
         """The profile that a device must offer to work on the run; None: any device may."""
-        return None
+        profile = getattr(self, "profile", None)
+        return profile.of_machine if profile else None
 
 
 class Completed(Event):

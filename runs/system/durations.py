@@ -26,8 +26,7 @@ def day(recorded_at: str) -> str:
 
 
 def size(count: float) -> str:
-    """Return bytes as "1.2 GB", "3.4 MB" or "5.6 kB"."""
-    for unit, one in (("GB", 1e9), ("MB", 1e6)):
-        if count >= one:
-            return f"{count / one:,.1f} {unit}"
-    return f"{count / 1e3:,.1f} kB"
+    """Return bytes as "1.20 GiB", "34.5 MiB" or "678 B", as the page does."""
+    power = min(3, (int(count).bit_length() - 1) // 10) if count >= 1 else 0
+    number = count / 1024**power
+    return f"{number:,.{(1 + (number < 10)) if power else 0}f} {('B', 'KiB', 'MiB', 'GiB')[power]}"

@@ -116,7 +116,7 @@ class Toy(Kind[ToyState]):
     state = ToyState
     answers: ClassVar[Mapping[type[Event], type]] = {Started: Start, Counted: CountTask}
     listed = frozenset({StepCompleted.type})
-    figures_of: ClassVar[Mapping[str, str]] = {"total": "the total of all steps"}
+    figures_of: ClassVar[Mapping[str, str]] = {"total": "total: that of all steps"}
     tracked_names = (
         TrackedName("step", "count", "number of the step"),
         TrackedName("total", "1", "total of the steps so far"),

@@ -32,7 +32,7 @@ from runs.event_types import ModelReference
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.origin import Origin
-from runs.lists import finding, model_names, model_registry
+from runs.lists import finding, model_names, model_registry, queries
 from runs.system.line_process import Respondent
 
 T = TypeVar("T")
@@ -100,9 +100,11 @@ def model(store: EventStore, run: str, name: str = "") -> Origin:
 
 
 def _origin(store: EventStore, state: Any, rows: Any, name: str) -> Origin:
-    """Return a model's origin, the folder of the registry first. Raise NotFoundError."""
+    """Return a model's origin, in words by the run's name; the registry's folder comes first."""
     kind = kinds.of(state.kind)
     origin = model_names.looked_up(lambda model: kind.origin(state, rows, model), name)
+    run = origin.run or state.run
+    origin = replace(origin, what=origin.what.replace(run, queries.name(store, run)))
     with suppress(NotFoundError):
         path = model_registry.find(store, model_registry.id_of(origin.digest))["path"]
         if path and Path(path).is_absolute():

@@ -8,14 +8,17 @@ on nothing else.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import blake3
 import numpy as np
 from numpy.typing import NDArray
 
 from runs.errors import DataError
+from weights.recipes import Train
 
+T = TypeVar("T")
 Ids = NDArray[np.int32]
 
 
@@ -28,6 +31,17 @@ def seeded(seed: int, purpose: str) -> np.random.Generator:
     """Return a random generator for one purpose only; draws for other purposes do not change it."""
     key = int.from_bytes(hashlib.sha256(f"cognate/{seed}/{purpose}".encode()).digest()[:16], "big")
     return np.random.Generator(np.random.Philox(key=key))
+
+
+def drawn(
+    recipe: Train, step: int, edges: NDArray[np.float64], items: Sequence[Sequence[T]]
+) -> Iterator[T]:
+    """Yield items of streams without end, drawn for a step; `edges`: cumulative weights of streams."""
+    draws = seeded(recipe.seed, f"{recipe.purpose}/{step}")
+    while True:
+        for of, which in draws.random((recipe.batch, 2)):
+            stream = items[min(int(np.searchsorted(edges, of, "right")), len(items) - 1)]
+            yield stream[int(which * len(stream))]
 
 
 class Windows:

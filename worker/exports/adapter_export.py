@@ -34,7 +34,7 @@ def extract(
     return _written(first, resolve(model, named=named), first, out, choice)
 
 
-def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> dict[str, Any]:
+def export(home: Home, model: str, out: Path) -> dict[str, Any]:
     """Write a model of a run that was trained by adapters as an adapter of the run's given model.
 
     The rank is that of the training, of several trainings in a row the sum. Raises ConfigError for any
@@ -65,7 +65,7 @@ def export(home: Home, model: str, out: Path, tell: Callable[[str], None]) -> di
             f"{model} was trained from a base that the run made. Name it: forge extract "
             f"{origin.run}:base {model} OUT --rank {sum(ranks)}."
         )
-    named = Finder(home, tell)
+    named = Finder(home, lambda words: None)  # the user has named the model
     recipe = line[0].recipe
     exact = recipe["inputs"]["of"] if recipe.get("operation") == ROUNDED else origin.recipe_id
     base, trained = (resolve(f"{origin.run}:{id_}", named=named) for id_ in (start, exact))

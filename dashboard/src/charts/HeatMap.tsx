@@ -31,9 +31,9 @@ export function HeatMap({ title, rows, columns, values, beside = [] }: Props) {
   const diverging = range[0] < -0.005; // less is written as 0.00
   const most = diverging ? Math.max(Math.abs(range[0]), Math.abs(range[1])) : range[1];
   const least = diverging ? -most : Math.min(0, range[0]);
-  const cell = Math.max(26, Math.min(132, (seen - LEFT) / Math.max(1, columns.length)));
-  const width = LEFT + cell * columns.length;
+  const cell = Math.max(24, Math.min(132, (seen - LEFT - 28) / Math.max(1, columns.length)));
   const roomy = cell >= 72;
+  const width = LEFT + cell * columns.length + (roomy ? 0 : 28); // the last slanted name has room
   const head = roomy ? 28 : 84;
   const height = head + TALL * rows.length + 4;
   const share = (value: number) => (diverging ? Math.abs(value) / (most || 1) : (value - least) / (most - least || 1));

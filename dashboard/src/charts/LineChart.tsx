@@ -83,7 +83,7 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
   };
   const spoken = lines.filter((line) => !line.thin).slice(0, 8).map((line) => `${line.label} ${format(line.y[indexAt(line, here)])}`);
   const seenWidth = Math.max(1, width - LEFT - RIGHT + 2 * EDGE);
-  const yTicks = labelled(y, Math.max(2, Math.round(height / 56)), false, said(yAxis.unit));
+  const yTicks = labelled(y, Math.max(2, Math.round(height / 56)), yAxis.whole, said(yAxis.unit));
   const xTicks = ticksOf(x, xAxis, width);
   return (
     <figure className="chart" ref={measure}>

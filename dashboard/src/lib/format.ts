@@ -95,7 +95,10 @@ export function setting(value: unknown): string {
   if (value === null) return "not set";
   if (typeof value === "string") return value === "" ? "empty" : plain(value);
   if (Array.isArray(value) && value.every((item: unknown) => typeof item !== "object")) return value.join(", ") || "none";
-  return typeof value === "object" ? writeJson(value) : String(value);
+  if (typeof value !== "object") return String(value);
+  const parts = Object.entries(value).filter(([, part]) => typeof part !== "object" || part === null || Object.keys(part).length > 0);
+  const flat = parts.length > 0 && parts.every(([, part]) => typeof part !== "object");
+  return flat ? parts.map(([name, part]) => `${words(name)} ${part}`).join(", ") : writeJson(value);
 }
 
 /** snake_case as words. */

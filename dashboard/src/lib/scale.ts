@@ -58,7 +58,8 @@ export function* positive(values: Iterable<number | null | undefined>): Iterable
 export function tickFormat(scale: Scale, wished: number): (value: number) => string {
   const [low = 0, high = 0] = scale.domain();
   const plain = "base" in scale ? ",g" : undefined;
-  return scale.tickFormat(wished, Math.max(Math.abs(low), Math.abs(high)) >= 1e5 ? "s" : plain);
+  const tell = scale.tickFormat(wished, Math.max(Math.abs(low), Math.abs(high)) >= 1e5 ? "s" : plain);
+  return (value) => (value === 0 ? tell(0).replace(/[a-zA-Z]$/, "") : tell(value));
 }
 
 /** Ticks of an axis of bytes: multiples of the largest power of 1024, or powers of 2 on a logarithmic axis. */

@@ -1,7 +1,7 @@
 /** The head of a run of any kind: its result with interval and items, how far it is, further facts. */
 import type { Head, Result } from "../api/types";
 import { number, plural, score, short } from "../lib/format";
-import { between, lead, measured, VERDICTS } from "./words";
+import { between, lead, measured, said, VERDICTS } from "./words";
 
 const ENDED: ReadonlySet<string> = new Set(["completed", "failed", "cancelled"]);
 
@@ -20,7 +20,7 @@ export function Headline({ head }: { head: Head }) {
       )}
       <Fact name={plural(2, head.unit).slice(2)} value={number(head.done)} more={head.of === null ? "" : `of ${number(head.of)}`} />
       {head.facts.filter((fact) => fact.name !== "reason").map((fact) => (  // the page says it in a line of its own
-        <Fact key={fact.name} name={fact.name} value={measured(fact.value, fact.unit)} more="" />
+        <Fact key={fact.name} name={fact.name} value={said(fact.unit) ? measured(fact.value, fact.unit) : measured(fact.value, "")} more={said(fact.unit) ? "" : fact.unit} />
       ))}
     </dl>
     </>
@@ -48,7 +48,7 @@ function Told({ result }: { result: Result }) {
             {lead(result.lead.value)} over {over}, 95 % interval {lead(result.lead.low)} … {lead(result.lead.high)}: {VERDICTS[result.lead.verdict].word}
           </span>
         )}
-        {model && <span className="mono">{short(model)}</span>}
+        {model && <span>model <span className="mono">{short(model)}</span></span>}
       </span>
     </>
   );

@@ -3,6 +3,7 @@ import type { ReactNode } from "react";
 import { ApiError, explain } from "../api/client";
 import { type Resource, useTitle } from "../lib/hooks";
 import type { Route } from "../lib/router";
+import { Coded } from "./Coded";
 
 interface FailureProps {
   error: unknown;
@@ -20,7 +21,7 @@ export function Failure({ error, onRetry, refused }: FailureProps) {
   return (
     <div className="note bad" role="alert">
       <strong>{title}</strong>
-      {detail !== title && <span>{detail}</span>}
+      {detail !== title && <span className="sentence"><Coded text={detail} /></span>}
       {parts.map((part) => (
         <span key={part.field + part.message}>
           <code>{part.field}</code> {part.message}

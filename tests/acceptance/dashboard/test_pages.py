@@ -314,7 +314,7 @@ def test_models_are_registered(visit: Callable[..., Any], site: Site, toys: Toys
     page.get_by_role("button", name="Register").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Register").click()
-    dialog.get_by_text("Give a folder on the server").wait_for()
+    dialog.get_by_text("Give a folder or a GGUF file on the server").wait_for()
     dialog.get_by_label("Folder").fill(toys.base.name)
     dialog.get_by_role("button", name="Register").click()
     dialog.wait_for(state="detached")
@@ -330,7 +330,7 @@ def test_the_page_of_a_model_has_every_measurement_with_its_interval(
     name = f"{REAL}:champion"
     (run,) = site.get(f"models/{name}/measurements")["runs"]
     (test,) = [m for m in run["measurements"] if (m["name"], m["slice"]) == ("score", "test")]
-    ends = " – ".join(f"{test['figure'][end]:#.4g}" for end in ("low", "high"))
+    ends = " … ".join(f"{test['figure'][end]:#.4g}" for end in ("low", "high"))
     page = visit(f"/models/{name}")
     row = page.get_by_role("row", name="score all test").first
     row.get_by_text(ends).wait_for()

@@ -83,7 +83,7 @@ def test_phases_stand_in_a_row_and_lead_to_their_runs(visit: Callable[..., Any])
     """State, gate and figure of each; from a run back to the pipeline and on to its neighbours."""
     page = visit(f"/runs/{GOING}")
     first, second, third = cells(page)
-    assert first.startswith("1 first toy ✓ ended total passes total ")
+    assert first.startswith("1 first toy ✓ ended gate passes total ")
     assert second == "2 second toy ◔ running 33 %"
     assert third == "3 third toy ○ waiting"
     accept(page, "a pipeline")
@@ -160,10 +160,10 @@ def test_work_stands_in_rows_and_models_in_lanes(visit: Callable[..., Any]) -> N
 def test_a_stopped_gate_is_a_decision_with_its_ways_on(visit: Callable[..., Any]) -> None:
     """Figure and limit in a sentence, and the buttons beside it; no retry, which would not help."""
     page = visit(f"/runs/{STOPPED}")
-    assert "! gate stopped total not met" in cells(page)[0]
+    assert "! gate stopped gate not met total" in cells(page)[0]
     page.locator(".run-title").get_by_text("needs a decision").wait_for()
     decision = page.locator(".decision")
-    decision.get_by_text("and must be at least 1e+12").wait_for()
+    decision.get_by_text("and must be at least 1,000,000,000,000").wait_for()
     assert decision.get_by_role("button").all_inner_texts() == ["Override", "Fork", "Give up"]
     assert page.get_by_role("button", name="Retry").count() == 0
     accept(page, "a decision")

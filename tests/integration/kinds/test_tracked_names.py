@@ -107,11 +107,15 @@ RATIO = re.compile(r"(?<!mean) over ")
 def test_the_unit_of_a_figure_is_the_one_that_its_meaning_begins_with(name: str) -> None:
     """A loss in nats is no pure number, unless it is nats over nats."""
     kind = kinds.of(name)
-    for figure, meaning in kind.figures_of.items():
+    for figure, words in kind.figures_of.items():
+        label, _, meaning = words.partition(": ")
+        assert label[0].islower(), figure
+        assert meaning, figure
+        assert "_" not in label, figure
         unit = kind.figure_units.get(figure, tracking.PLAIN)
         begins = UNITS.get(meaning.split()[0])
         if RATIO.search(meaning):
-            assert unit == tracking.PLAIN, figure
+            assert unit in (tracking.PLAIN, "share"), figure
         elif begins:
             assert unit.startswith(begins), figure
 

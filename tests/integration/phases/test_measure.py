@@ -15,10 +15,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from cli.main import forge
 from phases.measure.events import MeasureState
 from phases.measure.figures import FIGURES, observed
+from runs import kinds
 from runs.errors import ConfigError, DataError, SourceChangedError
 from runs.history import audit, repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from runs.kinds.outcome import figure_text
 from testing.models.toys import Toys
 from tests.integration.kinds.test_forgeries import relinked
 from weights.storage.weight_cache import Artifacts
@@ -102,11 +104,12 @@ def test_a_measurement_says_what_it_found(measured: Home) -> None:
     assert done.started.documents == {"animals": 3, "numbers": 3}
     assert "domain animals has 3 documents: intervals are rough." in done.started.warnings
     shown = call(measured, "show", "m", "--all")
-    assert "retention" in shown.output
+    assert "quality kept of the best input" in shown.output
     assert "Bits per byte by domain: On 6 documents" in shown.output
     told = call(measured, "start", "--resume", "m").output
     kept = done.completed.figures["retention"]
-    assert f"retention      {kept.value:.4f} [{kept.low:.4f}, {kept.high:.4f}]" in told
+    assert kept.n == 6
+    assert f"{figure_text(kinds.of('measure'), 'retention', kept)}  on 6 documents" in told
 
 
 def test_it_is_verified_and_measured_again(measured: Home) -> None:

@@ -96,8 +96,8 @@ def test_time_and_disk_add_up_and_memory_is_the_most_at_once(
     file = tmp_path / "one.toml"
     file.write_text(ONE)
     lines = call(home, "pipeline", "run", str(file), "--dry-run").stdout.splitlines()
-    assert re.split(" {2,}", lines[1]) == ["first", "toy", "2.0 s", "2.0 MB", "2.0 MB"]
-    assert re.split(" {2,}", lines[2]) == ["in all", "2.0 s", "2.0 MB", "2.0 MB"]
+    assert re.split(" {2,}", lines[1]) == ["first", "toy", "2.0 s", "1.91 MiB", "1.91 MiB"]
+    assert re.split(" {2,}", lines[2]) == ["in all", "2.0 s", "1.91 MiB", "1.91 MiB"]
 
 
 def test_what_a_kind_measures_itself_is_not_replaced_by_an_earlier_run(
@@ -198,7 +198,8 @@ def test_durations_are_said_in_the_unit_that_fits(seconds: float, said: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(0, "0.0 kB"), (5600, "5.6 kB"), (3.4e6, "3.4 MB"), (1.2e9, "1.2 GB")]
+    ("count", "said"),
+    [(0, "0 B"), (1023, "1,023 B"), (5600, "5.47 KiB"), (3.4e7, "32.4 MiB"), (1.2e9, "1.12 GiB")],
 )
 def test_sizes_are_said_in_the_unit_that_fits(count: float, said: str) -> None:
     assert size(count) == said

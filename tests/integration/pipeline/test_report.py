@@ -54,9 +54,9 @@ def test_a_report_has_a_section_for_each_phase_and_says_what_came_of_it(honest_h
     assert "`seed = 1`" in told
     assert "Run `p.1-first` completed after" in told
     assert f"| total | – | `{first.completed.digest[:16]}` |" in told
-    assert f"- `total` {first.total:,.0f}: the total of all steps" in told
-    assert f"- total is {first.total:.4g}, and must be at least 1: **passed**" in told
-    assert f"Total: {first.total:.4g}." in told
+    assert f"- total {first.total:,.0f}: that of all steps (`total`)" in told
+    assert f"- total is {first.total:,.0f}, and must be at least 1: **passed**" in told
+    assert f"Total: {first.total:,.0f}." in told
     assert "Gates:" not in section(text, "2. second")
     assert f"`{toy_runs.state(honest_home, 'p').head}`" in section(text, "How to check this report")
 
@@ -86,8 +86,9 @@ def test_a_pipeline_that_a_gate_has_stopped_says_why_and_what_to_do(home: Home) 
     gate = {"metric": "total", "at_least": 1e9}
     stopped(home, [phase("first", gate, seed=1), TWO[1]])
     text = report(home)
-    assert "**The pipeline has stopped.** the gate of phase first stopped it: total is" in text
-    assert "must be at least 1e+09: **stops**" in section(text, "1. first")
+    assert "stopped.** Phase first has ended, and its gate holds the pipeline: total is" in text
+    assert "`forge override p first --reason WHY`" in text
+    assert "must be at least 1,000,000,000: **stops**" in section(text, "1. first")
     assert "| 1 | first | toy | ended, stopped |" in text
     assert "| 2 | second | toy | not begun |" in text
 

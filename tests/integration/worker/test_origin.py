@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from evomerge.tasks.results.champion import export
 from runs.errors import SourceError, UnavailableError
 from runs.home import Home
 from runs.kinds.origin import Origin
+from runs.record.user_events import Described
 from testing.models.toys import Toys
 from testing.worlds import runs
 from tests.integration.cli.test_forge import call, fails
@@ -108,6 +110,9 @@ def test_a_champion_is_named_by_its_run(home: Home, state: RunState, toys: Toys)
     assert (
         told == f"first is the champion {state.champion[:12]} of run first, taken from {found.path}"
     )
+    with closing(home.open_store()) as store:
+        control(store, "first", Described(name="harbour"))
+    assert "of run harbour, taken from" in named(home, "harbour")[1]
     before = (Path(found.path) / "model.safetensors").stat().st_mtime_ns
     for text in ("firs", "first:champion", "first/champion", f"first/{state.champion}"):
         assert named(home, text)[0] == found

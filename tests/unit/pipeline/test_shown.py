@@ -102,13 +102,13 @@ def test_the_recorded_pipeline_stands_at_each_event_as_it_did() -> None:
 def test_a_gate_is_told_in_at_most_four_words_with_its_figure() -> None:
     state = repository.fold(golden())
     first, second = stages.stages(state, None)
-    assert (first.gate, second.gate) == ("lead overridden", "lead_over_sources: input goes on")
+    assert (first.gate, second.gate) == ("gate overridden", "input goes on")
     assert first.figure is not None
     assert first.figure.metric.better == "up"
     assert first.figure.value == state.figures(1)["lead"].value
     rows = golden()
     every = {s.gate for n in range(1, 19) for s in stages.stages(repository.fold(rows[:n]), None)}
-    assert {"1 gate waits", "4 gates wait", "lead not met"} < every
+    assert {"1 gate waits", "4 gates wait", "gate not met"} < every
     assert all(len(gate.split()) <= 4 for gate in every)
 
 
@@ -171,12 +171,13 @@ def test_a_stopped_gate_says_interval_and_limit_until_it_is_overridden() -> None
     end(state, 1, base=model("1"), code=model("2"))
     end(state, 2, champion=model("3"))
     measured(state, 2, **{**GOOD, "retention": Figure(value=0.9, low=0.8, high=1.0)})
-    assert (only(state, 2).state, only(state, 2).gate) == ("gate stopped", "retention not met")
+    assert (only(state, 2).state, only(state, 2).gate) == ("gate stopped", "gate not met")
     gate = panel(state, "gates").gates[0]
     assert (gate.low, gate.high, gate.limit, gate.verdict) == (0.8, 1.0, 0.95, "stop")
-    assert "(0.8 to 1), and must be at least 0.95" in (gate.reason or "")
+    words = "quality kept of the best input is 90 % (80 % to 100 %), and must be at least 95 %"
+    assert gate.reason == words
     state.take(GateOverridden(phase=2, reason="good enough"), key="p/gate_overridden/1")
-    assert (only(state, 2).state, only(state, 2).gate) == ("overridden", "retention overridden")
+    assert (only(state, 2).state, only(state, 2).gate) == ("overridden", "gate overridden")
     gate = panel(state, "gates").gates[0]
     assert (gate.verdict, gate.reason) == ("overridden", "good enough")
 

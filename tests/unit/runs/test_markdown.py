@@ -36,7 +36,7 @@ def test_the_result_is_said_with_its_interval_items_and_lead() -> None:
     )
     facts = (Fact(name="seed", value=7),)
     text = markdown.markdown(Panels(head=head(result=result, facts=facts), panels=()))
-    assert "**champion**: accuracy 91.5 % (90 … 93) on test, 2,000 items; " in text
+    assert "**champion**: accuracy 91.50 % (90 to 93) on test, 2,000 items; " in text
     assert "; lead over base: 2.5 (-0.5 … 5.5), level.\n" in text
     assert "- seed: 7\n" in text
 

@@ -447,7 +447,7 @@ def merged(cumulative: Figure, **gate: Any) -> str:
 def test_the_report_says_what_the_input_had() -> None:
     """2.0 bits per byte, and a retention of 1.02: the input had 2.04."""
     text = merged(GOOD["cumulative"], gates=[{"metric": "bits_per_byte", "at_most": 3.0}])
-    assert "must be at most 3 (its input's is 2.04): **" in text
+    assert "must be at most 3 (its input's is 2.040): **" in text
 
 
 def test_the_gain_over_the_beginning_is_told_in_words_with_its_interval() -> None:
@@ -458,8 +458,8 @@ def test_the_gain_over_the_beginning_is_told_in_words_with_its_interval() -> Non
         "began with, on 30 documents that no phase may choose by (95 % interval: 10.0 % fewer bits per "
         "byte to 25.0 % fewer bits per byte)."
     ) in text
-    assert "| the best at the beginning | 2.5000 | 100.0 % |  |  |" in text
-    assert "| b | 2.0000 (1.9000 to 2.1000) | 125.0 % (111.1 % to 133.3 %) | – | yes |" in text
+    assert "| the best at the beginning | 2.500 | 100 % |  |  |" in text
+    assert "| b | 2 (1.900 to 2.100) | 125 % (111.1 % to 133.3 %) | – | yes |" in text
 
 
 def test_a_gain_whose_interval_has_no_gain_in_it_may_be_noise() -> None:
@@ -476,7 +476,8 @@ def test_what_a_phase_that_was_passed_by_would_have_gained_is_not_told_as_a_gain
     assert "The model of phase b needs" not in text
     assert "| no: its input goes on |" in text
     assert (
-        "phase b passed it on unchanged, because retention is 1.02 (1 to 1.04), and must be" in text
+        "phase b passed it on unchanged, because quality kept of the best input is 102 % (100 % to "
+        "104 %), and must be at least 150 %" in text
     )
     assert f"Its result is `a:base` (weights `{'1' * 12}`)" in text
 
@@ -490,5 +491,6 @@ def test_each_kind_tells_its_finding_in_sentences() -> None:
         told[kind] = list(kinds.of(state.kind).summary(state, rows))
     assert told["cognate-2"][0].startswith("- The ")
     assert "the best other model on its own domain" in told["cognate-2"][0]
-    assert any(line.startswith("- retention: ") for line in told["measure-1"])
+    kept = "- quality kept of the best input "
+    assert any(line.startswith(kept) and " % (" in line for line in told["measure-1"])
     assert "generations had" in told["schema-1-1"][1]

@@ -9,7 +9,7 @@ transformers masks attention between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from weights.model import Model
 from weights.recipes import Train
 from weights.training.objectives import Batch
 from weights.training.objectives.next_token import NoParams
-from weights.training.windows import Ids, seeded, stream_digest
+from weights.training.windows import Ids, drawn, stream_digest
 
 
 def ends(stream: Ids) -> NDArray[np.int64]:
@@ -80,15 +80,15 @@ class Answers:
         recipe, width = self._recipe, self._recipe.context + 1
         tokens = np.zeros((recipe.batch, width), np.int64)
         places = np.tile(np.arange(width), (recipe.batch, 1))
-        drawn = self._drawn(step)
-        item = next(drawn)
+        items = drawn(self._recipe, step, self._edges, self._items)
+        item = next(items)
         for row in range(recipe.batch):
             at = 0
             while at + len(item) <= width:
                 tokens[row, at : at + len(item)] = item
                 places[row, at:] = np.arange(width - at)
                 at += len(item)
-                item = next(drawn)
+                item = next(items)
             places[row, at:] = np.arange(width - at)
         answers = tokens[:, 1:] < 0
         scale = np.full(recipe.batch, recipe.batch / answers.sum(), np.float32)
@@ -98,16 +98,6 @@ class Answers:
             "answers": torch.from_numpy(answers),
             "scale": torch.from_numpy(scale),
         }
-
-    def _drawn(self, step: int) -> Iterator[Ids]:
-        """Yield items without end, drawn for a step."""
-        recipe = self._recipe
-        draws = seeded(recipe.seed, f"{recipe.purpose}/{step}")
-        while True:
-            for of, which in draws.random((recipe.batch, 2)):
-                stream = min(int(np.searchsorted(self._edges, of, "right")), len(self._items) - 1)
-                items = self._items[stream]
-                yield items[int(which * len(items))]
 
     def loss(self, part: Batch) -> torch.Tensor:
         """Return Σ −log p of the rows' answers · scale over the number of rows.

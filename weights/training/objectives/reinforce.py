@@ -19,7 +19,7 @@ two tokens beyond the longest answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ from weights.training.models.teacher import Teacher
 from weights.training.objectives import Batch
 from weights.training.objectives.answers import ends
 from weights.training.objectives.next_token import check_streams
-from weights.training.windows import Ids, seeded
+from weights.training.windows import Ids, drawn
 
 #: Role of the model that a reply must stay near to.
 REFERENCE = "reference"
@@ -103,8 +103,8 @@ class Reinforce:
         tokens of the prompt and of the reply; "rewards" and "gains": [batch] float32, 1 or −1, and what
         it is beyond the baseline.
         """
-        drawn = self._drawn(step)
-        chosen = [next(drawn) for _ in range(self._recipe.batch)]
+        items = drawn(self._recipe, step, self._edges, self._items)
+        chosen = [next(items) for _ in range(self._recipe.batch)]
         replies = self._replies([prompt for prompt, _ in chosen], step)
         right = [
             len(reply) == len(answer) and bool((reply == answer).all())
@@ -121,16 +121,6 @@ class Reinforce:
             "rewards": rewards,
             "gains": gains,
         }
-
-    def _drawn(self, step: int) -> Iterator[tuple[Ids, Ids]]:
-        """Yield (prompt, answer) without end, drawn for a step."""
-        recipe = self._recipe
-        draws = seeded(recipe.seed, f"{recipe.purpose}/{step}")
-        while True:
-            for of, which in draws.random((recipe.batch, 2)):
-                stream = min(int(np.searchsorted(self._edges, of, "right")), len(self._items) - 1)
-                items = self._items[stream]
-                yield items[int(which * len(items))]
 
     @torch.no_grad()
     def _replies(self, prompts: list[Ids], step: int) -> list[Ids]:

@@ -8,6 +8,7 @@ import { between, look, measured, resultInWords } from "../../panels/words";
 import { Panel } from "../../ui/Panel";
 import { Coded } from "../../ui/Coded";
 import { StatusMark, UNDECIDED } from "../../ui/StatusMark";
+import { Sheet } from "../../ui/Sheet";
 
 /** Kinds of panels that need the whole width: tables, and what has many columns. */
 const WIDE = new Set(["units", "gates", "strip", "timeline", "matrix", "arms", "graph"]);
@@ -78,7 +79,7 @@ function Results({ heads, named, undecided }: ResultsProps) {
     ]),
   ];
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of results">
+    <Sheet label="Table of results" look="bare">
       <table className="table">
         <thead>
           <tr>
@@ -104,7 +105,7 @@ function Results({ heads, named, undecided }: ResultsProps) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }
 
@@ -136,7 +137,7 @@ function Differences({ settings, heads, named }: DifferencesProps) {
 
 function SettingsTable({ settings, runs }: { settings: SideBySide["settings"]; runs: string[] }) {
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of settings">
+    <Sheet label="Table of settings" look="bare">
       <table className="table">
         <thead>
           <tr>
@@ -161,6 +162,6 @@ function SettingsTable({ settings, runs }: { settings: SideBySide["settings"]; r
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }

@@ -2,6 +2,7 @@
 import type { ModelMeasurements, OwnedModel } from "../../api/types";
 import { NONE, number, plural, score, words } from "../../lib/format";
 import { href } from "../../lib/router";
+import { Sheet } from "../../ui/Sheet";
 
 /** A run by its name, with its id as a tooltip. */
 export function RunLink({ run }: { run: { run: string; run_name: string } }) {
@@ -85,7 +86,7 @@ export function Measured({ model, across }: { model: OwnedModel; across: ModelMe
 
 function InRun({ one }: { one: ModelMeasurements["runs"][number] }) {
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label={`Measurements in run ${one.run_name}`}>
+    <Sheet label={`Measurements in run ${one.run_name}`} look="bare">
       <table className="table">
         <caption>
           {one.made ? "Made and measured" : "Measured"} in run <RunLink run={one} /> ({one.kind})
@@ -108,14 +109,14 @@ function InRun({ one }: { one: ModelMeasurements["runs"][number] }) {
               <td>{slice || NONE}</td>
               <td className="num">{value(figure.value)}</td>
               <td className="num">
-                {figure.low === null || figure.high === null ? "no items, no interval" : `${score(figure.low)} – ${score(figure.high)}`}
+                {figure.low === null || figure.high === null ? "no items, no interval" : `${score(figure.low)} … ${score(figure.high)}`}
               </td>
               <td className="num">{figure.n === null ? NONE : number(figure.n)}</td>
             </tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }
 

@@ -16,6 +16,7 @@ import { Panel } from "../../ui/Panel";
 import { Time } from "../../ui/Time";
 import { Download, Loading, modelPath, useAct, useFiles } from "./Download";
 import { Measured, RunLink } from "./Measured";
+import { Sheet } from "../../ui/Sheet";
 
 export default function ModelPage({ id }: { id: string }) {
   const answer = useResource<OwnedModel>(modelPath(id));
@@ -147,7 +148,7 @@ function Files({ model, files }: { model: OwnedModel; files: Resource<ModelFiles
     <div className="stack">
       <Download id={model.id} files={files} />
       {found.files.length > 0 && (
-        <div className="sheet bare" tabIndex={0} role="region" aria-label="Files of the model">
+        <Sheet label="Files of the model" look="bare">
           <table className="table">
             <caption className="hidden-text">Files of the model</caption>
             <thead>
@@ -178,7 +179,7 @@ function Files({ model, files }: { model: OwnedModel; files: Resource<ModelFiles
               ))}
             </tbody>
           </table>
-        </div>
+        </Sheet>
       )}
       <p role="status" className="quiet small">{failure}</p>
       <Loading lines={found.load} />
@@ -192,7 +193,7 @@ function Made({ lineage }: { lineage: ModelLineage }) {
     <>
       {lineage.tree && lineage.tree.nodes.length > 1 && <GraphPanel panel={lineage.tree} />}
       {lineage.runs.map((one) => (
-        <div key={one.run} className="sheet bare" tabIndex={0} role="region" aria-label={`Models of run ${one.run_name}`}>
+        <Sheet key={one.run} label={`Models of run ${one.run_name}`} look="bare">
         <table className="table">
           <caption>
             In run <RunLink run={one} />
@@ -216,7 +217,7 @@ function Made({ lineage }: { lineage: ModelLineage }) {
             ))}
           </tbody>
         </table>
-        </div>
+        </Sheet>
       ))}
     </>
   );

@@ -11,6 +11,7 @@ import { Empty, Loaded } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
 import { RegisterDialog } from "./RegisterDialog";
 import { RemoveDialog } from "./RemoveDialog";
+import { Sheet } from "../../ui/Sheet";
 
 const KINDS: ModelKind[] = ["source", "base", "specialist", "champion", "merge"];
 
@@ -87,8 +88,9 @@ function Table({ models, filtered, onRemove }: TableProps) {
       </div>
     );
   }
+  const sized = models.some((model) => model.bytes !== null);
   return (
-    <div className="sheet" tabIndex={0} role="region" aria-label="Models">
+    <Sheet label="Models">
       <table className="table">
         <thead>
           <tr>
@@ -98,7 +100,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
               </th>
             ))}
             <th scope="col" className="num">Parameters</th>
-            <th scope="col" className="num">Size</th>
+            {sized && <th scope="col" className="num">Size</th>}
             <th scope="col" className="num">Test score</th>
             <th scope="col">Registered</th>
             {onRemove && (
@@ -132,7 +134,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
                 )}
               </td>
               <td className="num">{number(model.parameters)}</td>
-              <td className="num nowrap">{bytes(model.bytes)}</td>
+              {sized && <td className="num nowrap">{bytes(model.bytes)}</td>}
               <td className="num">{score(model.metrics.test)}</td>
               <td>
                 <Time at={model.registered_at} />
@@ -150,6 +152,6 @@ function Table({ models, filtered, onRemove }: TableProps) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }

@@ -85,7 +85,7 @@ function Said({ answer, config, file }: { answer: Checked; config: Values; file:
       </p>
       {answer.warnings.map((warning) => (
         <p key={warning} className="note warn">
-          <span>{warning}</span>
+          <span className="sentence">{warning}</span>
         </p>
       ))}
       <dl className="facts">

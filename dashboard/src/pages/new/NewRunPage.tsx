@@ -95,8 +95,8 @@ export default function NewRunPage({ route }: { route: Route }) {
         <div className="new-fields">
           <datalist id="known-models">
             {(models.data?.models ?? []).map((model) => (
-              <option key={model.id} value={model.path ?? model.id}>
-                {model.name}
+              <option key={model.id} value={model.name}>
+                {model.path ?? model.id}
               </option>
             ))}
           </datalist>

@@ -119,10 +119,13 @@ function Row({ row }: { row: PipelineRow }) {
       <td className="p-owner">{row.owner || NONE}</td>
       <td className="num nowrap p-quality">
         {number(row.quality)}
-        {row.quality !== null && <small className="quiet"> bit/B</small>}
+        {row.quality !== null && <small className="card-only quiet"> bits per byte</small>}
       </td>
       <td className="num nowrap p-size">{bytes(row.bytes)}</td>
-      <td className="num nowrap p-spent">{duration(row.spent)}</td>
+      <td className="num nowrap p-spent">
+        {duration(row.spent)}
+        <small className="card-only quiet"> spent</small>
+      </td>
       <td className="p-when">
         <Time at={row.submitted_at} />
       </td>

@@ -1,12 +1,13 @@
 /** What waits, what is under way, and who works. */
 import { invalidate } from "../../api/queries";
 import type { Queue as Waiting, QueueRow, Worker, Workers as Devices } from "../../api/types";
-import { bytes, duration, number, setting } from "../../lib/format";
+import { bytes, duration, number, plural, setting } from "../../lib/format";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { href } from "../../lib/router";
 import { Empty, Loaded } from "../../ui/Messages";
 import { StatusMark } from "../../ui/StatusMark";
 import { Time } from "../../ui/Time";
+import { Sheet } from "../../ui/Sheet";
 
 const EVERY = 10_000;
 
@@ -42,7 +43,7 @@ function Queue({ rows }: { rows: QueueRow[] }) {
     );
   }
   return (
-    <div className="sheet" tabIndex={0} role="region" aria-label="Queue">
+    <Sheet label="Queue">
       <table className="table">
         <thead>
           <tr>
@@ -52,7 +53,7 @@ function Queue({ rows }: { rows: QueueRow[] }) {
               </th>
             ))}
             <th scope="col" className="num">Priority</th>
-            <th scope="col" className="num">Generation</th>
+            <th scope="col" className="num">Done</th>
             <th scope="col">Submitted</th>
           </tr>
         </thead>
@@ -74,7 +75,7 @@ function Queue({ rows }: { rows: QueueRow[] }) {
               <td>{row.owner || "–"}</td>
               <td className="soft">{row.labels.join(", ")}</td>
               <td className="num">{row.priority}</td>
-              <td className="num">{row.generation ?? "–"}</td>
+              <td className="num">{row.generation === null ? "–" : plural(row.generation, row.done_unit)}</td>
               <td>
                 <Time at={row.submitted_at} />
               </td>
@@ -82,7 +83,7 @@ function Queue({ rows }: { rows: QueueRow[] }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }
 
@@ -98,7 +99,7 @@ function Workers({ rows }: { rows: Worker[] }) {
     );
   }
   return (
-    <div className="sheet" tabIndex={0} role="region" aria-label="Workers">
+    <Sheet label="Workers">
       <table className="table">
         <thead>
           <tr>
@@ -138,6 +139,6 @@ function Workers({ rows }: { rows: Worker[] }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }

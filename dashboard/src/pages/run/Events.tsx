@@ -77,7 +77,7 @@ export default function Events() {
           label="Events"
           role="list"
           count={found.length}
-          height={narrow ? 58 : 38}
+          height={narrow ? 76 : 38}
           extra={extra}
           keyOf={(position) => String(found[position]?.place ?? position)}
           reveal={at === null ? null : oldest ? found.length - 1 : 0}

@@ -140,7 +140,7 @@ export function Header({ onAction, onDescribe }: { onAction: (action: Action) =>
       {shown.warnings.length > 0 && (
         <div className="note warn">
           {shown.warnings.map((warning) => (
-            <span key={warning}><Coded text={warning} /></span>
+            <span key={warning} className="sentence"><Coded text={warning} /></span>
           ))}
         </div>
       )}

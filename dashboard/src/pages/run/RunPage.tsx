@@ -25,6 +25,7 @@ import { CommonOverview } from "./overview/CommonOverview";
 import { Overview } from "./overview/Overview";
 import { snap } from "./nearestBoundary";
 import { TimeSlider } from "./TimeSlider";
+import { Coded } from "../../ui/Coded";
 
 const Population = lazily(() => import("./population/Population"));
 const Lineage = lazily(() => import("./Lineage"));
@@ -97,7 +98,7 @@ export default function RunPage({ run, route }: { run: string; route: Route }) {
     if (live.error instanceof ApiError && live.error.status === 404) {
       return (
         <Empty title="There is no such run">
-          <p>{live.error.message}</p>
+          <p className="sentence"><Coded text={live.error.message} /></p>
           <a href="#/runs">All runs</a>
         </Empty>
       );

@@ -1,11 +1,12 @@
 /** The settings of the run, beside their defaults. */
 import { writeJson } from "../../lib/bigJson";
 import { useStored } from "../../lib/hooks";
-import { plural, setting } from "../../lib/format";
+import { plural, setting, words } from "../../lib/format";
 import { useSettings } from "../../lib/settings";
 import { Coded } from "../../ui/Coded";
 import { CopyButton } from "../../ui/CopyButton";
 import { useRun } from "./context";
+import { Sheet } from "../../ui/Sheet";
 
 export default function SettingsTab() {
   const { shown } = useRun();
@@ -30,7 +31,7 @@ export default function SettingsTab() {
         </span>
         <CopyButton text={writeJson(shown.config, 2)} label="Copy as JSON" />
       </div>
-      <div className="sheet" tabIndex={0} role="region" aria-label="Settings">
+      <Sheet label="Settings">
         <table className="table settings">
           <thead>
             <tr>
@@ -53,7 +54,7 @@ export default function SettingsTab() {
             ))}
           </tbody>
         </table>
-      </div>
+      </Sheet>
     </>
   );
 }
@@ -70,7 +71,25 @@ function Value({ value, changed }: { value: unknown; changed: boolean }) {
       </details>
     ));
   }
+  if (Array.isArray(value) && value.length > 0 && value.every(isGate)) {
+    return value.map((gate, index) => (
+      <div key={index}>
+        {words(gate.metric)} {gate.at_least === null ? `≤ ${gate.at_most}` : `≥ ${gate.at_least}`}, else {gate.otherwise}
+      </div>
+    ));
+  }
   return changed ? <b>{setting(value)}</b> : setting(value);
+}
+
+interface Limited {
+  metric: string;
+  at_least: number | null;
+  at_most: number | null;
+  otherwise: string;
+}
+
+function isGate(entry: unknown): entry is Limited {
+  return typeof entry === "object" && entry !== null && "metric" in entry && "otherwise" in entry;
 }
 
 function isNamed(entry: unknown): entry is { name: string } {

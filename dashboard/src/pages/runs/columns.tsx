@@ -22,15 +22,15 @@ export interface Column {
 }
 
 export const COLUMNS: readonly Column[] = [
-  { id: "status", head: "Status", by: "status", width: "132px", cell: (row) => <StatusMark status={row.undecided ? UNDECIDED : row.status} /> },
-  { id: "run", head: "Run", by: "run", width: "minmax(150px, 1.6fr)", cell: (row) => <Named row={row} /> },
+  { id: "status", head: "Status", by: "status", width: "122px", cell: (row) => <StatusMark status={row.undecided ? UNDECIDED : row.status} /> },
+  { id: "run", head: "Run", by: "run", width: "minmax(150px, 3.2fr)", cell: (row) => <Named row={row} /> },
   { id: "kind", head: "Kind", by: "kind", width: "80px", cut: true, cell: (row) => row.kind },
-  { id: "owner", head: "Owner", by: "owner", width: "minmax(72px, 0.6fr)", cut: true, cell: (row) => row.owner || "–" },
-  { id: "result", head: "Result", by: "value", width: "minmax(200px, 1.3fr)", cut: true, cell: (row) => <Resulting row={row} /> },
+  { id: "owner", head: "Owner", by: "owner", width: "minmax(64px, 0.5fr)", cut: true, cell: (row) => row.owner || "–" },
+  { id: "result", head: "Result", by: "value", width: "minmax(180px, 1.6fr)", cut: true, cell: (row) => <Resulting row={row} /> },
   { id: "done", head: "Done", by: "done", width: "112px", num: true, cell: (row) => (row.generation === null ? NONE : plural(row.generation, row.done_unit)) },
-  { id: "curve", head: "Along the way", by: null, width: "176px", roomy: true, cell: (row) => <Along row={row} /> },
-  { id: "cost", head: "Device time", by: "device_seconds", width: "92px", num: true, roomy: true, cell: (row) => duration(row.device_seconds) },
-  { id: "when", head: "Submitted", by: "", width: "116px", cell: (row) => <Time at={row.submitted_at} /> },
+  { id: "curve", head: "Along the way", by: null, width: "168px", roomy: true, cell: (row) => <Along row={row} /> },
+  { id: "cost", head: "Device time", by: "device_seconds", width: "86px", num: true, roomy: true, cell: (row) => duration(row.device_seconds) },
+  { id: "when", head: "Submitted", by: "", width: "102px", cell: (row) => <Time at={row.submitted_at} /> },
 ];
 
 /** The result as the run's head has it: of another metric in every kind. */

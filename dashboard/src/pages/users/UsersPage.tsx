@@ -9,6 +9,7 @@ import { Empty, Failure, Loaded } from "../../ui/Messages";
 import { Time } from "../../ui/Time";
 import { AddUserDialog } from "./AddUserDialog";
 import { TokenDialog } from "./TokenDialog";
+import { Sheet } from "../../ui/Sheet";
 
 export default function UsersPage() {
   const me = useMe();
@@ -65,7 +66,7 @@ export default function UsersPage() {
       {error !== null && <Failure error={new Error(explain(error))} />}
       <Loaded of={users}>
         {(data) => (
-          <div className="sheet" tabIndex={0} role="region" aria-label="Users">
+          <Sheet label="Users">
             <table className="table">
               <thead>
                 <tr>
@@ -119,7 +120,7 @@ export default function UsersPage() {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Sheet>
         )}
       </Loaded>
       {adding && (

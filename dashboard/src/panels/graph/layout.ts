@@ -182,7 +182,7 @@ function lanesOf(names: string[]): Plan["lanes"] {
 
 /** "generation 3" where the graph has a word for its columns; "given" above what has no column. */
 function headOf(stack: Box[], along: string): string {
-  const first = stack[0]?.members[0];
-  if (!first || !along) return "";
-  return first.column === null ? "given" : `${along} ${first.column}`;
+  if (stack.length === 0 || !along) return "";
+  const placed = stack.flatMap((box) => box.members).find((one) => one.column !== null);
+  return placed ? `${along} ${placed.column}` : "given";
 }

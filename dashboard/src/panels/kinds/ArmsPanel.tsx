@@ -3,6 +3,7 @@ import type { Arm, Arms } from "../../api/types";
 import { extent, labelled, linear, padded, type Scale } from "../../lib/scale";
 import { NONE, number } from "../../lib/format";
 import { directed, inOneForm, lead, named, valued, VERDICTS } from "../words";
+import { Sheet } from "../../ui/Sheet";
 
 const WIDE = 220;
 const AXIS = 30;
@@ -18,7 +19,7 @@ export function ArmsPanel({ panel }: { panel: Arms }) {
   const x = linear(padded(extent(ends) ?? [0, 1], 0.06), [6, WIDE - 6]);
   const line = leads.length > 0 ? 0 : null;
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label={`Table: ${panel.title}`}>
+    <Sheet label={`Table: ${panel.title}`} look="bare">
       <table className="table arms">
         <thead>
           <tr>
@@ -44,8 +45,11 @@ export function ArmsPanel({ panel }: { panel: Arms }) {
                 {leads.length > 0 && arm.low !== null && arm.high !== null && <small className="quiet">{` ${told(arm.low)} … ${told(arm.high)}`}</small>}
               </td>
               {hasItems && <td className="num">{number(arm.n)}</td>}
-              {leads.length > 0 && <td className="num nowrap">{arm.lead ? lead(arm.lead.value) : NONE}</td>}
-              <td>
+              {leads.length > 0 && <td className="num nowrap">
+                {arm.lead ? lead(arm.lead.value) : NONE}
+                {arm.lead && <small className="quiet card-only">{` ${lead(arm.lead.low)} … ${lead(arm.lead.high)}`}</small>}
+              </td>}
+              <td className="interval-cell">
                 <Interval arm={arm} x={x} zero={line} limit={panel.limit} ofLead={leads.length > 0} />
               </td>
               {leads.length > 0 && <td className="nowrap">{arm.lead && <Verdict verdict={arm.lead.verdict} />}</td>}
@@ -56,7 +60,7 @@ export function ArmsPanel({ panel }: { panel: Arms }) {
         <tfoot aria-hidden="true">
           <tr>
             <td colSpan={3 + Number(hasItems) + Number(leads.length > 0)} />
-            <td>
+            <td className="interval-cell">
               <svg className="interval-axis" width={WIDE} height={AXIS}>
                 {labelled(x, 3).map((tick) => (
                   <text key={tick.at} x={x(tick.at)} y="12" textAnchor="middle">
@@ -74,7 +78,7 @@ export function ArmsPanel({ panel }: { panel: Arms }) {
           </tr>
         </tfoot>
       </table>
-    </div>
+    </Sheet>
   );
 }
 

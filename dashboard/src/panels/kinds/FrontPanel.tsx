@@ -131,19 +131,6 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
         <text className="axis-name" x={LEFT} y={TOP} dx="4" dy="-4">
           {directed(yAxis)}
         </text>
-        {panel.limits.map((limit, number_) => {
-          const level = limit.axis === 1;
-          if (!shows(limit.at, level ? yAxis.log : xAxis.log)) return null;
-          const [left, up] = level ? [LEFT, y(limit.at)] : [x(limit.at), TOP];
-          // The words of a line that is close to one before it stand at the other end.
-          const close = level && panel.limits.slice(0, number_).some((other) => other.axis === 1 && Math.abs(y(other.at) - up) < 14);
-          return (
-            <g key={`${limit.axis} ${limit.at}`} className="threshold">
-              <line x1={left} x2={level ? width - RIGHT : left} y1={up} y2={level ? up : HEIGHT - BOTTOM} />
-              <text x={close ? width - RIGHT - 4 : left + 4} y={level ? up - 5 : up + 10} textAnchor={close ? "end" : undefined}>{limit.says}</text>
-            </g>
-          );
-        })}
         {panel.axes.length === 2 && a !== b && <path className="front-line" d={stairs(front) ?? undefined} />}
         {placed.map(({ point, left, up }) => {
           const number_ = series.indexOf(point.series);
@@ -155,6 +142,19 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
               tabIndex={pick ? 0 : undefined} role={pick ? "button" : "img"} aria-label={describe(point)}
               onPointerEnter={() => setOn(point.id)} onFocus={() => setOn(point.id)} onPointerLeave={() => setOn(null)} onClick={() => pick?.(point.id)}
               onKeyDown={(event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), pick?.(point.id))} />
+          );
+        })}
+        {panel.limits.map((limit, number_) => {
+          const level = limit.axis === 1;
+          if (!shows(limit.at, level ? yAxis.log : xAxis.log)) return null;
+          const [left, up] = level ? [LEFT, y(limit.at)] : [x(limit.at), TOP];
+          // The words of a line that is close to one before it stand at the other end.
+          const close = level && panel.limits.slice(0, number_).some((other) => other.axis === 1 && Math.abs(y(other.at) - up) < 14);
+          return (
+            <g key={`${limit.axis} ${limit.at}`} className="threshold">
+              <line x1={left} x2={level ? width - RIGHT : left} y1={up} y2={level ? up : HEIGHT - BOTTOM} />
+              <text x={close ? width - RIGHT - 4 : left + 4} y={level ? up - 5 : up + 10} textAnchor={close ? "end" : undefined}>{limit.says}</text>
+            </g>
           );
         })}
       </svg>

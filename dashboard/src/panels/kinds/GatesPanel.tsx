@@ -5,6 +5,7 @@ import { NONE } from "../../lib/format";
 import { usePlace } from "../context";
 import { between, directed, measured } from "../words";
 import { OverrideDialog } from "./OverrideDialog";
+import { Sheet } from "../../ui/Sheet";
 
 const VERDICTS: Record<Gate["verdict"], { mark: string; tone: string; word: string }> = {
   open: { mark: "○", tone: "quiet", word: "not reached yet" },
@@ -18,7 +19,7 @@ export function GatesPanel({ panel }: { panel: Gates }) {
   const { run, mayAct } = usePlace();
   const [open, setOpen] = useState<Gate>();
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label={`Table: ${panel.title}`}>
+    <Sheet label={`Table: ${panel.title}`} look="bare gates">
       <table className="table">
         <thead>
           <tr>
@@ -63,6 +64,6 @@ export function GatesPanel({ panel }: { panel: Gates }) {
         </tbody>
       </table>
       {open && <OverrideDialog run={run} gate={open} onClose={() => setOpen(undefined)} />}
-    </div>
+    </Sheet>
   );
 }

@@ -4,6 +4,7 @@ import type { Matrix, Metric } from "../../api/types";
 import { css, inkOn, mix, themed } from "../../lib/colour";
 import { NONE, number } from "../../lib/format";
 import { extent } from "../../lib/scale";
+import { Sheet } from "../../ui/Sheet";
 import { useTheme } from "../../ui/frame/theme";
 import { directed, inOneForm, named } from "../words";
 
@@ -31,7 +32,7 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
   return (
     <>
       <p className="quiet small">{legend(panel)}</p>
-      <div className="sheet bare" tabIndex={0} role="region" aria-label={`Table: ${panel.title}`}>
+      <Sheet label={`Table: ${panel.title}`} look="bare">
         <table className="table matrix">
           <thead>
             <tr>
@@ -74,7 +75,7 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </Sheet>
     </>
   );
 }

@@ -7,6 +7,7 @@ import { number } from "../../lib/format";
 import { useWidth } from "../../lib/hooks";
 import { extent, labelled, linear, scaleBetween } from "../../lib/scale";
 import { look, named, valued } from "../words";
+import { Sheet } from "../../ui/Sheet";
 
 const LEFT = 48;
 const RIGHT = 14;
@@ -23,7 +24,7 @@ export function SharesPanel({ panel }: { panel: Shares }) {
 function Bars({ panel }: { panel: Shares }) {
   const whole = panel.parts.reduce((sum, part) => sum + (part.values[0] ?? 0), 0);
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label={`Table: ${panel.title}`}>
+    <Sheet label={`Table: ${panel.title}`} look="bare">
       <table className="table">
         <thead>
           <tr>
@@ -48,7 +49,7 @@ function Bars({ panel }: { panel: Shares }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }
 

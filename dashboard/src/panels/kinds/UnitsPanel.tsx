@@ -6,6 +6,7 @@ import { href } from "../../lib/router";
 import { Id } from "../../ui/CopyButton";
 import { usePlace } from "../context";
 import { inOneForm, named } from "../words";
+import { Sheet } from "../../ui/Sheet";
 
 type Cell = Units["rows"][number][number];
 
@@ -22,7 +23,7 @@ export function UnitsPanel({ panel }: { panel: Units }) {
   );
   const turn = (at: number) => setSort(sort?.at !== at ? { at, down: false } : sort.down ? null : { at, down: true });
   return (
-    <div className="sheet bare units" tabIndex={0} role="region" aria-label={`Table: ${panel.title}`}>
+    <Sheet label={`Table: ${panel.title}`} look="bare units">
       <table className="table">
         <thead>
           <tr>
@@ -49,7 +50,7 @@ export function UnitsPanel({ panel }: { panel: Units }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }
 

@@ -1,13 +1,14 @@
 /** Which genes go with good scores: correlations, drawn from zero. */
 import type { Run } from "../../../api/types";
 import { folded, grouped } from "./foldedGenes";
+import { Sheet } from "../../../ui/Sheet";
 
 export function GeneCorrelations({ genes }: { genes: Run["genes"] }) {
   const known = genes.filter((one) => one.correlation !== null).sort((a, b) => Math.abs(b.correlation ?? 0) - Math.abs(a.correlation ?? 0));
   const alike = grouped(known, (one) => `${one.correlation} ${one.candidates}`);
   const rows = alike.slice(0, 12).map((group) => ({ ...group[0], ...folded(group.map((one) => one.gene)) }));
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of genes">
+    <Sheet label="Table of genes" look="bare">
       <table className="table">
         <thead>
           <tr>
@@ -33,6 +34,6 @@ export function GeneCorrelations({ genes }: { genes: Run["genes"] }) {
         </tbody>
       </table>
       {alike.length > rows.length && <p className="quiet small more">the {rows.length} strongest of {alike.length}</p>}
-    </div>
+    </Sheet>
   );
 }

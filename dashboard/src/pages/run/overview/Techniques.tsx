@@ -1,12 +1,13 @@
 /** How often each technique was used, and what it was worth. */
 import type { Technique } from "../../../api/types";
 import { score } from "../../../lib/format";
+import { Sheet } from "../../../ui/Sheet";
 
 export function Techniques({ techniques }: { techniques: Technique[] }) {
   const most = Math.max(1, ...techniques.map((one) => one.candidates));
   const rows = [...techniques].sort((a, b) => b.candidates - a.candidates);
   return (
-    <div className="sheet bare" tabIndex={0} role="region" aria-label="Table of techniques">
+    <Sheet label="Table of techniques" look="bare">
       <table className="table">
         <thead>
           <tr>
@@ -36,6 +37,6 @@ export function Techniques({ techniques }: { techniques: Technique[] }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </Sheet>
   );
 }
