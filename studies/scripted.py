@@ -27,6 +27,9 @@ class Scripted(Kind[S]):
     #: The kind's own event of the end.
     completed: type[Completed]
     figure_rules: ClassVar[Mapping[str, FigureRule]]
+    #: Figure → "name in words: what it is", and its unit; they follow from `figure_rules`.
+    figures_of: ClassVar[Mapping[str, str]]
+    figure_units: ClassVar[Mapping[str, str]]
     #: What arms are compared by.
     scale: ClassVar[Scale] = BITS_PER_BYTE
     #: The arm that the others are compared with; None: the result.

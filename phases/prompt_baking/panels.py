@@ -59,8 +59,9 @@ def facts(run: Run) -> dict[str, tuple[float | str, str]]:
         shown["trained parameters"] = started.trainable, ""
     if run.result == PARENT:
         shown["the prompts change"] = "nothing: nothing was trained", ""
-    for name in SHOWN if done is not None else ():
-        if figure := done.figures.get(name):
+    figures = done.figures if done is not None else {}
+    for name in SHOWN:
+        if figure := figures.get(name):
             metric = figure_metric(run.study, name)
             shown[metric.name] = figure.value, metric.unit
     return shown
