@@ -21,7 +21,6 @@ from runs.panels.markdown import renamed
 
 #: Kind of run → its class of views, imported when it is asked for; other kinds are shown by `View`.
 VIEWS = {
-    "bake": "cli.phases.bake_view:BakeView",
     "compression": "cli.phases.compression_view:CompressionView",
     "evomerge": "cli.evomerge.view:EvoMergeView",
     "measure": "cli.phases.measure_view:MeasureView",

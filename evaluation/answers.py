@@ -52,6 +52,22 @@ def encode(tokenizer: Any, items: Sequence[Item]) -> list[Encoded]:
     return [Encoded(tuple(p), (*a, end)) for p, a in zip(ids[:count], ids[count:], strict=True)]
 
 
+def rows(
+    tokenizer: Any, items: Sequence[Item], family: str, level: int, on: str
+) -> Iterator[dict[str, object]]:
+    """Yield a level's items to measure on, of the slice `on`, as rows of an item file."""
+    for number, (item, ids) in enumerate(zip(items, encode(tokenizer, items), strict=True)):
+        yield {
+            "id": f"{family}/{level}/{on}/{number}",
+            "domain": family,
+            "slice": on,
+            "prompt": item.prompt,
+            "check": {"kind": "exact", "answer": item.answer},
+            "max_tokens": len(ids.answer),
+            "grade": level - 1,
+        }
+
+
 def stream(items: Sequence[Encoded]) -> NDArray[np.int32]:
     """Return items in one row, as the objective `answers` reads them: answers as −1 − id."""
     ids = [token for one in items for token in (*one.prompt, *(-1 - a for a in one.answer))]

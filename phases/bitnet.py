@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from runs.errors import ConfigError
-from runs.event_types import Figure
 from runs.kinds.setting_words import TRAINING, Labels
 from runs.panels.panels import Column, Panel, Units
-from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
-from studies import comparison, paired_bits
+from studies import paired_bits
 from studies.comparison import CHOOSING, TEST
 from studies.events import (
     MODEL,
@@ -123,14 +121,6 @@ class Submitted(GivenSubmitted):
     config: BitnetConfig
 
 
-class Forked(common.Forked):
-    """A bitnet run was branched from another."""
-
-    schema_version = 3
-
-    config: BitnetConfig
-
-
 class Started(GivenStarted):
     """Model, text and profile were pinned."""
 
@@ -148,7 +138,6 @@ class Completed(GivenCompleted):
 
     #: The way of rounding without training that was the best on the selection slice.
     untrained: str
-    figures: dict[str, Figure]
 
 
 # ---- the study -----------------------------------------------------------------------------------
@@ -161,20 +150,10 @@ class Bitnet(Study[MakingState]):
     phase = 4
     title = "a bitnet run"
     line = "train a model to have ternary weights, and compare it with the alternatives"
-    config = BitnetConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = history(
-        name,
-        *(Submitted, Forked, Started, Completed),
-        upcasters={
-            (Submitted.type, 1): without_watch,
-            (Forked.type, 1): without_watch,
-            (Started.type, 1): not_divided,
-            (Submitted.type, 2): on_cpu,
-            (Forked.type, 2): on_cpu,
-        },
+        *(name, Submitted, Started, Completed),
+        requests=(without_watch, on_cpu),
+        starts=(not_divided,),
     )
     offered = ("tokens",)
     command_words = (
@@ -316,12 +295,7 @@ class Bitnet(Study[MakingState]):
         yield run.make(*(name for name in last if name in there))
         way = run.known[UNTRAINED] = best((yield run.choose(ways)))
         yield run.compare({**floats, **ternaries, UNTRAINED: run.on(way, ternary, TEST)})
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "untrained": way,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(untrained=way)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
@@ -375,13 +349,14 @@ class Bitnet(Study[MakingState]):
             "packed": started.packed,
         }
 
-    def last_lines(self, run: Run) -> list[str]:
-        """Return the sizes of the ternary model, and the way of rounding without training."""
-        pins = run.started
+    def lines(self, state: MakingState) -> list[str]:
+        """Return the report of a completed run, last the sizes, and the rounding without training."""
+        pins, way = state.started, self.run(state).known[UNTRAINED]
         return [
+            *super().lines(state),
             f"packed: {pins.packed:,} bytes, {pins.packed / pins.bytes:.1%} of {pins.bytes:,} in "
             f"float32; {pins.ternary:,} of {pins.model.parameters:,} weights are ternary; best "
-            f"rounding without training: {run.known[UNTRAINED]}"
+            f"rounding without training: {way}",
         ]
 
     def sentences(self, run: Run) -> list[str]:

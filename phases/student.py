@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from runs.errors import ConfigError
-from runs.event_types import Figure, HalfPrecision
+from runs.event_types import HalfPrecision
 from runs.kinds.architecture import Architecture
 from runs.kinds.setting_words import TRAINING, Labels
-from runs.record import events as common
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
 from studies import comparison, given_dtype
@@ -129,14 +128,6 @@ class Submitted(GivenSubmitted):
     config: StudentConfig
 
 
-class Forked(common.Forked):
-    """A student run was branched from another."""
-
-    schema_version = 3
-
-    config: StudentConfig
-
-
 class Started(GivenStarted):
     """Model, text, sizes and profile were pinned."""
 
@@ -155,7 +146,6 @@ class Completed(GivenCompleted):
 
     #: The arm that is the result: the better student on the selection slice.
     chosen: str
-    figures: dict[str, Figure]
 
 
 # ---- sizes of a student --------------------------------------------------------------------------
@@ -256,21 +246,10 @@ class Student(Study[MakingState]):
     phase = 8
     title = "a student run"
     line = "train a smaller model of a given one's family to predict as that one does"
-    config = StudentConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = history(
-        name,
-        *(Submitted, Forked, Started, Completed),
-        upcasters={
-            (Submitted.type, 1): without_watch,
-            (Forked.type, 1): without_watch,
-            (Started.type, 1): not_divided,
-            (Started.type, 2): not_rounded,
-            (Submitted.type, 2): on_cpu,
-            (Forked.type, 2): on_cpu,
-        },
+        *(name, Submitted, Started, Completed),
+        requests=(without_watch, on_cpu),
+        starts=(not_divided, not_rounded),
     )
     offered = ("tokens", "width", "depth")
     examples = (
@@ -338,12 +317,7 @@ class Student(Study[MakingState]):
         yield run.make(*students)
         run.result = best((yield run.choose(chosen)))
         yield run.compare({TEACHER: teacher, **compared})
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "chosen": run.result,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
@@ -371,11 +345,11 @@ class Student(Study[MakingState]):
             "chosen": run.result,
         }
 
-    def last_lines(self, run: Run) -> list[str]:
-        """Return the sizes of the result."""
-        student, teacher = run.started.parameters, run.started.model.parameters
+    def lines(self, state: MakingState) -> list[str]:
+        """Return the report of a completed run as lines of text, last the sizes of the result."""
+        student, teacher = state.started.parameters, state.started.model.parameters
         fewer = f"{student:,} parameters, {teacher / student:.1f} times fewer than {teacher:,}"
-        return [f"result: {run.result}, {fewer}"]
+        return [*super().lines(state), f"result: {self.run(state).result}, {fewer}"]
 
     def sentences(self, run: Run) -> list[str]:
         """Return the size and the quality of the student, and the lead over the other one."""
@@ -397,9 +371,7 @@ class Student(Study[MakingState]):
     def card_words(self, run: Run, role: str) -> list[str]:
         """Return what the student was trained on."""
         read = tokens(run.trainings[DISTILLED])
-        return [
-            f"Trained on {read:,} tokens from new weights: {self.arm_words(run)[str(run.result)]}."
-        ]
+        return [f"Trained on {read:,} tokens from new weights: {self.arms[str(run.result)].words}."]
 
     def next_steps(self, state: MakingState, name: str) -> list[str]:
         """Return the command that compresses the given model beside the student."""

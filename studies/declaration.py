@@ -8,21 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from runs.kinds.outcome import figure_text
 from runs.panels.panels import Panel
 from studies import arm_panels, given_dtype
 from studies.making.events import Making
+from studies.making.making import MakingState
 from studies.run import Run
 from studies.scripted import Scripted
-from studies.tables import Arm
+from studies.tables import Arm, words
 from studies.training_plan import memory
 from weights.recipes import Train
 
 if TYPE_CHECKING:
     from studies.context import GivenContext
     from weights.folders.checkpoint import Checkpoint
+
+
+S = TypeVar("S", bound=MakingState)
 
 
 class Extent(NamedTuple):
@@ -38,8 +42,10 @@ class Extent(NamedTuple):
     counted: str = ""
 
 
-class Declaration(Scripted):
+class Declaration(Scripted[S]):
     """A study as a phase declares it."""
+
+    state: ClassVar[type[MakingState]]
 
     # ---- what a phase writes: the table ------------------------------------------------------
 
@@ -92,13 +98,13 @@ class Declaration(Scripted):
 
     def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
         """Return the panels of the arms, once the arm `ours` is measured."""
-        words = self.arm_words(run)
-        groups = {name: arm.group for name, arm in self.arms_of(run).items()}
+        arms = self.arms_of(run)
+        groups = {name: arm.group for name, arm in arms.items()}
         title, note = self.comparison_title, self.comparison_note
-        compared = (words, run.seen, run.leads, groups, ours, self.baseline)
+        compared = (words(arms), run.seen, run.leads, groups, ours, self.baseline)
         return (
             arm_panels.arms(title, *compared, note),
-            arm_panels.domains(words, run.seen, ours),
+            arm_panels.domains(words(arms), run.seen, ours),
         )
 
     def own_panels(self, run: Run) -> Sequence[Panel]:
@@ -108,10 +114,6 @@ class Declaration(Scripted):
     def arms_of(self, run: Run) -> Mapping[str, Arm]:
         """Return the arms of a run: those of the table."""
         return self.arms
-
-    def arm_words(self, run: Run) -> Mapping[str, str]:
-        """Return arm → what it is, in words."""
-        return {name: arm.words for name, arm in self.arms_of(run).items()}
 
     def references_of(self, run: Run) -> Sequence[str]:
         """Return the trainings that curves show as references."""
@@ -137,17 +139,13 @@ class Declaration(Scripted):
             out.append(f"- {text[:1].upper()}{text[1:]}: {words}.")
         return out
 
-    def last_lines(self, run: Run) -> list[str]:
-        """Return the last lines of the report in a terminal."""
-        return []
-
     def next_steps(self, state: Any, name: str) -> list[str]:
         """Return commands that make sense after a run that is called `name`."""
         return []
 
     def card_words(self, run: Run, role: str) -> list[str]:
         """Return the paragraphs of a model's card before what the run has found."""
-        return [f"The {self.arm_words(run).get(str(run.result), role)}."]
+        return [f"The {words(self.arms_of(run)).get(str(run.result), role)}."]
 
     def further_folders(self, run: Run, out: Path) -> dict[str, str | None]:
         """Write further folders into a result's; return name → folder, None for one left out."""

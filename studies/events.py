@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+from pydantic import create_model
 
 from events import Event
 from events.registry import Upcaster
-from runs.event_types import ModelReference, Part, Profile, SourceRecord
+from runs.event_types import Figure, ModelReference, Part, Profile, SourceRecord
 from runs.kinds import state as common_state
 from runs.record import events as common
 from runs.system.digests import Digest
@@ -100,10 +103,11 @@ class GivenStarted(TextStarted):
 
 
 class ModelsCompleted(common.Completed):
-    """All models are made."""
+    """All models are made, and figures follow from what was measured."""
 
     #: Role → the model.
     models: dict[str, Result]
+    figures: dict[str, Figure]
 
 
 class GivenCompleted(ModelsCompleted):
@@ -115,29 +119,45 @@ class GivenCompleted(ModelsCompleted):
 
 def history(
     name: str,
-    *types: type[Event],
-    upcasters: Mapping[tuple[str, int], Upcaster] | None = None,
+    submitted: type[common.Submitted],
+    started: type[common.Started],
+    completed: type[common.Completed],
+    *further: type[Event],
+    requests: Sequence[Upcaster] = (),
+    starts: Sequence[Upcaster] = (),
+    upcasters: Mapping[tuple[str, int], Upcaster] = MappingProxyType({}),
     kept_by: tuple[type[Event], ...] = (),
 ) -> type[MakingState]:
     """Return the state of a kind of run, with the registry of its events.
 
-    `types` are its `submitted`, `forked`, `started` and `completed`, in this order, and further ones;
-    events of making and measuring are there in any case. Answers are found under their tasks' keys.
-    Events of the types `kept_by` keep what is remembered of a state.
+    Its `forked`, and events of making and measuring, are there in any case. `requests` and `starts`
+    read the schemas 1, 2 … of `submitted` and `forked`, and of `started`, as the next one; `upcasters`
+    are of `further` events. Answers are found under their tasks' keys. Events of the types `kept_by`
+    keep what is remembered of a state.
     """
-    submitted, forked, started, completed, *further = types
+    forked = _forked(submitted)
+    reading = dict(upcasters)
+    for event, steps in ((submitted, requests), (forked, requests), (started, starts)):
+        reading |= {(event.type, schema): step for schema, step in enumerate(steps, start=1)}
     every = (submitted, forked, started, *making.EVENTS, Observed, *further, completed)
 
     class StudyState(MakingState):
         """State of a run of one kind of study."""
 
         kind = name
-        registry = common.registry(every, dict(upcasters or {}))
-        handlers = (
-            common_state.handlers(submitted, forked, started, completed)  # type: ignore[arg-type]
-            | HANDLERS
-        )
+        registry = common.registry(every, reading)
+        handlers = common_state.handlers(submitted, forked, started, completed) | HANDLERS
         outside = making.OUTSIDE
         keeping = kept_by
 
     return StudyState
+
+
+def _forked(submitted: type[common.Submitted]) -> type[common.Forked]:
+    """Return the event that a run was branched from another, with the settings of `submitted`."""
+    settings: Any = (submitted.model_fields["config"].annotation, ...)
+    forked = create_model(
+        "Forked", __base__=common.Forked, __doc__=common.Forked.__doc__, config=settings
+    )
+    forked.schema_version = submitted.schema_version
+    return forked

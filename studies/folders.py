@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from evaluation.training_text.kept_text import ITEMS, STREAMS, write_items
 from runs.home import Home
 from studies import origins
-from studies.events import MODEL
 from studies.making import model_files
 from studies.making.events import Making
 from studies.training_context import TrainingContext
@@ -88,24 +84,6 @@ def write(study: Any, work: type[Any], home: Home, state: Any, out: Path) -> dic
     return {**report, "run": state.run, "folder": str(out), **folders}
 
 
-def write_result(
-    context: TrainingContext[Any], out: Path, name: str, told: BaseModel, card: str, file: str
-) -> dict[str, Any]:
-    """Write the folder of the run's one result and the items, and last the report; return it.
-
-    `name` is the result's name among the run's recipes, `file` that of the report in the folder. Raises
-    the errors of `check_target`.
-    """
-    out, state = check_target(out), context.state
-    publish_model(context, out / MODEL, name, state.head, card)
-    publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
-    digests = {role: one.digest for role, one in state.completed.models.items()}
-    chain = {"run": state.run, "chain_head": state.head}
-    whole = {**told.model_dump(), **chain, "models": digests}
-    (out / file).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
-    return {**told.model_dump(), "run": state.run, "folder": str(out)}
-
-
 def write_companions(context: TrainingContext[Any], folder: Path) -> None:
     """Write config.json and tokenizer of the run's models into a folder."""
     for file in context.text.folder.iterdir():
@@ -145,54 +123,3 @@ def files(
     made = [context.recipes[role] for role in roles]
     models = {context.state.made[one.id].digest: partial(context.weights, one) for one in made}
     return model_files.files(cache, models, context.state.making_seconds)
-
-
-@dataclass(frozen=True)
-class ResultFolders:
-    """The folders of one kind's runs, each of which has one result."""
-
-    context_of: type[TrainingContext[Any]]
-    #: State → name → recipe of all that the run makes.
-    recipes: Callable[[Any], Mapping[str, Making]]
-    #: State → name of the result among the recipes; None before it is known.
-    chosen: Callable[[Any], str | None]
-    #: State → report of a run that has completed.
-    report: Callable[[Any], Any]
-    #: Report → the model's card.
-    card: Callable[[Any], str]
-    #: File of the report.
-    mark: str
-
-    def write(self, home: Home, state: Any, out: Path) -> dict[str, Any]:
-        """Write the model's folder whole or not at all, the items, and last the report; return it.
-
-        Raises the errors of `check_target`.
-        """
-        name, told = self._name(state), self.report(state)
-        context = self._context(state, Artifacts.of(home))
-        return write_result(context, out, name, told, self.card(told), self.mark)
-
-    def settle(
-        self, home: Home, state: Any, head: str, recipe_id: str, folders: Sequence[Path]
-    ) -> str:
-        """Return a folder with a model of the run; write it into the last of `folders` if need be.
-
-        `head` is the head of the run's chain. Raises ForgeError.
-        """
-        recipes = self.recipes(state)
-        return settle(self.context_of, home, state, head, recipes, recipe_id, folders)
-
-    def files(self, state: Any, cache: Artifacts) -> list[tuple[str, Path]]:
-        """Return (name in an archive, file) of the result, made again if the cache lacks it."""
-        return files(self._context(state, cache), cache, [self._name(state)])
-
-    def _context(self, state: Any, cache: Artifacts) -> TrainingContext[Any]:
-        """Return the context in which the result is read, or made again."""
-        recipe = self.recipes(state)[self._name(state)]
-        return self.context_of.to_read(state, cache, [state.made[recipe.id].digest])
-
-    def _name(self, state: Any) -> str:
-        """Return the name of the result, which is known."""
-        found = self.chosen(state)
-        assert found is not None
-        return found

@@ -55,12 +55,16 @@ def with_rounded(
 
 
 def trainings(recipes: Mapping[str, Making]) -> dict[str, Train]:
-    """Return name → recipe of every training; NAME-float32 has the name of the rounded model."""
-    return {
-        name.removesuffix(FLOAT32): recipe
-        for name, recipe in recipes.items()
-        if isinstance(recipe, Train)
-    }
+    """Return name → recipe of every training; NAME-float32 has the name of the rounded model.
+
+    A stop of another training is left out.
+    """
+    every = {n.removesuffix(FLOAT32): r for n, r in recipes.items() if isinstance(r, Train)}
+    parts = {name: recipe.stem for name, recipe in every.items() if recipe.upto < recipe.steps}
+    ends = dict.fromkeys(parts.values(), 0)
+    for recipe in every.values() if parts else ():
+        ends[recipe.stem] = max(recipe.upto, ends.get(recipe.stem, 0))
+    return {n: r for n, r in every.items() if n not in parts or r.upto == ends[parts[n]]}
 
 
 def halves(recipes: Mapping[str, Making]) -> int:

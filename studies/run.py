@@ -183,10 +183,16 @@ class Run:
         made = self.state.made
         return {role: Result(recipe_id=id_, digest=made[id_].digest) for role, id_ in ids.items()}
 
+    @cached_property
     def figures(self) -> dict[str, Figure]:
-        """Return the figures of a run whose arms are all measured."""
+        """The figures of a run whose arms are all measured."""
         values = {name: rule.value(self) for name, rule in self.study.figure_rules.items()}
         return {name: value for name, value in values.items() if value is not None}
+
+    def end(self, **fields: Any) -> dict[str, Any]:
+        """Return the fields of `completed`: models, arms and figures, and those that a script adds."""
+        arms = comparison.arms(self.seen)
+        return {"models": self.models(), "arms": arms, "figures": self.figures, **fields}
 
     @cached_property
     def conclusions(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runs.panels.panels import Panel
-from studies import comparison, training_panels, training_plan
+from studies import comparison, tables, training_panels, training_plan
 from studies.declaration import Declaration
 from studies.run import Run
 
@@ -33,7 +33,7 @@ def report(study: Declaration, run: Run) -> dict[str, Any]:
 
 def lines(study: Declaration, run: Run) -> list[str]:
     """Return the comparison of a run that has completed as lines of text."""
-    arms, words = run.state.completed.arms, study.arm_words(run)
+    arms, words = run.state.completed.arms, tables.words(study.arms_of(run))
     rows = {name: arms[name].bits_per_byte for name in words if name in arms}
     more = ((name, run.leads[name]) for name in rows if name in run.leads)
     ours = study.result_title

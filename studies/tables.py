@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,11 @@ class Arm:
 
     words: str
     group: str
+
+
+def words(arms: Mapping[str, Arm]) -> dict[str, str]:
+    """Return arm → what it is, in words."""
+    return {name: arm.words for name, arm in arms.items()}
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from studies import given_dtype
 from studies.making.events import Making
 from studies.making.maker import Maker, forget, snapshots
 from studies.making.making import Make, MakingState
+from studies.making.resuming import under
 from studies.making.shared_snapshots import SharedSnapshots
 from studies.observing import Observe, Observed
-from studies.training_kind import under
 from weights.folders import companions
 from weights.folders.checkpoint import half_precision, open_checkpoint
 from weights.model import Model

@@ -7,7 +7,7 @@ from typing import Any
 
 from cli.kind_views import View
 from cli.options import say
-from studies.kind import LISTED
+from studies.study import LISTED
 
 
 class TrainingView(View):

@@ -7,10 +7,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from runs.event_types import Figure
 from runs.kinds.setting_words import TRAINING, Labels
-from runs.record import events as common
-from studies import comparison
 from studies.comparison import TEST
 from studies.events import MODEL, GivenCompleted, GivenStarted, GivenSubmitted, history
 from studies.making.events import Making
@@ -41,12 +38,6 @@ class Submitted(GivenSubmitted):
     config: Config
 
 
-class Forked(common.Forked):
-    """A run was branched from another."""
-
-    config: Config
-
-
 class Started(GivenStarted):
     """Model, text and profile were pinned."""
 
@@ -55,7 +46,6 @@ class Completed(GivenCompleted):
     """Both models are trained and compared."""
 
     chosen: str
-    figures: dict[str, Figure]
 
 
 class TwoRates(Study[MakingState]):
@@ -64,8 +54,7 @@ class TwoRates(Study[MakingState]):
     name = "two-rates"
     title = "a run of two rates"
     line = "train a model at two learning rates, and keep it if that helps"
-    config, submitted, forked, completed = Config, Submitted, Forked, Completed
-    state = history(name, Submitted, Forked, Started, Completed)
+    state = history(name, Submitted, Started, Completed)
     result_title, comparison_title = "trained model", "Two rates beside the given model"
     as_given = (MODEL,)
     arms: ClassVar[Mapping[str, Arm]] = {
@@ -98,12 +87,7 @@ class TwoRates(Study[MakingState]):
         yield run.compare({name: run.on(name, MEASURE, TEST) for name in self.arms})
         gain = run.leads_of(better)[GIVEN]
         run.result = better if gain.low is not None and gain.low > 0 else GIVEN  # the gate
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "chosen": run.result,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result)
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return what is shown beside the result."""

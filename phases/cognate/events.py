@@ -13,6 +13,7 @@ from studies import events
 from studies.events import (
     TextStarted,
     all_weights,
+    history,
     not_rounded,
     without_adapters,
     without_watch,
@@ -34,14 +35,6 @@ class Submitted(common.Submitted):
     def model(self) -> ModelReference | None:
         """The given model, by the name that it has in all kinds of run."""
         return self.base
-
-
-class Forked(common.Forked):
-    """A cognate run was branched from another."""
-
-    schema_version = 8
-
-    config: CognateConfig
 
 
 class Started(TextStarted):
@@ -129,13 +122,12 @@ def _not_averaged(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "average": 1, "average_as": "linear"}}
 
 
-#: Schema of what was asked for → how it is read in the next one.
-ASKED = (
-    *(_with_sharded, _with_more_presets, _not_watched, _of_qwen2, _of_presets_vocabulary),
-    *(all_weights, _not_averaged),
+CognateState = history(
+    "cognate",
+    *(Submitted, Started, Completed),
+    requests=(
+        *(_with_sharded, _with_more_presets, _not_watched, _of_qwen2, _of_presets_vocabulary),
+        *(all_weights, _not_averaged),
+    ),
+    starts=(without_adapters, not_rounded),
 )
-UPCASTERS = {
-    (event.type, schema): upcaster
-    for event in (Submitted, Forked)
-    for schema, upcaster in enumerate(ASKED, start=1)
-} | {(Started.type, 1): without_adapters, (Started.type, 2): not_rounded}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event
 from phases.cognate import figures, panels, recipes
-from phases.cognate.events import UPCASTERS, Completed, Forked, Started, Submitted
+from phases.cognate.events import CognateState, Completed, Started, Submitted
 from phases.cognate.figures import GEOMETRY, NONE, QUALITY, TRAININGS
 from phases.cognate.recipes import BASE
 from phases.cognate.settings import CognateConfig
@@ -24,7 +24,6 @@ from runs.kinds.tasks import Decision, Start
 from runs.panels.head import Result, listed
 from runs.panels.panels import Panel
 from studies import origins
-from studies.events import history
 from studies.making.events import Making, Trained
 from studies.making.making import MakingState
 from studies.run import Run
@@ -46,11 +45,7 @@ class Cognate(Study[MakingState]):
     title = "a cognate run"
     line = "train a small base and specialists of it, to merge"
     main_role = "sources"
-    config = CognateConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
-    state = history("cognate", Submitted, Forked, Started, Completed, upcasters=UPCASTERS)
+    state = CognateState
     result_title = "base"
     arms: ClassVar[Mapping[str, Any]] = {}
     baseline = BASE
@@ -184,7 +179,7 @@ class Cognate(Study[MakingState]):
 
     def figures(self, state: MakingState) -> dict[str, Figure]:
         """Return the least lead that a specialist has on its own domain."""
-        return self.run(state).figures()
+        return self.run(state).figures
 
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
         """Return the digest of the base that was given, if one was."""

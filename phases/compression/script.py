@@ -20,7 +20,6 @@ from phases.compression.events import (
     Completed,
     CompressionState,
     Encoded,
-    Forked,
     Packed,
     Refused,
     Started,
@@ -40,7 +39,6 @@ from runs.kinds.tasks import Decision, Start, Task
 from studies import origins
 from studies.making import making
 from studies.making.making import Make
-from studies.making.making_kind import MakingKind
 from studies.observing import Observe, Observed, Unmeasurable
 from studies.observing import unasked as wrong_observation
 from studies.run import Run
@@ -84,7 +82,7 @@ def _size(of: Callable[[Run, Point], float], words: str, unit: str = "") -> Figu
     return FigureRule(words, lambda run: Figure(value=of(run, run.known[CHOSEN])), unit)
 
 
-class Compression(CompressionView, MakingKind[CompressionState]):
+class Compression(CompressionView):
     """Compression of a model at a rate chosen from a measured curve."""
 
     name = "compression"
@@ -108,10 +106,6 @@ class Compression(CompressionView, MakingKind[CompressionState]):
     )
     unit = "task"
     result_name = "model"
-    config = CompressionConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = CompressionState
     answers: ClassVar[Mapping[type[Event], type]] = {
         Started: Start,
@@ -182,7 +176,7 @@ class Compression(CompressionView, MakingKind[CompressionState]):
                 digest=run.state.made[chosen.recipe_id].digest,
                 bytes=chosen.bytes,
             ),
-            "figures": run.figures(),
+            "figures": run.figures,
         }
 
     def _measured(self, run: Run, points: Sequence[Point]) -> Script:
@@ -199,10 +193,6 @@ class Compression(CompressionView, MakingKind[CompressionState]):
             yield Fail(why)
 
     # ---- deciding, and the audit -----------------------------------------------------------------
-
-    def essential(self, state: CompressionState, task: str) -> bool:
-        """Return True: a front needs every point."""
-        return True
 
     def unasked(self, state: CompressionState, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
@@ -242,9 +232,6 @@ class Compression(CompressionView, MakingKind[CompressionState]):
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run of one `model`, with `students` beside it or none."""
         return submission.plan(self, asked, lookup)
-
-    def check_settings(self, config: CompressionConfig) -> None:
-        """Raise nothing: settings are checked by their class."""
 
     def check_machine(self, config: CompressionConfig) -> None:
         """Raise UnavailableError if a codec needs a package that is not installed."""
@@ -397,12 +384,6 @@ class Compression(CompressionView, MakingKind[CompressionState]):
         from phases.compression import folders as files
 
         yield from files.rebuild(state, cache, ids, say)
-
-    def cached(self, state: CompressionState, cache: Any) -> Iterator[Any]:
-        """Yield an error for each encoding and model whose cached files have another digest."""
-        from studies.making import model_files
-
-        yield from model_files.cached((made.digest for made in state.made.values()), cache)
 
     def document(self, folder: Path) -> dict[str, Any] | None:
         """Return the report of a result's folder; None if it has none. Raises DataError."""

@@ -12,7 +12,7 @@ from phases.compression.events import Completed, CompressionState, Encoded, Pack
 from phases.compression.recipes import ROLE
 from runs.event_types import Figure, Measurement
 from runs.kinds import default_panels
-from runs.kinds.view import OTHER_DATA, View
+from runs.kinds.view import OTHER_DATA
 from runs.panels.head import Head, listed
 from runs.panels.panels import Panel
 from studies import paired_bits
@@ -20,7 +20,7 @@ from studies.observing import Observed, Unmeasurable
 from studies.scripted import Scripted
 
 
-class CompressionView(Scripted, View[CompressionState]):
+class CompressionView(Scripted[CompressionState]):
     """The part of a compression that is shown."""
 
     def names(self, state: CompressionState) -> dict[str, str]:

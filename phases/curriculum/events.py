@@ -8,8 +8,7 @@ from pydantic import Field
 
 from events import Event
 from phases.curriculum.settings import Addition, Arm, CurriculumConfig
-from runs.event_types import Figure, HalfPrecision, Part
-from runs.record import events as common
+from runs.event_types import HalfPrecision, Part
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count
@@ -61,14 +60,6 @@ class Compared(Part):
 
 class Submitted(GivenSubmitted):
     """A curriculum run was asked for."""
-
-    schema_version = 5
-
-    config: CurriculumConfig
-
-
-class Forked(common.Forked):
-    """A curriculum run was branched from another."""
 
     schema_version = 5
 
@@ -130,7 +121,6 @@ class Completed(ModelsCompleted):
     arms: dict[str, Compared]
     #: The arm that is the result.
     chosen: str
-    figures: dict[str, Figure]
 
 
 def _by_frontier(data: dict[str, Any]) -> dict[str, Any]:
@@ -141,20 +131,8 @@ def _by_frontier(data: dict[str, Any]) -> dict[str, Any]:
 
 STATE = history(
     "curriculum",
-    *(Submitted, Forked, Started, Completed, MixChosen, Dreamed),
-    upcasters={
-        (Submitted.type, 1): _by_frontier,
-        (Submitted.type, 2): dict,
-        (Submitted.type, 3): dict,
-        (Forked.type, 1): _by_frontier,
-        (Forked.type, 2): dict,
-        (Forked.type, 3): dict,
-        (Started.type, 1): not_divided,
-        (Started.type, 2): dict,
-        (Started.type, 3): not_rounded,
-        (MixChosen.type, 1): dict,
-        (MixChosen.type, 2): dict,
-        (Submitted.type, 4): on_cpu,
-        (Forked.type, 4): on_cpu,
-    },
+    *(Submitted, Started, Completed, MixChosen, Dreamed),
+    requests=(_by_frontier, dict, dict, on_cpu),
+    starts=(not_divided, dict, not_rounded),
+    upcasters={(MixChosen.type, 1): dict, (MixChosen.type, 2): dict},
 )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from evaluation import task_families
-from evaluation.answers import Encoded, encode, stream
+from evaluation.answers import Encoded, encode, rows, stream
 from evaluation.data.slices import Slice
 from evaluation.task_families.base import Item
 from evaluation.task_families.item_sets import items
@@ -80,7 +80,7 @@ def fill(
     from safetensors.numpy import save_file
 
     parts.write_given(folder, donor, changes)
-    tokenizer, streams, rows = parts.given_tokenizer(donor), {}, list[str]()
+    tokenizer, streams, lines = parts.given_tokenizer(donor), {}, list[str]()
     spoken = tools.speech_of(config, tokenizer) if tools.families(config) else None
     for name, family, level in of_cells(config):
         if spoken is not None and task_families.uses_tools(family):
@@ -89,33 +89,24 @@ def fill(
             continue
         own = items(family, level, config.seed, "train", config.pool)
         streams[name] = stream(encode(tokenizer, own))
-        rows += [json.dumps(row) for row in held_out(config, tokenizer, family, level)]
+        lines += [json.dumps(row) for row in held_out(config, tokenizer, family, level)]
     if config.text:
         streams |= text_streams(config, tokenizer)
     save_file(dict(sorted(streams.items())), folder / STREAMS)
-    (folder / ITEMS).write_text("".join(f"{row}\n" for row in rows), "utf-8")
+    (folder / ITEMS).write_text("".join(f"{line}\n" for line in lines), "utf-8")
     return []
 
 
 def held_out(
     config: CurriculumConfig, tokenizer: Any, family: str, level: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Yield a cell's items of both slices as rows of an item file. Raises DataError if one has none."""
     wanted: dict[Slice, int] = {"selection": config.selection_items, "test": config.test_items}
     for on, count in wanted.items():
-        found = items(family, level, config.seed, on, count)
-        if not found:
+        tasks = items(family, level, config.seed, on, count)
+        if not tasks:
             raise DataError(f"family {family} has no items of level {level} in the slice {on}.")
-        for number, (item, ids) in enumerate(zip(found, encode(tokenizer, found), strict=True)):
-            yield {
-                "id": f"{cell(family, level)}/{on}/{number}",
-                "domain": family,
-                "slice": on,
-                "prompt": item.prompt,
-                "check": {"kind": "exact", "answer": item.answer},
-                "max_tokens": len(ids.answer),
-                "grade": level - 1,
-            }
+        yield from rows(tokenizer, tasks, family, level, on)
 
 
 def read(file: Path, tokenizer: Any, on: str) -> dict[str, list[Encoded]]:

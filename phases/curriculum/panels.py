@@ -25,7 +25,7 @@ from runs.panels.panels import (
     Shares,
     Units,
 )
-from studies import comparison, training_panels
+from studies import comparison, tables, training_panels
 from studies.arm_panels import items, lead
 from studies.declaration import Declaration
 from studies.observing import Observed
@@ -84,7 +84,7 @@ def _panels(study: Declaration, run: CurriculumRun, curves: Curves) -> Iterator[
 
 
 def _arms(study: Declaration, run: CurriculumRun) -> Arms:
-    words = study.arm_words(run)
+    words = tables.words(study.arms_of(run))
     return Arms(
         name="arms",
         title=study.comparison_title,

@@ -16,9 +16,7 @@ from phases.curriculum import checks, dreams, figures, panels, recipes, report
 from phases.curriculum.dreams import Dream
 from phases.curriculum.events import (
     STATE,
-    Completed,
     Dreamed,
-    Forked,
     MixChosen,
     Started,
     Submitted,
@@ -32,20 +30,19 @@ from runs.event_types import Measurement
 from runs.kinds.asked import Asked, Lookup, Plan
 from runs.kinds.tasks import Task
 from runs.kinds.view import Outlook
-from runs.panels.head import Result, listed
+from runs.panels.head import Result
 from runs.panels.panels import Panel
 from studies import given_dtype, submission, training_rows
 from studies.comparison import TEST
 from studies.declaration import Extent
 from studies.events import MODEL
-from studies.kind import LISTED, answers
 from studies.making.making import MakingState
 from studies.observing import Observed
 from studies.paired_bits import mean
 from studies.run import Run
 from studies.script import Make, Note, Script, Together
 from studies.study import Study
-from studies.tables import Arm, FigureRule
+from studies.tables import Arm, FigureRule, words
 from studies.training_plan import as_float32
 from studies.training_rows import Group
 
@@ -61,16 +58,12 @@ class Curriculum(Study[MakingState]):
     phase = 5
     title = "a curriculum run"
     line = "train a model on tasks at the edge of what it can do, and compare with fixed orders"
-    config = CurriculumConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = STATE
     result_title = "curriculum"
     #: Its items are problems; a gate of a pipeline measures texts.
     gives_items = False
-    listed = LISTED | {MixChosen.type, Dreamed.type}
-    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), Dreamed: Dream}
+    listed = frozenset({MixChosen.type, Dreamed.type})
+    answers: ClassVar[Mapping[type[Event], type]] = {Dreamed: Dream}
     as_given = (MODEL,)
     arms: ClassVar[Mapping[str, Arm]] = {
         START: Arm("the model that was given", "given"),
@@ -86,6 +79,7 @@ class Curriculum(Study[MakingState]):
     comparison_title = "Accuracy after as many tokens"
     figure_rules: ClassVar[Mapping[str, FigureRule]] = figures.RULES
     figure_of = "cell"
+    row_figure = ("accuracy", panels.ACCURACY)
 
     # ---- script ------------------------------------------------------------------------------
 
@@ -100,12 +94,7 @@ class Curriculum(Study[MakingState]):
         yield Together({arm: self._trained(run, course) for arm, course in run.courses.items()})
         run.result = figures.best(run.courses, run.settings.seed)
         yield run.compare({arm: run.on(arm, MEASURE, TEST) for arm in (START, *run.courses)})
-        return lambda: {
-            "models": run.models(),
-            "arms": figures.compared(run.seen),
-            "chosen": run.result,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result, arms=figures.compared(run.seen))
 
     def _trained(self, run: CurriculumRun, course: Course) -> Script:
         """Train an arm: choose a mix, train a segment with it, measure; again for each segment."""
@@ -171,10 +160,6 @@ class Curriculum(Study[MakingState]):
         checks.check_model(config, opened)
 
     # ---- work --------------------------------------------------------------------------------
-
-    def needs(self, task: Any) -> str | None:
-        """Return the id of the model or snapshot that a task reads."""
-        return task.recipe_id if isinstance(task, Dream) else super().needs(task)
 
     def memory_of(self, submitted: Submitted, started: Started) -> int:
         """Return the bytes of weights, gradients and optimiser of one training."""
@@ -277,14 +262,6 @@ class Curriculum(Study[MakingState]):
             return f"let {names.get(key.rpartition('/')[2], 'a model')} dream"
         return super().task_words(key, names).replace("text and model", "items and model")
 
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the accuracy in the run's row of the run list."""
-        super().row(entry, event)
-        if isinstance(event, Completed):
-            accuracy = event.figures["accuracy"].value
-            entry |= {"result": event.models[MODEL].recipe_id}
-            entry |= listed(panels.ACCURACY, accuracy, f"{TEST} slice")
-
     def yardstick(self, state: MakingState) -> dict[str, Any]:
         """Return the items that results are measured on, and the tasks that use tools."""
         tools = state.started.tool_items if state.started else None
@@ -333,7 +310,7 @@ class Curriculum(Study[MakingState]):
 
     def lines(self, state: MakingState) -> list[str]:
         """Return the report of a completed run as lines of text for a terminal."""
-        return report.lines(self.run(state), self.arm_words(self.run(state)))
+        return report.lines(self.run(state), words(self.arms))
 
     def card_words(self, run: Any, role: str) -> list[str]:
         """Return what the model was trained on."""

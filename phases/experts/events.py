@@ -9,8 +9,7 @@ from pydantic import Field
 
 from events import Event
 from phases.experts.settings import ExpertsConfig
-from runs.event_types import Figure, HalfPrecision, ModelReference, Part, SourceRecord
-from runs.record import events as common
+from runs.event_types import HalfPrecision, ModelReference, Part, SourceRecord
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Count, Large
 from studies.events import GivenCompleted, GivenStarted, GivenSubmitted, history, not_rounded
@@ -38,14 +37,6 @@ class Submitted(GivenSubmitted):
     config: ExpertsConfig
     #: Further models of the given one's architecture that mixtures may contain.
     merges: tuple[ModelReference, ...] = ()
-
-
-class Forked(common.Forked):
-    """An experts run was branched from another."""
-
-    schema_version = 5
-
-    config: ExpertsConfig
 
 
 class Started(GivenStarted):
@@ -142,7 +133,6 @@ class Completed(GivenCompleted):
 
     #: The recipe's name that is the result.
     chosen: str
-    figures: dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -204,19 +194,9 @@ def _with_three(data: dict[str, Any]) -> dict[str, Any]:
 #: What is remembered of experts does not follow from the search.
 ExpertsState = history(
     "experts",
-    *(Submitted, Forked, Started, Completed),
+    *(Submitted, Started, Completed),
     *(GenerationBred, Scored, GenerationEnded, Fitted, Routed),
-    upcasters={
-        (Submitted.type, 1): _without_adapters,
-        (Submitted.type, 2): _without_elite,
-        (Submitted.type, 3): _with_three,
-        (Forked.type, 1): _without_adapters,
-        (Forked.type, 2): _without_elite,
-        (Forked.type, 3): _with_three,
-        (Started.type, 1): _no_adapters,
-        (Started.type, 2): not_rounded,
-        (Submitted.type, 4): on_cpu,
-        (Forked.type, 4): on_cpu,
-    },
+    requests=(_without_adapters, _without_elite, _with_three, on_cpu),
+    starts=(_no_adapters, not_rounded),
     kept_by=(GenerationBred, Scored, GenerationEnded),
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.answers import Encoded, encode, stream
+from evaluation.answers import Encoded, encode, rows, stream
 from evaluation.task_families.base import Item
 from evaluation.task_families.item_sets import items
 from evaluation.training_text import parts
@@ -30,15 +30,15 @@ def add(folder: Path, config: ExpertsConfig, donor: Path) -> None:
     from safetensors.numpy import load, save_file
 
     tokenizer = parts.given_tokenizer(donor)
-    streams, rows = load((folder / STREAMS).read_bytes()), list[str]()
+    streams, lines = load((folder / STREAMS).read_bytes()), list[str]()
     for family in config.families:
         own = [one for level in _levels(config) for one in _training(config, family, level)]
         streams[family] = stream(encode(tokenizer, own))
         for level in _levels(config):
-            rows += [json.dumps(row) for row in _measured(config, tokenizer, family, level)]
+            lines += [json.dumps(row) for row in _measured(config, tokenizer, family, level)]
     save_file(dict(sorted(streams.items())), folder / STREAMS)
     with (folder / ITEMS).open("a", encoding="utf-8") as file:
-        file.write("".join(f"{row}\n" for row in rows))
+        file.write("".join(f"{line}\n" for line in lines))
 
 
 def _levels(config: ExpertsConfig) -> range:
@@ -56,31 +56,22 @@ def _training(config: ExpertsConfig, family: str, level: int) -> list[Item]:
 
 def _measured(
     config: ExpertsConfig, tokenizer: Any, family: str, level: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Yield a level's tasks to measure on as rows of an item file. Raises DataError if one has none."""
     windows, wanted = _share(config, config.windows), _share(config, config.family_items)
     choosing = items(family, level, config.seed, "selection", windows + wanted)
     searched = min(windows, len(choosing) // 2)
-    found = {
+    slices = {
         "search": choosing[:searched],
         "selection": choosing[searched:],
         "test": items(family, level, config.seed, "test", wanted),
     }
-    for on, own in found.items():
-        if not own:
+    for on, tasks in slices.items():
+        if not tasks:
             raise DataError(
                 f"family {family} has too few tasks of level {level} for the slice {on}."
             )
-        for number, (item, ids) in enumerate(zip(own, encode(tokenizer, own), strict=True)):
-            yield {
-                "id": f"{family}/{level}/{on}/{number}",
-                "domain": family,
-                "slice": on,
-                "prompt": item.prompt,
-                "check": {"kind": "exact", "answer": item.answer},
-                "max_tokens": len(ids.answer),
-                "grade": level - 1,
-            }
+        yield from rows(tokenizer, tasks, family, level, on)
 
 
 def read(

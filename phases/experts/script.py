@@ -14,7 +14,6 @@ from phases.experts.events import (
     ExpertsState,
     Fit,
     Fitted,
-    Forked,
     GenerationEnded,
     Route,
     Routed,
@@ -35,10 +34,9 @@ from runs.kinds.tasks import Task
 from runs.kinds.view import Outlook
 from runs.panels.head import listed
 from runs.panels.panels import Panel
-from studies import comparison, given_dtype
+from studies import given_dtype
 from studies.comparison import CHOOSING, TEST
 from studies.events import MODEL
-from studies.kind import LISTED, answers
 from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.observing import Observe, Observed
@@ -47,7 +45,6 @@ from studies.script import Ask, Script, Together
 from studies.study import Study
 from studies.tables import Arm
 from studies.training_panels import BITS
-from studies.training_view import TrainingView
 from weights.recipes import Train
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
@@ -61,11 +58,7 @@ class Experts(Study[MakingState]):
     phase = 7
     title = "an experts run"
     line = "train an expert for each domain that a model predicts badly, and search their mixtures"
-    config = ExpertsConfig
-    submitted = Submitted
-    forked = Forked
     state = ExpertsState
-    completed = Completed
     result_title = "mixture"
     comparison_title = "Mixtures beside the given model"
     comparison_note = "On the test slice."
@@ -74,9 +67,8 @@ class Experts(Study[MakingState]):
     figure_rules = figures.RULES
     as_given = (MODEL,)
     together = ("model", "merges")
-    listed = LISTED | {GenerationEnded.type, Fitted.type, Routed.type}
+    listed = frozenset({GenerationEnded.type, Fitted.type, Routed.type})
     answers: ClassVar[Mapping[type[Event], type]] = {
-        **answers(Started),
         Scored: Score,
         Fitted: Fit,
         Routed: Route,
@@ -134,12 +126,7 @@ class Experts(Study[MakingState]):
         if kept:
             yield from self._dispatch(run, kept)
         yield run.ask(_compared(run))
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "chosen": run.result,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result)
 
     def _search(self, run: Run, base: Mapping[str, Any], kept: Mapping[str, Train]) -> Script:
         """Search mixtures in every arm; return name → recipe of the finalists."""
@@ -237,10 +224,6 @@ class Experts(Study[MakingState]):
         parts = len(started.merges) + submitted.config.experts
         return (24 + 4 * parts) * started.model.parameters
 
-    def needs(self, task: Any) -> str | None:
-        """Return the id of the model or snapshot that a task reads; None for mixtures in memory."""
-        return None if isinstance(task, Score | Fit | Route) else super().needs(task)
-
     def forecast(self, submitted: Any, cache: Any, folder: Any) -> Forecast:
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from phases.experts.forecast import forecast
@@ -321,12 +304,12 @@ class Experts(Study[MakingState]):
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note steps, the last loss and the result's bits per byte in the run's row of the run list."""
-        TrainingView.row(self, entry, event)
+        super().row(entry, event)
         if isinstance(event, Completed):
             result = event.models[MODEL].recipe_id
             arm = next(one for one in event.arms.values() if one.recipe_id == result)
             bits = math.fsum(arm.bits_per_byte.values()) / len(arm.bits_per_byte)
-            entry |= {"result": result, **listed(BITS, bits, f"{TEST} slice")}
+            entry |= listed(BITS, bits, f"{TEST} slice")
 
     def headline(self, run: Run) -> Any:
         """Return the result, called by its arm, beside the given model."""

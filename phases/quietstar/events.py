@@ -9,8 +9,7 @@ from pydantic import Field
 
 from events import Event
 from phases.quietstar.settings import QuietstarConfig
-from runs.event_types import Figure, HalfPrecision, Part
-from runs.record import events as common
+from runs.event_types import HalfPrecision, Part
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count
@@ -19,14 +18,6 @@ from studies.events import GivenStarted, GivenSubmitted, ModelsCompleted, histor
 
 class Submitted(GivenSubmitted):
     """A quietstar run was asked for."""
-
-    schema_version = 2
-
-    config: QuietstarConfig
-
-
-class Forked(common.Forked):
-    """A quietstar run was branched from another."""
 
     schema_version = 2
 
@@ -74,7 +65,6 @@ class Completed(ModelsCompleted):
     arms: dict[str, ThoughtArm]
     #: The arm that is the result: the one with thoughts, or the given model, passed through.
     chosen: str
-    figures: dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -92,12 +82,9 @@ class Freeze:
 
 QuietstarState = history(
     "quietstar",
-    *(Submitted, Forked, Started, Completed, HardTokensFrozen),
-    upcasters={
-        (Submitted.type, 1): on_cpu,
-        (Forked.type, 1): on_cpu,
-        (Started.type, 1): not_rounded,
-    },
+    *(Submitted, Started, Completed, HardTokensFrozen),
+    requests=(on_cpu,),
+    starts=(not_rounded,),
 )
 
 

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from events import Event
 from phases.quietstar import figures, hard_tokens, panels, recipes
 from phases.quietstar.events import (
-    Completed,
-    Forked,
     Freeze,
     HardTokensFrozen,
     QuietstarState,
@@ -37,20 +35,19 @@ from phases.quietstar.recipes import (
 )
 from phases.quietstar.settings import QuietstarConfig
 from runs.kinds.tasks import Task
-from runs.panels.head import Result, listed
+from runs.panels.head import Result
 from runs.panels.panels import Panel
 from studies import arm_panels
 from studies.comparison import CHOOSING, TEST, lead_line
 from studies.declaration import Extent
 from studies.events import MODEL
-from studies.kind import answers
 from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.observing import Observed
 from studies.run import Run
 from studies.script import Ask, Make, Script
 from studies.study import Study
-from studies.tables import Arm
+from studies.tables import Arm, words
 from studies.training_plan import as_float32, tokens
 
 if TYPE_CHECKING:
@@ -81,14 +78,11 @@ class Quietstar(Study[MakingState]):
     phase = 3
     title = "a quietstar run"
     line = "train a model to think before each token, and see if its thoughts help"
-    config = QuietstarConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = QuietstarState
-    answers: ClassVar[Mapping[type[Event], type]] = {**answers(Started), HardTokensFrozen: Freeze}
+    answers: ClassVar[Mapping[type[Event], type]] = {HardTokensFrozen: Freeze}
     as_given = (MODEL,)
     figure_of = "part"
+    row_figure = ("hard_nats", figures.HARD_NATS.metric)
     result_title = "Quiet-STaR model"
     comparison_title = "Hard tokens with thoughts and without"
     arms: ClassVar[Mapping[str, Arm]] = {
@@ -132,12 +126,8 @@ class Quietstar(Study[MakingState]):
         yield run.make(SILENT)
         yield Ask(asked)
         run.result = figures.decided(run)
-        return lambda: {
-            "models": run.models(),
-            "arms": figures.arms(run.seen),
-            "chosen": THOUGHTS if run.result == SILENT else START,
-            "figures": run.figures(),
-        }
+        chosen = THOUGHTS if run.result == SILENT else START
+        return lambda: run.end(chosen=chosen, arms=figures.arms(run.seen))
 
     def unasked(self, state: MakingState, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
@@ -171,19 +161,11 @@ class Quietstar(Study[MakingState]):
             return f"find the hard tokens of the slice {rest}"
         return super().task_words(key, names)
 
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the loss of hard tokens in the run's row of the run list."""
-        super().row(entry, event)
-        if isinstance(event, Completed):
-            nats = event.figures["hard_nats"].value
-            entry |= {"result": event.models[MODEL].recipe_id}
-            entry |= listed(self.scale.metric, nats, f"{TEST} slice")
-
     def headline(self, run: Run) -> Result | None:
         """Return the loss of hard tokens with thoughts beside the better rival's."""
         if not run.seen.keys() >= set(TRAINED):
             return None
-        return arm_panels.headline(run, THOUGHTS, self.arm_words(run), min(RIVALS, key=run.mean))
+        return arm_panels.headline(run, THOUGHTS, words(self.arms), min(RIVALS, key=run.mean))
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return size and tokens, how thoughts are, and what the gate has decided."""
@@ -198,9 +180,17 @@ class Quietstar(Study[MakingState]):
 
     def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
         """Return the arms with what it took to measure them, the gate, and loss by domain."""
-        words, groups = self.arm_words(run), {name: arm.group for name, arm in self.arms.items()}
+        groups = {name: arm.group for name, arm in self.arms.items()}
         arms = arm_panels.arms(
-            *(self.comparison_title, words, run.seen, run.leads, groups, ours, self.baseline),
+            *(
+                self.comparison_title,
+                words(self.arms),
+                run.seen,
+                run.leads,
+                groups,
+                ours,
+                self.baseline,
+            ),
             scale=self.scale,
             cost=panels.COST,
             costs=figures.costs(run.seen),
@@ -313,10 +303,6 @@ class Quietstar(Study[MakingState]):
     def memory_of(self, submitted: Submitted, started: Started) -> int:
         """Return the bytes of weights, gradients and optimiser of one training, and of a teacher."""
         return (16 + (4 if submitted.config.kl else 0)) * started.model.parameters
-
-    def needs(self, task: Any) -> str | None:
-        """Return the id of the model or snapshot that a task reads."""
-        return task.recipe_id if isinstance(task, Freeze) else super().needs(task)
 
     def check_model(self, config: QuietstarConfig, opened: Checkpoint) -> None:
         """Raise ConfigError if window and thoughts do not fit into what the model takes."""

@@ -10,8 +10,7 @@ from pydantic import Field
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
 from phases.tool_baking.settings import BakingConfig, Cycle
-from runs.event_types import Figure, HalfPrecision, SourceRecord
-from runs.record import events as common
+from runs.event_types import HalfPrecision, SourceRecord
 from runs.record.device_setting import on_cpu
 from runs.system.digests import Digest
 from runs.system.integers import Count, Large
@@ -31,14 +30,6 @@ Reason = Literal["plateau", "reverted", "nothing", "limit"]
 
 class Submitted(GivenSubmitted):
     """A baking run was asked for."""
-
-    schema_version = 4
-
-    config: BakingConfig
-
-
-class Forked(common.Forked):
-    """A baking run was branched from another."""
 
     schema_version = 4
 
@@ -115,7 +106,6 @@ class Completed(GivenCompleted):
 
     #: The recipe's name that is the result.
     chosen: str
-    figures: dict[str, Figure]
 
 
 @dataclass(frozen=True)
@@ -150,16 +140,8 @@ def _drawn_alike(data: dict[str, Any]) -> dict[str, Any]:
 
 BakingState = history(
     "baking",
-    *(Submitted, Forked, Started, Completed),
+    *(Submitted, Started, Completed),
     *(Sampled, Proposed, IterationEnded, CycleSwitched),
-    upcasters={
-        (Submitted.type, 1): all_weights,
-        (Submitted.type, 2): dict,
-        (Forked.type, 1): all_weights,
-        (Forked.type, 2): dict,
-        (Started.type, 1): _drawn_alike,
-        (Started.type, 2): not_rounded,
-        (Submitted.type, 3): on_cpu,
-        (Forked.type, 3): on_cpu,
-    },
+    requests=(all_weights, dict, on_cpu),
+    starts=(_drawn_alike, not_rounded),
 )

@@ -18,14 +18,11 @@ from phases.tool_baking import cycles, figures, panels, recipes, words
 from phases.tool_baking.cycles import Iteration
 from phases.tool_baking.events import (
     BakingState,
-    Completed,
     CycleSample,
     CycleSwitched,
-    Forked,
     IterationEnded,
     Propose,
     Proposed,
-    Started,
     Submitted,
 )
 from phases.tool_baking.recipes import HOLDING, START
@@ -33,12 +30,11 @@ from phases.tool_baking.settings import LEAST, BakingConfig
 from runs.kinds.asked import Checked, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
-from runs.panels.head import Result, listed
+from runs.panels.head import Result
 from runs.panels.panels import Panel
-from studies import comparison, given_dtype
+from studies import given_dtype
 from studies.comparison import TEST
 from studies.events import MODEL
-from studies.kind import LISTED, answers
 from studies.making.making import MakingState
 from studies.observing import Observe
 from studies.run import Run
@@ -47,7 +43,6 @@ from studies.study import Study
 from studies.tables import Arm
 from studies.training_plan import as_float32
 from studies.training_rows import Group
-from studies.training_view import TrainingView
 from weights.training.trajectories import BAKED
 
 if TYPE_CHECKING:
@@ -61,19 +56,15 @@ class Baking(Study[MakingState]):
     phase = 6
     title = "a baking run"
     line = "bake the use of tools, and personas, into a model, in cycles"
-    config = BakingConfig
-    submitted = Submitted
-    forked = Forked
-    completed = Completed
     state = BakingState
     as_given = (MODEL,)
-    listed = LISTED | {Sampled.type, Proposed.type, IterationEnded.type, CycleSwitched.type}
+    listed = frozenset({Sampled.type, Proposed.type, IterationEnded.type, CycleSwitched.type})
     answers: ClassVar[Mapping[type[Event], type]] = {
-        **answers(Started),
         Sampled: CycleSample,
         Proposed: Propose,
     }
     figure_of = "of"
+    row_figure = ("success", panels.SUCCESS)
     result_title = "baked model"
     comparison_title = "Tool tasks that are solved"
     #: The result has the name of its iteration.
@@ -126,12 +117,7 @@ class Baking(Study[MakingState]):
             bits = Observe(recipe.id, figures.BITS, TEST)
             tasks += [figures.scored(recipe, TEST), figures.apart(recipe, TEST), bits]
         yield run.ask({task.key: task for task in tasks})
-        return lambda: {
-            "models": run.models(),
-            "arms": comparison.arms(run.seen),
-            "chosen": newest,
-            "figures": run.figures(),
-        }
+        return lambda: run.end(chosen=run.result)
 
     # ---- tasks -----------------------------------------------------------------------------------
 
@@ -142,10 +128,6 @@ class Baking(Study[MakingState]):
         if isinstance(task, Propose) and isinstance(event, Proposed):
             return _unproposed(state.submitted.config, task, event)
         return super().unasked(state, task, event)
-
-    def needs(self, task: Task) -> str | None:
-        """Return the id of the model or snapshot that a task reads."""
-        return task.recipe_id if isinstance(task, CycleSample | Propose) else super().needs(task)
 
     # ---- what is shown ---------------------------------------------------------------------------
 
@@ -166,14 +148,6 @@ class Baking(Study[MakingState]):
         name = names.get(rest.rpartition("/")[2], "the model")
         work = {"sample": "work on tasks", "propose": "propose personas"}.get(first)
         return f"let {name} {work}" if work else super().task_words(key, names)
-
-    def row(self, entry: dict[str, Any], event: Event) -> None:
-        """Note steps, the last loss and the success in the run's row of the run list."""
-        TrainingView.row(self, entry, event)
-        if isinstance(event, Completed):
-            success = event.figures["success"].value
-            entry |= {"result": event.models[MODEL].recipe_id}
-            entry |= listed(panels.SUCCESS, success, f"{TEST} slice")
 
     def progress(self, state: MakingState) -> tuple[int, int | None]:
         """Return (steps that are done, steps in all); those are known once the cycles have ended."""

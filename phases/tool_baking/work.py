@@ -328,7 +328,7 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     opening = timed(lambda: state.take(context.started()))
     started = state.started
     playing = timed(lambda: context.carry_out(recipes.held(started)))
-    _, stepping = context.canary(started, context.initial(started))
+    stepping = context.step_seconds()
     steps, made = config.iterations * config.steps, config.iterations
     bytes_, words = given_dtype.stored(started, 2 * made + 1, made + 1, started.model.parameters)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Name of a kind → its class. The name is the first part of its runs' streams.
 KINDS = {
-    "bake": "phases.bake.kind:Bake",
+    "bake": "phases.prompt_baking.script:Bake",
     "baking": "phases.tool_baking.script:Baking",
     "bitnet": "phases.bitnet:Bitnet",
     "cognate": "phases.cognate.script:Cognate",

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from events import Envelope
-from phases.bake.events import BakeState
-from phases.bake.kind import Bake
+from phases.prompt_baking.script import Bake
 from runs.history import repository
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures.bitnet_runs import texts
 from testing.models import toy_models
 from weights.storage.weight_cache import Artifacts
@@ -78,13 +78,13 @@ def submit(home: Home, model: Path, run: str = "b", **settings: Any) -> str:
         return commands_submit.submit(store, plan, run)
 
 
-def finish(home: Home, run: str = "b") -> BakeState:
+def finish(home: Home, run: str = "b") -> MakingState:
     """Carry a run to its end in this process. Raises RunFailedError, RunCancelledError."""
     with closing(home.open_store()) as store:
         return runner.finish(runner.Worker(store, Artifacts.of(home)), run)
 
 
-def whole(folder: Path, model: Path, **settings: Any) -> tuple[Home, BakeState, Path]:
+def whole(folder: Path, model: Path, **settings: Any) -> tuple[Home, MakingState, Path]:
     """Carry out a run in a home below `folder`; return home, state and the folder of the result."""
     home = Home(folder / "home")
     submit(home, model, **settings)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from phases.bake import findings, plan, report, stages
-from phases.bake.config import BakeConfig
-from phases.bake.events import BakeState
-from phases.bake.kind import Bake
+from phases.prompt_baking.recipes import FULL
+from phases.prompt_baking.script import Bake
+from phases.prompt_baking.settings import BakeConfig
 from phases.tool_baking.settings import BakingConfig
 from runs.errors import ConfigError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked
+from studies.making.making import MakingState
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import ADAPTED, QUICK
 from testing.miniatures.bitnet_runs import texts
@@ -41,7 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState, Path]:
+def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run: (home, state, folder of the result)."""
     return bake_runs.whole(tmp_path_factory.mktemp("adapted"), model, **ADAPTED)
 
@@ -51,7 +51,7 @@ def test_adapters_are_trained_and_the_result_is_an_ordinary_model(made, model: P
     """Matrices of the adapted layers change by the rank at most, and nothing else changes."""
     home, state, out = made
     assert audit.audit(bake_runs.rows(home)) == []
-    full: Any = stages.recipes(state)[plan.FULL]
+    full: Any = Bake().recipes(state)[FULL]
     assert isinstance(full, Train)
     assert complete(full) == full
     assert (full.objective, full.params["objective"]) == ("lora@1", "bake@1")
@@ -80,19 +80,19 @@ def test_the_parameters_that_are_trained_are_counted_and_told(made, model: Path)
     ends = ("q_proj.weight", "down_proj.weight")
     sides = [sum(t.shape) for name, t in tensors.items() if name.endswith(ends)]
     assert state.started.trainable == 4 * sum(sides)
-    told = report.report(state)
-    assert told.trained == state.started.trainable < told.parameters
-    words = "\n".join(report.sentences(told))
-    assert f"Adapters of {told.trained:,} parameters were trained" in words
+    told = Bake().report(state, ())
+    assert told["trained"] == state.started.trainable < told["parameters"]
+    words = "\n".join(Bake().summary(state, ()))
+    assert f"Adapters of {told['trained']:,} parameters were trained" in words
     shown = Bake().overview(state)
     assert [one.value for one in shown.head.facts if one.name == "trained parameters"] == [
-        told.trained
+        told["trained"]
     ]
     said = call(home.folder, "show", "b")
     assert said.exit_code == 0, said.output
-    whole, own = told.parameters, state.started.trainable
+    whole, own = told["parameters"], state.started.trainable
     assert Bake().memory(state) == 8 * whole + 16 * own
-    places = Bake().ancestry(state, plan.FULL)
+    places = Bake().ancestry(state, FULL)
     assert "bake@1 by adapters of rank 4" in places[0].words
 
 
@@ -103,7 +103,7 @@ def test_everything_is_made_again_and_strengths_are_named(made) -> None:
     with closing(home.open_store()) as store:
         for name in ("b", "b:full", "b:strength-0.3"):
             assert model_origin.find(store, name) is not None
-    assert findings.figures(state) == state.completed.figures
+    assert Bake().run(state).figures == state.completed.figures
 
 
 @pytest.mark.slow

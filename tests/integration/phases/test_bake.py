@@ -15,16 +15,20 @@ from click.testing import CliRunner
 
 from cli import kind_views
 from evaluation.trajectories import kept
-from phases.bake import findings, plan, prompts, report, stages
-from phases.bake.events import BakeState
-from phases.bake.kind import Bake
-from phases.bake.tasks.execute import Context
+from evaluation.trajectories.sampled import Sampled
+from phases.prompt_baking import figures, prompts, recipes, words
+from phases.prompt_baking.recipes import FULL, PARENT
+from phases.prompt_baking.script import Bake
+from phases.prompt_baking.work import Context
 from runs.errors import ConfigError, DataError, NotFoundError
 from runs.history import audit
 from runs.home import Home
 from runs.kinds.asked import Asked, Lookup
 from runs.lists import model_registry
+from studies.making.making import MakingState
 from studies.observing import Observed
+from studies.run import Run
+from studies.training_plan import as_float32
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import PROMPT, QUICK, SECOND, SEVERAL
 from testing.miniatures.bitnet_runs import texts
@@ -53,15 +57,26 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState, Path]:
+def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState, Path]:
     """A finished run: (home, state, folder of the result)."""
     return bake_runs.whole(tmp_path_factory.mktemp("bake"), model)
 
 
-def observed(state: BakeState, name: str, measure: str, on: str) -> Observed:
-    found = findings.seen(state, name, measure, on)
-    assert found is not None
-    return found
+def run_of(state: MakingState) -> Run:
+    return Bake().run(state)
+
+
+def observed(state: MakingState, name: str, measure: str, on: str) -> Observed:
+    event = state.answers[run_of(state).on(name, measure, on).key]
+    assert isinstance(event, Observed)
+    return event
+
+
+def sampled(state: MakingState) -> Sampled:
+    """Return what the given model wrote."""
+    event = state.answers[recipes.sample(state.submitted.config, state.started).key]
+    assert isinstance(event, Sampled)
+    return event
 
 
 def test_a_run_completes_with_an_honest_history(made) -> None:
@@ -73,8 +88,7 @@ def test_a_run_completes_with_an_honest_history(made) -> None:
 def test_the_replies_are_of_the_text_and_after_the_prompts(made) -> None:
     """Contexts of the training slice train, the others measure; one other prompt is kept."""
     home, state, _ = made
-    event = plan.sampled(state)
-    assert event is not None
+    event = sampled(state)
     assert set(event.streams) == set(STREAMS)
     counts = [event.streams[name].trajectories for name in STREAMS]
     assert counts == [16, 16, 12, 12, 12]
@@ -98,17 +112,16 @@ def test_the_replies_are_of_the_text_and_after_the_prompts(made) -> None:
 def test_the_recipe_says_what_is_trained(made) -> None:
     """Contexts are no ordinary text; the parent teaches; all defaults are written out."""
     _, state, _ = made
-    recipes = stages.recipes(state)
-    trained: Any = recipes[plan.FULL]
-    event: Any = plan.sampled(state)
+    models, event = run_of(state).recipes, sampled(state)
+    trained: Any = models[FULL]
     assert trained.objective == "bake@1"
     assert trained.data == {"sums": 0.5, BAKED: 1.0, OTHERS: 1.0}
     assert trained.data_digests[BAKED] == event.streams[BAKED].digest
-    assert trained.start == trained.inputs["teacher"] == recipes[plan.PARENT].id
+    assert trained.start == trained.inputs["teacher"] == models[PARENT].id
     assert (trained.steps, trained.batch, trained.context) == (10, 4, 8)
     assert trained.optimiser.params["weight_decay"] == 0.0
-    assert list(recipes) == ["parent", "full", "strength-0.3"]
-    for recipe in recipes.values():
+    assert list(models) == ["parent", "full", "strength-0.3"]
+    for recipe in models.values():
         whole = complete(recipe) if isinstance(recipe, Train) else operations.complete(recipe)
         assert whole == recipe
     assert state.advanced[trained.stem]
@@ -118,30 +131,30 @@ def test_figures_follow_from_what_was_measured(made) -> None:
     """All of them by hand, from the items of the observations."""
     _, state, _ = made
     best = state.completed.chosen
-    base = observed(state, plan.PARENT, stages.DIVERGENCE, "test")
-    own = observed(state, best, stages.DIVERGENCE, "test")
+    base = observed(state, PARENT, figures.DIVERGENCE, "test")
+    own = observed(state, best, figures.DIVERGENCE, "test")
     tokens = sum(base.sizes["prompt"])
-    figures = state.completed.figures
-    assert figures["unprompted"].value == pytest.approx(math.fsum(base.items["prompt"]) / tokens)
-    assert figures["baked"].value == pytest.approx(math.fsum(own.items["prompt"]) / tokens)
+    values = state.completed.figures
+    assert values["unprompted"].value == pytest.approx(math.fsum(base.items["prompt"]) / tokens)
+    assert values["baked"].value == pytest.approx(math.fsum(own.items["prompt"]) / tokens)
     ratio = math.fsum(own.items["prompt"]) / math.fsum(base.items["prompt"])
-    assert figures["ratio"].value == pytest.approx(ratio)
-    assert figures["ratio"].low < ratio < figures["ratio"].high
-    assert figures["ratio"].n == 12
+    assert values["ratio"].value == pytest.approx(ratio)
+    assert values["ratio"].low < ratio < values["ratio"].high
+    assert values["ratio"].n == 12
     assert base.items["other-1"] == (0.0,) * 12  # nothing is as near to the parent as itself
     others = math.fsum(own.items["other-1"]) / sum(own.sizes["other-1"])
-    assert figures["others"].value == pytest.approx(others)
+    assert values["others"].value == pytest.approx(others)
     assert others > 0
-    text = observed(state, plan.PARENT, stages.BITS, "test")
-    bits = observed(state, best, stages.BITS, "test")
+    text = observed(state, PARENT, figures.BITS, "test")
+    bits = observed(state, best, figures.BITS, "test")
     assert set(bits.values) == {"sums"}  # rows are contexts: they are meant to change
     change = abs(bits.values["sums"] / text.values["sums"] - 1)
-    assert figures["drift"].value == pytest.approx(change)
-    assert figures["retention"].value == pytest.approx(text.values["sums"] / bits.values["sums"])
+    assert values["drift"].value == pytest.approx(change)
+    assert values["retention"].value == pytest.approx(text.values["sums"] / bits.values["sums"])
     assert state.completed.met == {"ratio": ratio <= 0.05, "drift": change <= 0.005}
 
 
-def changed(state: BakeState, name: str, measure: str, factor: float) -> BakeState:
+def changed(state: MakingState, name: str, measure: str, factor: float) -> MakingState:
     """The state with one model's figures on the selection slice multiplied."""
     event = observed(state, name, measure, "selection")
     values = {group: value * factor for group, value in event.values.items()}
@@ -154,29 +167,29 @@ def changed(state: BakeState, name: str, measure: str, factor: float) -> BakeSta
 
 def test_the_strength_is_the_nearest_of_those_that_do_not_drift(made) -> None:
     _, state, _ = made
-    curve = report.curves(state)[report.INTERPOLATED]
+    curve = words.curves(run_of(state))[words.INTERPOLATED]
     assert list(curve) == [0.0, 0.3, 1.0]
     assert curve[0.0] == (1.0, 0.0)
-    base = observed(state, plan.PARENT, stages.DIVERGENCE, "selection").values["prompt"]
-    full = observed(state, plan.FULL, stages.DIVERGENCE, "selection").values["prompt"]
+    base = observed(state, PARENT, figures.DIVERGENCE, "selection").values["prompt"]
+    full = observed(state, FULL, figures.DIVERGENCE, "selection").values["prompt"]
     assert curve[1.0][0] == full / base
     assert full / base < 1  # the training did something
-    near, far = plan.name(1.0), plan.name(0.3)
+    near, far = recipes.name(1.0), recipes.name(0.3)
     # Both without drift: the nearer one. One drifts: the other. Both drift: the nearer again.
-    calm = changed(changed(state, near, stages.DIVERGENCE, 1e-3), near, stages.BITS, 0.0)
-    text = observed(state, plan.PARENT, stages.BITS, "selection").values["sums"]
-    drifting = changed(state, near, stages.DIVERGENCE, 1e-3)
-    level = observed(state, near, stages.BITS, "selection").values["sums"]
-    still = changed(drifting, near, stages.BITS, text / level)
-    assert findings.chosen(still) == near
-    low = observed(state, far, stages.BITS, "selection").values["sums"]
-    still_far = changed(calm, far, stages.BITS, text / low)
-    assert findings.chosen(still_far) == far
-    assert findings.chosen(changed(calm, far, stages.BITS, 2.0)) == near
+    calm = changed(changed(state, near, figures.DIVERGENCE, 1e-3), near, figures.BITS, 0.0)
+    text = observed(state, PARENT, figures.BITS, "selection").values["sums"]
+    drifting = changed(state, near, figures.DIVERGENCE, 1e-3)
+    level = observed(state, near, figures.BITS, "selection").values["sums"]
+    still = changed(drifting, near, figures.BITS, text / level)
+    assert run_of(still).result == near
+    low = observed(state, far, figures.BITS, "selection").values["sums"]
+    still_far = changed(calm, far, figures.BITS, text / low)
+    assert run_of(still_far).result == far
+    assert run_of(changed(calm, far, figures.BITS, 2.0)).result == near
 
 
 @pytest.fixture(scope="module")
-def several(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState]:
+def several(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, MakingState]:
     """A finished run of two prompts in a row and a pursuit, with stops, checks and far contexts."""
     home = Home(tmp_path_factory.mktemp("several"))
     bake_runs.submit(home, model, **SEVERAL)
@@ -188,8 +201,8 @@ def test_prompts_in_a_row_have_the_given_model_as_their_teacher(several) -> None
     """The second training begins with the first one's result; only a pursuit's teacher is baked."""
     home, state = several
     assert audit.audit(bake_runs.rows(home)) == []
-    first, second, third = stages.known(state)
-    parent: Any = plan.parent(state.started)
+    first, second, third = run_of(state).known["courses"]
+    parent: Any = as_float32(state.started)
     trained: list[Any] = [one.full for one in (first, second, third)]
     assert [one.inputs["teacher"] for one in trained] == [parent.id, parent.id, third.start.id]
     assert trained[2].inputs["guard"] == parent.id
@@ -214,25 +227,26 @@ def test_prompts_in_a_row_have_the_given_model_as_their_teacher(several) -> None
 @pytest.mark.slow
 def test_an_early_stop_is_a_candidate_beside_the_interpolations(several) -> None:
     _, state = several
-    first: Any = stages.known(state)[0]
+    run: Any = run_of(state)
+    first = run.known["courses"][0]
     assert list(first.candidates) == ["stop-0.5", "strength-0.3", "full"]
     early = first.candidates["stop-0.5"]
     assert early.recipe == first.full.to(5)
     assert early.recipe.id in state.made
-    assert set(first.curve) == set(first.candidates)
-    told = report.curves(state)
-    assert set(told[report.STOPPED]) == {0.5}
+    assert set(figures.curve(run, first)) == set(first.candidates)
+    told = words.curves(run)
+    assert set(told[words.STOPPED]) == {0.5}
     assert set(told["bake 2, interpolated"]) == {0.3, 1.0}
-    event = observed(state, "stop-0.5", stages.DIVERGENCE, "selection")
-    base = observed(state, plan.PARENT, stages.DIVERGENCE, "selection")
-    assert told[report.STOPPED][0.5][0] == event.values["prompt"] / base.values["prompt-1"]
+    event = observed(state, "stop-0.5", figures.DIVERGENCE, "selection")
+    base = observed(state, PARENT, figures.DIVERGENCE, "selection")
+    assert told[words.STOPPED][0.5][0] == event.values["prompt"] / base.values["prompt-1"]
 
 
 @pytest.mark.slow
 def test_a_stop_is_kept_and_not_trained_again(several) -> None:
     """Its weights are in the cache, and they are those of the training after its steps."""
     home, state = several
-    early: Any = stages.recipes(state)["stop-0.5"]
+    early: Any = run_of(state).recipes["stop-0.5"]
     made = state.made[early.id]
     assert Artifacts.of(home).files(made.digest)
     assert state.advanced[early.stem][5].digest == made.digest
@@ -242,9 +256,9 @@ def test_a_stop_is_kept_and_not_trained_again(several) -> None:
 def test_each_of_several_prompts_has_a_share_that_is_kept(several) -> None:
     """By hand: what is lost to all prompts, over what is lost without one of them."""
     _, state = several
-    base = observed(state, plan.PARENT, stages.DIVERGENCE, "test")
-    own = observed(state, state.completed.chosen, stages.DIVERGENCE, "test")
-    told = findings.kept(state)
+    base = observed(state, PARENT, figures.DIVERGENCE, "test")
+    own = observed(state, state.completed.chosen, figures.DIVERGENCE, "test")
+    told = figures.kept(run_of(state))
     for number in (1, 2):
         without = math.fsum(base.items[f"without-{number}"])
         value = 1 - math.fsum(own.items["prompt"]) / without
@@ -254,9 +268,9 @@ def test_each_of_several_prompts_has_a_share_that_is_kept(several) -> None:
         assert high is not None
         assert low <= value <= high
     assert without != math.fsum(base.items["prompt"])
-    figures = state.completed.figures
-    assert figures["kept"] == min(told.values(), key=lambda one: one.value)
-    assert state.completed.met["kept"] == (figures["kept"].value >= 0.95)
+    values = state.completed.figures
+    assert values["kept"] == min(told.values(), key=lambda one: one.value)
+    assert state.completed.met["kept"] == (values["kept"].value >= 0.95)
 
 
 @pytest.mark.slow
@@ -269,8 +283,8 @@ def test_contexts_after_ordinary_text_are_measured_alone(several) -> None:
         assert len(b.plain) == len(a.plain) + 12
         assert b.plain[12:].tolist() == a.plain.tolist()
         assert context.text.tokenizer.decode(b.plain[:12]).endswith("\n")
-    base = observed(state, plan.PARENT, stages.DIVERGENCE, "test")
-    own = observed(state, state.completed.chosen, stages.DIVERGENCE, "test")
+    base = observed(state, PARENT, figures.DIVERGENCE, "test")
+    own = observed(state, state.completed.chosen, figures.DIVERGENCE, "test")
     ratio = math.fsum(own.items["far"]) / math.fsum(base.items["far"])
     assert state.completed.figures["far_ratio"].value == pytest.approx(ratio)
 
@@ -285,9 +299,10 @@ def test_behaviour_is_the_share_of_replies_that_pass(several) -> None:
     home, state = several
     context = Context(state, Artifacts.of(home))
     best = state.completed.chosen
-    seen, said = findings.behaved(state), 0
-    for name, arm in ((plan.PARENT, "prompted"), (plan.PARENT, "unprompted"), (best, "unprompted")):
-        module = context._resident(stages.recipes(state)[name]).module
+    run = run_of(state)
+    seen, said = figures.behaved(run), 0
+    for name, arm in ((PARENT, "prompted"), (PARENT, "unprompted"), (best, "unprompted")):
+        module = context.resident(run.recipes[name].id).module
         wanted = []
         for one in unpack(context.streams[prompts.TEST]):
             ids = [*(one.prompted if arm == "prompted" else one.plain).tolist()]
@@ -302,13 +317,13 @@ def test_behaviour_is_the_share_of_replies_that_pass(several) -> None:
         assert seen[name].items[f"{arm}/near/1"] == tuple(wanted)
         said += sum(wanted) > 0
     assert said
-    told = report.report(state).behaviour["near"][1]
-    figures = state.completed.figures
-    assert figures["shortfall"].value == pytest.approx(told["prompted"].value - told["baked"].value)
-    assert figures["success"] == told["baked"]
-    assert state.completed.met["shortfall"] == (figures["shortfall"].value <= 0.02)
-    assert "far_shortfall" in figures
-    assert "pass the check of prompt 1" in "\n".join(report.sentences(report.report(state)))
+    told = figures.rates(run, "near")[1]
+    values = state.completed.figures
+    assert values["shortfall"].value == pytest.approx(told["prompted"].value - told["baked"].value)
+    assert values["success"] == told["baked"]
+    assert state.completed.met["shortfall"] == (values["shortfall"].value <= 0.02)
+    assert "far_shortfall" in values
+    assert "pass the check of prompt 1" in "\n".join(words.sentences(run))
 
 
 @pytest.mark.slow
@@ -327,9 +342,9 @@ def test_a_run_of_several_bakes_is_shown_made_again_and_found_by_name(several) -
     rows = [row for row in bake_runs.rows(home) if row.type == "observed"]
     lines = [str(kind.gist(row.type, json.loads(row.data), kind.names(state))) for row in rows]
     assert any("replies that pass: unprompted/far/1" in line for line in lines)
-    words = "\n".join(report.lines(report.report(state)))
-    assert "bake 3, stopped early" in words
-    assert "Of what prompt 2 changes beside the others" in words
+    told = "\n".join(kind.lines(state))
+    assert "bake 3, stopped early" in told
+    assert "Of what prompt 2 changes beside the others" in told
 
 
 def test_the_result_is_an_ordinary_folder(made, model: Path) -> None:
@@ -386,8 +401,8 @@ def test_its_panels_and_its_terminal_show_the_curve(made) -> None:
     early.submitted, early.run = state.submitted, state.run
     assert Bake().overview(early).panels == ()
     assert Bake().progress(state) == (10, 10)
-    words = Bake().task_words(plan.sample(state).key, {})
-    assert words == "sample replies under the prompts"
+    task = recipes.sample(state.submitted.config, state.started)
+    assert Bake().task_words(task.key, {}) == "sample replies under the prompts"
 
 
 def test_prompts_that_change_nothing_train_nothing(tmp_path: Path) -> None:
@@ -403,16 +418,16 @@ def test_prompts_that_change_nothing_train_nothing(tmp_path: Path) -> None:
     bake_runs.submit(home, toy_models.save(model, tmp_path / "zero"))
     state = bake_runs.finish(home)
     assert audit.audit(bake_runs.rows(home)) == []
-    assert state.completed.chosen == plan.PARENT
+    assert state.completed.chosen == PARENT
     assert state.advanced == {}
     assert set(state.completed.figures) == {"unprompted"}
     assert state.completed.figures["unprompted"].value == 0.0
     assert state.completed.met == {}
-    assert "changes nothing" in "\n".join(report.sentences(report.report(state)))
+    assert "changes nothing" in "\n".join(words.sentences(run_of(state)))
     told = Bake().write_result(home, state, tmp_path / "out")
     assert told["steps"] == 0
     made = open_checkpoint(tmp_path / "out" / "model")
-    assert digest(made.tensors()) == state.made[plan.parent(state.started).id].digest
+    assert digest(made.tensors()) == state.made[as_float32(state.started).id].digest
     assert Bake().progress(state) == (0, 0)
     assert Bake().overview(state).head.result is None
     with CliRunner().isolation():
@@ -434,7 +449,7 @@ def test_a_chat_template_makes_the_prompt_the_system_message(model: Path, tmp_pa
     }
     bake_runs.submit(home, chatty, **small)
     state = bake_runs.finish(home)
-    event: Any = plan.sampled(state)
+    event = sampled(state)
     assert set(event.streams) == {BAKED, prompts.CHOOSING, prompts.TEST}
     context = Context(state, Artifacts.of(home))
     one = unpack(context.streams[BAKED])[0]
@@ -449,11 +464,12 @@ def test_replies_are_sampled_again_where_they_are_gone(made, tmp_path: Path) -> 
     home, state, _ = made
     copied = Home(Path(shutil.copytree(home.folder, tmp_path / "home")))
     cache = Artifacts.of(copied)
-    event: Any = plan.sampled(state)
+    event = sampled(state)
     for file in cache.files(event.digest):
         file.unlink()
     context = Context(state, Artifacts.of(copied))
-    found = kept.streams(event, Artifacts.of(copied), partial(context._written, plan.sample(state)))
+    task = recipes.sample(state.submitted.config, state.started)
+    found = kept.streams(event, Artifacts.of(copied), partial(context.written, task))
     assert set(found) == set(STREAMS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from phases.bake import plan, stages
-from phases.bake.events import BakeState
-from phases.bake.kind import Bake
-from phases.bake.tasks.execute import Context
+from phases.prompt_baking.recipes import PARENT
+from phases.prompt_baking.script import Bake
+from phases.prompt_baking.work import Context
 from runs.history import audit
 from runs.home import Home
+from studies.making.making import MakingState
 from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import SEVERAL
 from testing.verification import verified_again
@@ -29,7 +30,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def several(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, BakeState, Path]:
+def several(
+    model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Home, MakingState, Path]:
     """A finished run of two prompts in a row and a pursuit, with stops: (home, state, result)."""
     return bake_runs.whole(tmp_path_factory.mktemp("bake"), model, **SEVERAL)
 
@@ -50,9 +53,10 @@ def test_the_result_has_the_dtype_of_the_given_model(several, model: Path) -> No
 def test_candidates_are_the_trained_models_rounded_once(several) -> None:
     home, state, _ = several
     context = Context(state, Artifacts.of(home))
-    first = stages.known(state)[0]
+    run: Any = Bake().run(state)
+    first = run.known["courses"][0]
     assert list(first.candidates) == ["stop-0.5", "strength-0.3", "strength-1.0"]
-    recipes = stages.recipes(state)
+    recipes = run.recipes
     for name, trained in (("stop-0.5", "stop-0.5-float32"), ("strength-1.0", "full")):
         assert isinstance(recipes[trained], Train)
         exact, rounded = context.weights(recipes[trained]), context.weights(recipes[name])
@@ -60,7 +64,7 @@ def test_candidates_are_the_trained_models_rounded_once(several) -> None:
             assert values.dtype == torch.float32
             assert torch.equal(values.bfloat16(), rounded[tensor])
         assert any(not torch.equal(v, rounded[t].float()) for t, v in exact.items())
-    parent, full = context.weights(recipes[plan.PARENT]), context.weights(recipes["full"])
+    parent, full = context.weights(recipes[PARENT]), context.weights(recipes["full"])
     line = context.weights(recipes["strength-0.3"])
     for tensor, start in parent.items():
         between = start + (full[tensor] - start) * 0.3
@@ -71,12 +75,12 @@ def test_later_trainings_begin_with_the_result_before_in_float32(several) -> Non
     """They begin with what was chosen, not with what it was rounded from."""
     home, state, _ = several
     context = Context(state, Artifacts.of(home))
-    _, second, third = stages.known(state)
-    recipes: dict[str, Any] = stages.recipes(state)
-    for one in (second, third):
+    run: Any = Bake().run(state)
+    recipes, courses = run.recipes, run.known["courses"]
+    for before_it, one in itertools.pairwise(courses):
         assert one.full is not None
         assert one.full.start == recipes[f"bake-{one.stage.number}-start"].id == one.start.id
-        start, before = context.weights(one.start), context.weights(recipes[one.begins])
+        start, before = context.weights(one.start), context.weights(recipes[before_it.best])
         assert all(torch.equal(values, before[t].float()) for t, values in start.items())
         assert all(values.dtype == torch.float32 for values in start.values())
 

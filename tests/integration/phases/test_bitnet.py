@@ -118,7 +118,7 @@ def test_the_model_is_ternary_and_its_master_rounds_to_it(made) -> None:
 def test_every_arm_is_measured_on_the_same_windows(made) -> None:
     """Means over domains; retention is full precision's figure over the ternary model's."""
     _, state, _ = made
-    seen = Bitnet().found(state)
+    seen = Bitnet().run(state).seen
     assert tuple(Bitnet.arms) == ARMS
     assert set(seen) == set(ARMS) == set(state.completed.arms)
     assert len({json.dumps(event.sizes, sort_keys=True) for event in seen.values()}) == 1
@@ -246,7 +246,7 @@ def test_its_panels_show_arms_and_curves(made) -> None:
     assert (arms.ours, arms.baseline) == ("model", "full")
     leads = {arm.name: arm.lead for arm in arms.arms}
     assert leads["model"] is None
-    means = {arm: paired_bits.mean(event) for arm, event in Bitnet().found(state).items()}
+    means = {arm: paired_bits.mean(event) for arm, event in Bitnet().run(state).seen.items()}
     for name, lead in leads.items():
         if lead is not None:
             assert lead.value == pytest.approx(means[name] - means["model"])
@@ -446,7 +446,7 @@ def test_a_phase_of_a_pipeline_passes_or_goes_on_with_its_input(toys: Toys, tmp_
     assert [gate.verdict for gate in state.gates[1]] == ["pass", "pass unchanged"]
     child = bitnet_runs.state(home, "p.1-ternary")
     assert child.status == "completed"
-    assert set(Bitnet().found(child)) == {"start", "full", "model", "untrained"}
+    assert set(Bitnet().run(child).seen) == {"start", "full", "model", "untrained"}
 
 
 def test_the_example_is_a_pipeline_that_can_start() -> None:

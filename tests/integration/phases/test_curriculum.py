@@ -167,7 +167,7 @@ def test_figures_follow_from_what_was_measured(made) -> None:
     state = changed(state, "adaptive-2", brackets=1.0, sort_digits=0.25)
     state = changed(state, "adaptive", brackets=0.75, sort_digits=1.0)
     state = changed(state, "uniform", brackets=0.7, sort_digits=0.4)
-    told = course_of(state).figures()
+    told = course_of(state).figures
     assert told["accuracy"].value == 0.75
     assert told["accuracy"].n == 48
     assert told["lead_over_uniform"].value == told["gain"].value == 0.75
@@ -175,7 +175,7 @@ def test_figures_follow_from_what_was_measured(made) -> None:
     assert told["forgetting"].value == pytest.approx(0.25)  # brackets
     assert figures.forgetting(course_of(state).courses["uniform"]) == 0.0
     never = changed(state, "uniform", brackets=1.0, sort_digits=1.0)
-    assert "tokens_to_equal" not in course_of(never).figures()
+    assert "tokens_to_equal" not in course_of(never).figures
 
 
 def test_items_are_measured_as_greedy_decoding_would(made) -> None:

@@ -118,7 +118,7 @@ def test_arms_branch_from_one_base_and_read_the_same_windows(made) -> None:
 def test_figures_follow_from_what_was_measured(made) -> None:
     """Means over domains of nats a hard token; the gain is over the better rival."""
     _, state, _ = made
-    seen = KIND.found(state)
+    seen = KIND.run(state).seen
     assert set(seen) == set(ARMS) == set(state.completed.arms)
     hard = {
         arm: sum(
@@ -185,7 +185,7 @@ def test_a_model_whose_thoughts_help_is_the_result(made) -> None:
     assert KIND.run(other).conclusions["chosen"] == "thoughts"
     assert KIND.named(other)["model"] == KIND.recipes(state)["silent"]
     lost = KIND.run(other).conclusions["figures"]["retention"].value
-    seen = KIND.found(state)
+    seen = KIND.run(state).seen
     every = [quietstar_figures.mean(seen[arm], "all") for arm in ("start", "silent")]
     assert lost == pytest.approx(every[0] / every[1])
 

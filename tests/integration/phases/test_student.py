@@ -97,7 +97,7 @@ def test_both_students_begin_alike_and_read_the_same_windows(made) -> None:
 def test_figures_follow_from_what_was_measured(made) -> None:
     """Means over domains; retention is the given model's figure over the student's."""
     _, state, _ = made
-    seen = Student().found(state)
+    seen = Student().run(state).seen
     assert set(seen) == set(ARMS) == set(state.completed.arms)
     bits = {
         arm: sum(math.fsum(event.items[d]) / math.log(2) / sum(event.sizes[d]) for d in event.items)

@@ -153,7 +153,7 @@ def test_a_step_of_a_given_model_that_does_not_fit_is_computed_in_parts(
     kind: str, toys: Toys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At least as many as were asked for, with a note; pinned for all trainings of the run."""
-    execute = import_module("phases.bake.tasks.execute" if kind == "bake" else "studies.work")
+    execute = import_module("phases.prompt_baking.work" if kind == "bake" else "studies.work")
     whole, most = execute.canary, 1
 
     def canary(recipe: Train, *args: Any, **more: Any) -> tuple[str, float]:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from events import Envelope
-from phases.bake import plan
 from runs import kinds
 from runs.kinds.state import fold_into
+from studies.training_plan import as_float32
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 LOGS = sorted(GOLDEN.glob("bake-*.jsonl"))
@@ -41,7 +41,7 @@ def test_what_a_bake_measures_at_its_end_is_expected_before_its_result_is_chosen
     trained = next(n for n, row in enumerate(rows) if row.type == "advanced") + 1
     expected = {task.key for task in kind.observations(fold_into(kind.state(), rows[:trained]))}
     ended = fold_into(kind.state(), rows)
-    given = plan.parent(ended.started).id
+    given = as_float32(ended.started).id
     asked = kind.observations(ended)
     of_given = {task.key for task in asked if (task.on, task.recipe_id) == ("test", given)}
     assert of_given

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.verifiers.form import matches
-from phases.bake.config import BakeConfig
+from phases.prompt_baking.settings import BakeConfig
 
 FOLDER = Path("examples/eudaimonia")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.data import training_texts
 from evaluation.verifiers.form import check_patterns
-from phases.bake import prompts
-from phases.bake.config import LEAST, BakeConfig
+from phases.prompt_baking import prompts
+from phases.prompt_baking.settings import LEAST, BakeConfig
 from runs.errors import ConfigError, DataError
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
 from studies import submission
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
     """Return the plan of the run of one `model`. Raises ConfigError, DataError, UnavailableError."""
-    found = submission.plan(kind, asked, lookup, prompts.built_in)
-    config: Any = found.config
+    base = submission.plan(kind, asked, lookup, prompts.built_in)
+    config: Any = base.config
     if not config.prompts:
         raise ConfigError(
             "a bake needs a prompt: --prompt FILE of forge bake, or the setting prompts."
         )
     check_patterns(config.checks)
-    data, own = found.fields["data"], tuple[str, ...]()
+    data, domains = base.fields["data"], tuple[str, ...]()
     trained: Sequence[str] = tuple(MIX)
     if data:
-        own = training_texts.domains(data)
-        trained = (*own, *prompts.built_in(config, own))
-    contexts = config.contexts or (own if data else ("code",))
+        domains = training_texts.domains(data)
+        trained = (*domains, *prompts.built_in(config, domains))
+    contexts = config.contexts or (domains if data else ("code",))
     _check_domains(config, tuple(config.mix or trained), contexts)
-    return replace(found, config=config.model_copy(update={"contexts": tuple(contexts)}))
+    return replace(base, config=config.model_copy(update={"contexts": tuple(contexts)}))
 
 
 def _check_domains(config: BakeConfig, trained: Sequence[str], contexts: Sequence[str]) -> None:
@@ -63,15 +63,15 @@ def check(plan: Plan) -> Checked:
     """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
     from evaluation.training_text.parts import given_tokenizer
 
-    given = submission.opened(plan)
-    found = submission.checked(plan, given)
+    opened = submission.opened(plan)
+    checked = submission.checked(plan, opened)
     tokenizer = given_tokenizer(Path(plan.fields["model"].path))
     config: Any = plan.config
     if config.top is not None and config.top >= len(tokenizer):
         raise ConfigError(f"top is {config.top}, the model predicts {len(tokenizer):,} tokens.")
-    check_room(beginnings(config, tokenizer), config, given.positions)
-    submission.trainable(config, given.config)
-    return found
+    check_room(beginnings(config, tokenizer), config, opened.positions)
+    submission.trainable(config, opened.config)
+    return checked
 
 
 def beginnings(config: BakeConfig, tokenizer: Any) -> Beginnings:
@@ -82,19 +82,20 @@ def beginnings(config: BakeConfig, tokenizer: Any) -> Beginnings:
     return Beginnings(tokenizer, chat)
 
 
-def check_room(made: Beginnings, config: BakeConfig, positions: int | None) -> int:
+def check_room(heads: Beginnings, config: BakeConfig, positions: int | None) -> int:
     """Return the tokens of the prompts; `positions` is the longest sequence that the model takes.
 
     Raises ConfigError for a prompt that leaves no room for context and reply.
     """
-    own = made.room(config.prompts)
+    whole = heads.room(config.prompts)
     rest = config.context_tokens + config.reply_tokens
-    every = [("the prompts take", own)]
+    every = [("the prompts take", whole)]
     every += [
-        (f"the prompt {o.strip()[:40]!r} takes", made.room([o])) for o in prompts.measured(config)
+        (f"the prompt {text.strip()[:40]!r} takes", heads.room([text]))
+        for text in prompts.measured(config)
     ]
     if positions is None:
-        return own
+        return whole
     for words, tokens in every:
         if tokens + rest > positions:
             raise ConfigError(
@@ -105,15 +106,15 @@ def check_room(made: Beginnings, config: BakeConfig, positions: int | None) -> i
         raise ConfigError(
             f"neutral_tokens is {config.neutral_tokens}, the model takes {positions} tokens at most."
         )
-    return own
+    return whole
 
 
-def beyond(made: Beginnings, config: BakeConfig, positions: int | None) -> int | None:
+def beyond(heads: Beginnings, config: BakeConfig, positions: int | None) -> int | None:
     """Return the tokens of ordinary text before a further set of contexts; None without such a set.
 
     The set is left out if the model takes no sequence that long.
     """
-    rest = made.room(config.prompts) + config.context_tokens + config.reply_tokens
+    rest = heads.room(config.prompts) + config.context_tokens + config.reply_tokens
     if config.beyond is None or (positions is not None and config.beyond + rest > positions):
         return None
     return config.beyond

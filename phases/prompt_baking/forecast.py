@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,15 +10,16 @@ from evaluation.data.packing import Ids
 from evaluation.measures.perplexity import score_windows
 from evaluation.training_text.kept_text import ITEMS
 from evaluation.trajectories import divergence
-from phases.bake import plan, prompts
-from phases.bake.events import BakeState, Submitted
-from phases.bake.prompts import TEST
-from phases.bake.tasks.execute import Context
+from evaluation.trajectories.sampling import rows_of_pass
+from phases.prompt_baking import prompts, replies
+from phases.prompt_baking.events import BakeState, Submitted
+from phases.prompt_baking.recipes import PARENT
+from phases.prompt_baking.work import Context
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
 from runs.system.stopwatch import least, timed
 from studies import given_dtype, training_plan
-from studies.comparison import CHOOSING
+from studies.comparison import CHOOSING, TEST
 from studies.events import MODEL
 from studies.folders import write_companions
 from weights.folders import stand_ins
@@ -42,13 +44,13 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     context = Context(state, cache)
     opening = timed(lambda: state.take(context.started()))
     first, config = context.initial(state.started), submitted.config
-    _, stepping = context.canary(state.started, first)
+    stepping = context.step_seconds()
     steps, bakes = min(STEPS, config.steps), len(prompts.stages(config))
     every = config.steps * bakes
-    sampling, written = context.tried_replies()
+    sampling, written = _sampling(context)
     measuring = _measuring(context, written, bakes)
     parameters = state.started.model.parameters
-    stand_in = folder / plan.PARENT
+    stand_in = folder / PARENT
     stand_in.mkdir(parents=True)
     write_weights(stand_in, first.weights, SHARD_BYTES)
     write_companions(context, stand_in)
@@ -81,17 +83,36 @@ def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     )
 
 
+def _sampling(context: Context) -> tuple[float, list[Trajectory]]:
+    """Return the seconds of all replies by those of a forward pass of each stream; and a pass.
+
+    Replies of a pursuit are priced as those of the given model.
+    """
+    config, started, seconds = context.config, context.state.started, 0.0
+    written: list[Trajectory] = []
+    room = config.context_tokens + config.reply_tokens + started.prompt_tokens
+    rows = rows_of_pass(context.parent, room, started.pass_tokens)
+    few = config.model_copy(update={"trajectories": rows, "held_out": rows})
+    for name, stream in context.sampling().items():
+        if stream.like is None:
+            began = time.monotonic()
+            tools = context.parent, context.text, context.beginnings, few
+            written = replies.written(*tools, {name: stream}, started.pass_tokens)[name]
+            seconds += (time.monotonic() - began) * -(-prompts.count(config, stream) // rows)
+    return seconds, written
+
+
 def _measuring(context: Context, written: Sequence[Trajectory], bakes: int) -> float:
     """Return the seconds of all measurements, by the cost of a trajectory and of a window here.
 
     Each candidate is measured on the selection slice; the given model, the results and the last
     training on the test slice, with other prompts and beyond ordinary text.
     """
-    config, started = context.state.submitted.config, context.state.started
+    config, started = context.config, context.state.started
     sets = sum(s.slice == "test" for s in prompts.streams(config, started.beyond).values())
     candidates = 1 + bakes * (len(config.strengths) + len(config.stops))
     finals = 2 + bakes
-    model = context.parent_model
+    model = context.parent
     windows = {on: _windows(context, on) for on in (CHOOSING, TEST)}
     few = windows[TEST][:WINDOWS]
     window = least(lambda: score_windows(model, few)) / len(few)
@@ -103,6 +124,6 @@ def _measuring(context: Context, written: Sequence[Trajectory], bakes: int) -> f
 
 def _windows(context: Context, on: str) -> list[Ids]:
     """Return the windows of ordinary text that a slice's measurements read."""
-    contexts = context.state.submitted.config.contexts
     data = context.held_out(on)
-    return [ids for name in sorted(set(data) - set(contexts)) for ids in data[name].windows]
+    names = sorted(set(data) - set(context.config.contexts))
+    return [ids for name in names for ids in data[name].windows]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from evaluation.trajectories.sampled import Sample, Sampled
-from phases.bake import prompts
-from phases.bake.config import BakeConfig
-from phases.bake.events import BakeState, Started, Submitted
-from phases.bake.prompts import Stage
-from studies import training_plan
+from evaluation.trajectories.sampled import Sample
+from phases.prompt_baking import prompts
+from phases.prompt_baking.events import Started, Submitted
+from phases.prompt_baking.prompts import Stage
+from phases.prompt_baking.settings import BakeConfig
+from studies.given_dtype import FLOAT32
 from studies.making.events import Making
+from studies.training_plan import adapted, as_float32, training
 from weights.recipes import Algorithm, Train, Transform
 from weights.training.trajectories import BAKED, OTHERS
 
@@ -35,9 +35,39 @@ class Candidate:
     training: Train | None = None
 
 
-def parent(started: Started) -> Transform:
-    """Return the recipe of the given model in float32."""
-    return training_plan.as_float32(started)
+@dataclass
+class Course:
+    """A stage that has begun: its models, and what it has chosen."""
+
+    stage: Stage
+    #: The model in float32 that its training begins with.
+    start: Making
+    #: The model at the end of its training; None before its replies are sampled.
+    full: Train | None = None
+    #: Name → candidate.
+    candidates: Mapping[str, Candidate] = field(default_factory=dict)
+    #: The candidate that is its result; None before all are measured.
+    best: str | None = None
+
+    def plan(self, submitted: Submitted, started: Started, digests: Mapping[str, str]) -> None:
+        """Settle its models; `digests` are those of the streams that it can train on, by name."""
+        config = submitted.config
+        self.full = full(submitted, started, self.stage, self.start.id, digests)
+        self.candidates = candidates(config, self.stage, self.start, self.full, started.dtype)
+
+    def models(self, started: Started) -> dict[str, Making]:
+        """Return name → recipe of all that it makes, as far as it is known; each after its inputs."""
+        number, models = self.stage.number, dict[str, Making]()
+        if number > 1 and started.dtype is not None:
+            models[f"{PURPOSE}-{number}-start"] = self.start
+        if self.full is not None:
+            models[name(1.0, number)] = self.full
+        for label, candidate in self.candidates.items():
+            stop = candidate.training if candidate.early else None
+            if stop is not None and stop != candidate.recipe:
+                models[f"{label}{FLOAT32}"] = stop
+            models[label] = candidate.recipe
+        return models
 
 
 def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -> Train:
@@ -46,31 +76,22 @@ def canary(submitted: Submitted, started: Started, digests: Mapping[str, str]) -
     `digests` are those of the streams of trajectories to train on. In runs that settle no division of
     steps, which are earlier ones, it is a training on ordinary text.
     """
-    first, rate = parent(started).id, submitted.config.rate
+    first, rate = as_float32(started).id, submitted.config.rate
     if started.accumulation is None:
-        return training_plan.training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
+        return training(submitted, started, PURPOSE, first, "lm@1", {}, rate)
     pursued = bool(submitted.config.pursuit)
     stage = Stage(1, submitted.config.prompts, again=pursued)
     return full(submitted, started, stage, first, digests)
 
 
-def sample(state: BakeState) -> Sample:
+def sample(config: BakeConfig, started: Started) -> Sample:
     """Return the task that lets the given model write all of its trajectories."""
-    wanted = prompts.streams(state.submitted.config, state.started.beyond)
-    return Sample(parent(state.started).id, tuple(wanted))
+    return Sample(as_float32(started).id, tuple(prompts.streams(config, started.beyond)))
 
 
-def sample_again(stage: Stage, writer: Making) -> Sample:
+def sample_again(course: Course) -> Sample:
     """Return the task that lets the result of the stage before write what the stage trains on."""
-    return Sample(writer.id, tuple(prompts.pursued(stage)))
-
-
-def sampled(state: BakeState) -> Sampled | None:
-    """Return what the given model wrote; None before it has."""
-    if state.started is None:
-        return None
-    found: Any = state.answers.get(sample(state).key)
-    return found
+    return Sample(course.start.id, tuple(prompts.pursued(course.stage)))
 
 
 def full(
@@ -80,7 +101,7 @@ def full(
 
     `before` is the id of the model that the training begins with, `digests`: stream → its digest.
     """
-    config, given = submitted.config, parent(started).id
+    config, given = submitted.config, as_float32(started).id
     rehearses = bool(prompts.rehearsed(config))
     params = {
         "neutral": config.neutral_weight,
@@ -90,18 +111,16 @@ def full(
     inputs = {"teacher": before, "guard": given} if stage.again else {"teacher": given}
     purpose = PURPOSE if stage.number == 1 else f"{PURPOSE}-{stage.number}"
     rate, watch = config.rate, config.divergence
-    objective, params = training_plan.adapted(config, "bake@1", params)
-    base = training_plan.training(
-        submitted, started, purpose, before, objective, params, rate, inputs, watch
-    )
-    own = [stage.named(BAKED), *([OTHERS] if rehearses else [])]
+    objective, params = adapted(config, "bake@1", params)
+    base = training(submitted, started, purpose, before, objective, params, rate, inputs, watch)
+    streams = [stage.named(BAKED), *([OTHERS] if rehearses else [])]
     ordinary = {name: share for name, share in base.data.items() if name not in config.contexts}
     text = ordinary if config.neutral_weight else {}
     changes = {
-        "data": {**text, **dict.fromkeys(own, 1.0)},
+        "data": {**text, **dict.fromkeys(streams, 1.0)},
         "data_digests": {
             **{name: started.streams[name] for name in text},
-            **{name: digests[name] for name in own},
+            **{name: digests[name] for name in streams},
         },
         "context": config.neutral_tokens,
         "optimiser": _undecayed(base.optimiser),
@@ -117,8 +136,8 @@ def _undecayed(optimiser: Algorithm) -> Algorithm:
 def name(share: float, number: int = 1, early: bool = False, rounded: bool = False) -> str:
     """Return the name of a candidate of a stage; at 1 it is the trained model itself, or `rounded`."""
     whole = share == 1.0 and not rounded
-    own = FULL if whole else f"{'stop' if early else 'strength'}-{share!r}"
-    return own if number == 1 else f"{PURPOSE}-{number}-{own}"
+    label = FULL if whole else f"{'stop' if early else 'strength'}-{share!r}"
+    return label if number == 1 else f"{PURPOSE}-{number}-{label}"
 
 
 def begin(started: Started, before: Making | None) -> Making:
@@ -128,7 +147,7 @@ def begin(started: Started, before: Making | None) -> Making:
     not what trainings read.
     """
     if before is None:
-        return parent(started)
+        return as_float32(started)
     if started.dtype is None:
         return before
     return Transform(operation="float32@1", inputs={"of": before.id})
@@ -137,32 +156,27 @@ def begin(started: Started, before: Making | None) -> Making:
 def candidates(
     config: BakeConfig, stage: Stage, start: Making, end: Train, dtype: str | None
 ) -> dict[str, Candidate]:
-    """Return name → candidate of a stage, the trained model first, then stops, then interpolations.
+    """Return name → candidate of a stage: stops, then interpolations, with the trained model at 1.
 
     The trained model is one of them if 1 is among the strengths; it is made in any case. `dtype` is
     `Started.dtype`: with one every candidate is rounded to it, as a place on a line has the dtype of
     the line's start. What is measured and chosen is then what is written.
     """
-    found = {}
+    models = {}
     origin = start.id if dtype is None else start.inputs["of"]
     for share in config.stops:
-        early = end.to(steps(config, share))
+        early = end.to(round(share * config.steps))
         recipe = early if dtype is None else _line(origin, early, 1.0)
-        found[name(share, stage.number, True)] = Candidate(recipe, share, True, early)
+        models[name(share, stage.number, True)] = Candidate(recipe, share, True, early)
     for share in config.strengths:
         whole = share == 1.0 and dtype is None
         recipe = end if whole else _line(origin, end, share)
         label = name(share, stage.number, rounded=dtype is not None)
-        found[label] = Candidate(recipe, share, training=end if share == 1.0 else None)
-    return found
+        models[label] = Candidate(recipe, share, training=end if share == 1.0 else None)
+    return models
 
 
 def _line(start: str, end: Train, place: float) -> Transform:
     """Return the recipe of the model at a place between the model of the id `start` and `end`."""
     inputs = {"start": start, "end": end.id}
     return Transform(operation="interpolate@1", inputs=inputs, params={"place": place})
-
-
-def steps(config: BakeConfig, share: float) -> int:
-    """Return the step that is a share of the training."""
-    return round(share * config.steps)

@@ -8,12 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from evaluation.verifiers.form import AnyForm
 from runs.kinds.setting_words import TRAINING, Labels
-from studies.settings import (
-    KNOWN,
-    AdaptedConfig,
-    Domain,
-    Positive,
-)
+from studies.settings import KNOWN, AdaptedConfig, Domain, Positive
 from studies.training_settings import LORA_RATE, Watched
 
 #: Text of a prompt.

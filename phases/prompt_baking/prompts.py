@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evaluation.data.slices import Slice
-from phases.bake.config import BakeConfig
+from phases.prompt_baking.settings import BakeConfig
 from weights.training.trajectories import BAKED, OTHERS
 
 #: General prompts. The last is never trained: it shows if a bake is deaf to what it has not rehearsed.
@@ -56,11 +56,11 @@ class Stream:
 
 def stages(config: BakeConfig) -> tuple[Stage, ...]:
     """Return the stages of a run: all prompts at once or one more in each, then the pursuit."""
-    told = config.prompts
-    ends = range(1, len(told) + 1) if config.sequence else [len(told)]
-    found = [Stage(number, told[:end]) for number, end in enumerate(ends, 1)]
-    rounds = range(len(found) + 1, len(found) + 1 + config.pursuit)
-    return (*found, *(Stage(number, told, again=True) for number in rounds))
+    texts = config.prompts
+    ends = range(1, len(texts) + 1) if config.sequence else [len(texts)]
+    stages = [Stage(number, texts[:end]) for number, end in enumerate(ends, 1)]
+    rounds = range(len(stages) + 1, len(stages) + 1 + config.pursuit)
+    return (*stages, *(Stage(number, texts, again=True) for number in rounds))
 
 
 def target(config: BakeConfig, stage: Stage) -> str:
@@ -89,21 +89,21 @@ def streams(config: BakeConfig, beyond: int | None) -> dict[str, Stream]:
 
     `beyond` are the tokens of ordinary text before the contexts of a further set; None: no such set.
     """
-    told = config.prompts
-    own = [stage for stage in stages(config) if not stage.again]
-    found = {stage.named(BAKED): Stream("train", (stage.prompts,)) for stage in own}
-    if kept := rehearsed(config):
-        found[OTHERS] = Stream("train", tuple((one,) for one in kept), None)
-    found |= {stage.named(CHOOSING): Stream("selection", (stage.prompts,)) for stage in own}
-    found[TEST] = Stream("test", (told,))
-    if shown := measured(config):
-        found[TEST_OTHERS] = Stream("test", tuple((one,) for one in shown), None)
-    for number in range(len(told)) if config.singly and len(told) > 1 else ():
-        rest = (*told[:number], *told[number + 1 :])
-        found[f"{WITHOUT}{number + 1}"] = Stream("test", (told,), rest, TEST)
+    texts = config.prompts
+    first = [stage for stage in stages(config) if not stage.again]
+    streams = {stage.named(BAKED): Stream("train", (stage.prompts,)) for stage in first}
+    if others := rehearsed(config):
+        streams[OTHERS] = Stream("train", tuple((text,) for text in others), None)
+    streams |= {stage.named(CHOOSING): Stream("selection", (stage.prompts,)) for stage in first}
+    streams[TEST] = Stream("test", (texts,))
+    if others := measured(config):
+        streams[TEST_OTHERS] = Stream("test", tuple((text,) for text in others), None)
+    for number in range(len(texts)) if config.singly and len(texts) > 1 else ():
+        rest = (*texts[:number], *texts[number + 1 :])
+        streams[f"{WITHOUT}{number + 1}"] = Stream("test", (texts,), rest, TEST)
     if beyond:
-        found[FAR] = Stream("test", (told,), after=beyond)
-    return found
+        streams[FAR] = Stream("test", (texts,), after=beyond)
+    return streams
 
 
 def pursued(stage: Stage) -> dict[str, Stream]:

@@ -1,1 +1,0 @@
-"""Baking engine of phase 6: a prompt becomes weights."""

@@ -1,1 +1,0 @@
-"""The work of a bake: prepare text, sample, train, measure, write folders."""

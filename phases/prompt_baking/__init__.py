@@ -1,0 +1,1 @@
+"""Phase 6: a prompt becomes weights."""

@@ -1,0 +1,335 @@
+"""Measurements of a bake, what is chosen by them, and the figures that follow. Pure.
+
+All divergences are of the replies that the given model wrote under a prompt, in nats a token. Of the
+replies to a prompt with a check, the share that pass is measured. Intervals are the middle 95 % of a
+paired bootstrap over contexts (`evaluation/measures/bootstrap.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from evaluation.measures import bootstrap
+from evaluation.measures.bootstrap import Counts
+from phases.prompt_baking import prompts
+from phases.prompt_baking.prompts import Stage
+from phases.prompt_baking.recipes import PARENT, PURPOSE, Course
+from phases.prompt_baking.settings import BakeConfig
+from runs.event_types import Figure
+from studies import comparison
+from studies.comparison import CHOOSING, TEST
+from studies.observing import Observe, Observed
+from studies.paired_bits import figure
+from studies.run import Run
+from studies.tables import FigureRule, ratio
+
+BITS, DIVERGENCE, BEHAVIOUR = "bits-per-byte@1", "prompt-divergence@1", "behaviour@1"
+#: Group of a divergence under the run's prompts; under its first n alone it is PROMPT with n.
+PROMPT = "prompt"
+#: Beginning of the groups under other prompts; group of contexts after ordinary text; beginning of
+#: the groups in which the given model has all prompts but one.
+OTHER, FAR, WITHOUT = "other-", "far", "without-"
+#: Arms of the given model's replies; the others have no prompt.
+PROMPTED, UNPROMPTED = "prompted", "unprompted"
+#: Place of contexts at the beginning; FAR is the other one.
+NEAR = "near"
+#: Nats a token below which prompts are said to change nothing.
+LEAST = 1e-4
+#: Largest relative change of bits per byte with which a model is chosen if there is one.
+DRIFT = 0.005
+#: Figures that must not be larger, and figures that must not be smaller, to be good.
+LIMITS = {"ratio": 0.05, "drift": DRIFT, "shortfall": 0.02, "far_shortfall": 0.02}
+FLOORS = {"kept": 0.95}
+
+#: Number of a check → arm → figure.
+Rates = Mapping[int, Mapping[str, Figure]]
+
+
+# ---- what is chosen ----------------------------------------------------------------------------
+
+
+def group(config: BakeConfig, stage: Stage) -> str:
+    """Return the group of the given model's divergences that belongs to a stage's prompts."""
+    return PROMPT if stage.prompts == config.prompts else f"{PROMPT}-{len(stage.prompts)}"
+
+
+def active(config: BakeConfig, effect: Observed) -> tuple[Stage, ...]:
+    """Return the stages that are trained: all but those whose prompts change nothing.
+
+    `effect` is the given model's divergence under the prompts, which says what they change.
+    """
+    if effect.values[PROMPT] < LEAST:
+        return ()
+    stages = prompts.stages(config)
+    return tuple(stage for stage in stages if effect.values[group(config, stage)] >= LEAST)
+
+
+def choices(course: Course) -> list[Observe]:
+    """Return the measurements that a stage's result is chosen by."""
+    recipes = [candidate.recipe for candidate in course.candidates.values()]
+    return [Observe(r.id, measure, CHOOSING) for r in recipes for measure in (DIVERGENCE, BITS)]
+
+
+def curve(run: Run, course: Course) -> dict[str, tuple[float, float]]:
+    """Return name → (ratio, drift) on the selection slice, of the candidates that are measured.
+
+    The ratio is of divergences from the given model under the stage's prompts.
+    """
+    answers, points = run.state.answers, dict[str, tuple[float, float]]()
+    effect = answers.get(run.on(PARENT, DIVERGENCE).key)
+    text = answers.get(run.on(PARENT, BITS).key)
+    if effect is None or text is None:
+        return points
+    below = effect.values[group(run.settings, course.stage)]
+    for name, candidate in course.candidates.items():
+        apart = answers.get(Observe(candidate.recipe.id, DIVERGENCE, CHOOSING).key)
+        bits = answers.get(Observe(candidate.recipe.id, BITS, CHOOSING).key)
+        if apart and bits:
+            points[name] = apart.values[PROMPT] / below, drift(text, bits)
+    return points
+
+
+def nearest(points: Mapping[str, tuple[float, float]]) -> str:
+    """Return the model with the least ratio of those that do not drift; of all if all do."""
+    still = [name for name, (_, change) in points.items() if change <= DRIFT]
+    return min(still or points, key=lambda name: points[name][0])
+
+
+def drift(text: Observed, bits: Observed) -> float:
+    """Return the largest relative change of bits per byte of a domain, up or down."""
+    return max(abs(bits.values[d] / value - 1) for d, value in text.values.items())
+
+
+def expected(run: Run) -> list[Observe]:
+    """Return what will be measured on the test slice, before the result is chosen; for a forecast.
+
+    The ends of trainings are in the place of the results.
+    """
+    courses: Sequence[Course] = run.known["courses"]
+    if run.result is not None or not courses:
+        return []
+    measures = (DIVERGENCE, BITS, *([BEHAVIOUR] if any(run.settings.checks) else []))
+    models = (run.recipes[PARENT], *(course.full for course in courses if course.full))
+    return [Observe(recipe.id, measure, TEST) for recipe in models for measure in measures]
+
+
+# ---- what was measured on the test slice ---------------------------------------------------------
+
+
+def apart(run: Run) -> dict[str, Observed]:
+    """Return arm → divergences, of those that are measured."""
+    return comparison.observed(run.state, run.known.get("apart", {}))
+
+
+def behaved(run: Run) -> dict[str, Observed]:
+    """Return arm → verdicts on replies, of those that are measured."""
+    return comparison.observed(run.state, run.known.get("behaved", {}))
+
+
+def ratios(run: Run, group: str = PROMPT) -> dict[str, Figure]:
+    """Return arm → ratio of divergences, of all but the given model.
+
+    Empty if the group was not measured, or the prompts change nothing in it.
+    """
+    arms = apart(run)
+    base = arms.pop(PARENT, None)
+    if base is None or base.values.get(group, 0.0) < LEAST:
+        return {}
+    return {
+        name: _ratio(run, base.items[group], event.items[group], group)
+        for name, event in arms.items()
+    }
+
+
+def kept(run: Run) -> dict[int, Figure]:
+    """Return number of a prompt → share of what it changes beside the others that the result has.
+
+    1 − KL(all prompts ‖ result) / KL(all prompts ‖ all but this one). A prompt that changes less than
+    `LEAST` beside the others has no share.
+    """
+    arms, shares = apart(run), dict[int, Figure]()
+    if run.result in (None, PARENT) or not {PARENT, run.result} <= set(arms):
+        return shares
+    base, result = arms[PARENT], arms[run.result]
+    for number in range(1, len(run.settings.prompts) + 1):
+        rest = f"{WITHOUT}{number}"
+        if base.values.get(rest, 0.0) >= LEAST:
+            lost = _ratio(run, base.items[rest], result.items[PROMPT], PROMPT)
+            assert lost.low is not None
+            assert lost.high is not None
+            low, high = 1 - lost.high, 1 - lost.low
+            shares[number] = Figure(value=1 - lost.value, low=low, high=high, n=lost.n)
+    return shares
+
+
+def check_group(arm: str, place: str, check: int) -> str:
+    """Return the group of the verdicts on an arm, at a place, by the number of a check."""
+    return f"{arm}/{place}/{check}"
+
+
+def rates(run: Run, place: str) -> Rates:
+    """Return number of a check → arm → share of replies that pass, with its interval.
+
+    The arms are `unprompted`, `prompted` and `baked`; `shortfall` is `prompted` less `baked`, on the
+    same contexts.
+    """
+    return run.state.remembered(("behaviour", place), lambda: _rates(run, place))
+
+
+def _rates(run: Run, place: str) -> Rates:
+    arms, checks = behaved(run), dict[int, Mapping[str, Figure]]()
+    parent, result = arms.get(PARENT), arms.get(str(run.result))
+    if parent is None or result is None:
+        return checks
+    for check in range(1, len(run.settings.prompts) + 1):
+        verdicts = {
+            "unprompted": parent.items.get(check_group(UNPROMPTED, place, check)),
+            "prompted": parent.items.get(check_group(PROMPTED, place, check)),
+            "baked": result.items.get(check_group(UNPROMPTED, place, check)),
+        }
+        items = {arm: scores for arm, scores in verdicts.items() if scores}
+        if len(items) == len(verdicts):
+            checks[check] = _passing(run, items, place)
+    return checks
+
+
+def _passing(run: Run, items: Mapping[str, Sequence[float]], place: str) -> dict[str, Figure]:
+    """Return arm → share of passing replies, and the shortfall; all resampled together."""
+    size = len(items["baked"])
+    counts = bootstrap.draws(size, PURPOSE, run.settings.seed, BEHAVIOUR, place)
+    drawn = {arm: counts @ np.asarray(scores) / size for arm, scores in items.items()}
+    points = {arm: math.fsum(scores) / size for arm, scores in items.items()}
+    shares = {arm: figure(points[arm], drawn[arm], size) for arm in items}
+    less = drawn["prompted"] - drawn["baked"]
+    return {**shares, "shortfall": figure(points["prompted"] - points["baked"], less, size)}
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def _drawn(run: Run, size: int, what: str) -> Counts:
+    """Return how often each of `size` contexts is in each resample."""
+    return bootstrap.draws(size, PURPOSE, run.settings.seed, what)
+
+
+def _ratio(run: Run, below: Sequence[float], above: Sequence[float], what: str) -> Figure:
+    """Return the ratio of two divergences over the same contexts, which are resampled for both."""
+    spread = bootstrap.ratio(_drawn(run, len(above), what), above, below)
+    return figure(math.fsum(above) / math.fsum(below), spread, len(above))
+
+
+def _nats(run: Run, arm: str | None, groups: Sequence[str] = (PROMPT,)) -> Figure | None:
+    """Return the divergence over the contexts of some groups, resampled together; None without any."""
+    event = apart(run)[str(arm)]
+    items = [value for group in groups for value in event.items[group]]
+    sizes = [size for group in groups for size in event.sizes[group]]
+    if not items:
+        return None
+    what = PROMPT if tuple(groups) == (PROMPT,) else OTHER
+    spread = bootstrap.ratio(_drawn(run, len(items), what), items, sizes)
+    return figure(math.fsum(items) / sum(sizes), spread, len(items))
+
+
+def _others(run: Run) -> Figure | None:
+    groups = [name for name in apart(run)[str(run.result)].items if name.startswith(OTHER)]
+    return _nats(run, run.result, groups)
+
+
+def _unheard(run: Run) -> Figure | None:
+    name = f"{OTHER}{len(prompts.measured(run.settings))}"
+    measured = run.settings.generic and name in apart(run)[str(run.result)].items
+    return _nats(run, run.result, [name]) if measured else None
+
+
+def _strength(run: Run) -> Figure:
+    return Figure(value=run.known["courses"][-1].candidates[run.result].share)
+
+
+def _passes(place: str, arm: str) -> Callable[[Run], Figure | None]:
+    """Return the rule of an arm's figure by the check with the largest shortfall at a place."""
+
+    def value(run: Run) -> Figure | None:
+        checks = rates(run, place).values()
+        return max(checks, key=lambda arms: arms["shortfall"].value)[arm] if checks else None
+
+    return value
+
+
+def _rule(words: str, value: Callable[[Run], Figure | None], unit: str = "") -> FigureRule:
+    """Return the rule of a figure of a baked model; the given one, as the result, has none."""
+    return FigureRule(words, lambda run: None if run.result == PARENT else value(run), unit)
+
+
+_NATS = "nats/token"
+RULES = {
+    "unprompted": FigureRule(
+        "divergence without the prompt: nats a token of the given model from itself with it",
+        lambda run: _nats(run, PARENT),
+        _NATS,
+    ),
+    "baked": _rule(
+        "divergence left: nats a token of the result without prompt from the given model with it",
+        lambda run: _nats(run, run.result),
+        _NATS,
+    ),
+    "ratio": _rule(
+        "ratio of divergences: the latter over the former; 0 is a perfect bake, 1 none",
+        lambda run: ratios(run)[str(run.result)],
+    ),
+    "strength": _rule(
+        "strength: share of the way from the given to the trained model, or of its steps", _strength
+    ),
+    "drift": _rule(
+        "drift on ordinary text: largest relative change of bits per byte of a domain",
+        lambda run: Figure(value=drift(run.seen[PARENT], run.seen[str(run.result)])),
+        "share",
+    ),
+    "retention": _rule(
+        "quality kept: bits per byte of the given model over the result's, ordinary text",
+        ratio(PARENT, "").value,
+        "share",
+    ),
+    "others": _rule(
+        "divergence under other prompts: nats a token of the result from the given model",
+        _others,
+        _NATS,
+    ),
+    "unheard": _rule(
+        "divergence under an unheard prompt: the same under one that was not rehearsed",
+        _unheard,
+        _NATS,
+    ),
+    "kept": _rule(
+        "least kept of a prompt: least share of what one of several changes that the result has",
+        lambda run: min(kept(run).values(), key=lambda share: share.value, default=None),
+        "share",
+    ),
+    "far_ratio": _rule(
+        "ratio after ordinary text: ratio of divergences there, beyond the first tokens",
+        lambda run: ratios(run, FAR).get(str(run.result)),
+    ),
+    "success": _rule(
+        "success: share of the result's replies that pass the check with the largest shortfall",
+        _passes(NEAR, "baked"),
+    ),
+    "shortfall": _rule(
+        "shortfall: largest share of replies that the prompted model has over the result",
+        _passes(NEAR, "shortfall"),
+    ),
+    "far_success": _rule(
+        "success after ordinary text: share of passing replies to contexts there, likewise",
+        _passes(FAR, "baked"),
+    ),
+    "far_shortfall": _rule(
+        "shortfall after ordinary text: the largest on contexts there", _passes(FAR, "shortfall")
+    ),
+}
+
+
+def met(figures: Mapping[str, Figure]) -> dict[str, bool]:
+    """Return figure → True if it is within its limit."""
+    most = {n: figures[n].value <= limit for n, limit in LIMITS.items() if n in figures}
+    return most | {n: figures[n].value >= least for n, least in FLOORS.items() if n in figures}

@@ -1,0 +1,137 @@
+"""Head and panels of a bake: the strength curve, divergences by prompt, replies that pass. Pure."""
+
+from __future__ import annotations
+
+from phases.prompt_baking import figures, prompts, words
+from phases.prompt_baking.figures import LIMITS
+from phases.prompt_baking.recipes import PARENT
+from runs.kinds.outcome import figure_metric
+from runs.panels.head import Result
+from runs.panels.panels import Lines, Matrix, Panel, Series
+from runs.panels.shapes import Axis, Limit, Metric
+from studies import comparison
+from studies.observing import Observed
+from studies.run import Run
+
+RATIO = Metric(name="ratio of divergences", better="down")
+NATS = Metric(name="divergence", unit="nat/token", better="down")
+#: Figures of the result that are shown as facts.
+SHOWN = ("strength", "drift", "others", "kept", "success", "far_ratio")
+#: Panel along the strength → axis, and what it is.
+ALONG = {
+    "ratio": (
+        Axis(name="ratio of divergences", better="down"),
+        "KL from the prompted model, over that of the given model without the prompt.",
+    ),
+    "drift": (
+        Axis(name="change of bits per byte", better="down"),
+        "Largest relative change of a domain of ordinary text.",
+    ),
+}
+
+
+def headline(run: Run, title: str) -> Result | None:
+    """Return the ratio of divergences; None until it is known."""
+    done = run.state.completed
+    if done is None or "ratio" not in done.figures:
+        return None
+    ratio = done.figures["ratio"]
+    return Result(
+        name=title,
+        model=done.models["model"].recipe_id,
+        metric=RATIO,
+        value=ratio.value,
+        low=ratio.low,
+        high=ratio.high,
+        on=f"{comparison.TEST} slice",
+        n=ratio.n,
+    )
+
+
+def facts(run: Run) -> dict[str, tuple[float | str, str]]:
+    """Return the sizes of model and prompts, and the figures of the result."""
+    started, done = run.started, run.state.completed
+    shown: dict[str, tuple[float | str, str]] = {
+        "parameters": (started.model.parameters, ""),
+        "tokens of the prompts": (started.prompt_tokens, ""),
+    }
+    if started.trainable is not None:
+        shown["trained parameters"] = started.trainable, ""
+    if run.result == PARENT:
+        shown["the prompts change"] = "nothing: nothing was trained", ""
+    figures = done.figures if done is not None else {}
+    for name in SHOWN:
+        if figure := figures.get(name):
+            metric = figure_metric(run.study, name)
+            shown[metric.name] = figure.value, metric.unit
+    return shown
+
+
+def panels(run: Run) -> list[Panel]:
+    """Return the panels of strengths, divergences and replies, of what is there."""
+    shown: list[Panel] = []
+    curves, apart, behaved = words.curves(run), figures.apart(run), figures.behaved(run)
+    if curves:
+        shown += [_along(run, name, index, curves) for index, name in enumerate(ALONG)]
+    if PARENT in apart:
+        shown.append(_divergences(run, apart))
+    if PARENT in behaved:
+        shown.append(_behaviour(behaved))
+    return shown
+
+
+def _along(
+    run: Run, name: str, index: int, curves: dict[str, dict[float, tuple[float, float]]]
+) -> Lines:
+    """Return ratio or drift along the strength, with its limit; a series for each way to it."""
+    axis, says = ALONG[name]
+    chosen = f" Chosen: {words.of_arm(run.result)}." if run.result else ""
+    return Lines(
+        name=name,
+        title=f"{axis.name[:1].upper()}{axis.name[1:]} by strength",
+        says=f"{says} On the {comparison.CHOOSING} slice.{chosen}",
+        x=Axis(name="strength"),
+        y=axis,
+        series=tuple(
+            Series(
+                name=title,
+                role="ours" if title == words.INTERPOLATED else "alternative",
+                x=tuple(points),
+                y=tuple(pair[index] for pair in points.values()),
+            )
+            for title, points in curves.items()
+        ),
+        limits=(Limit(at=LIMITS[name], says="limit"),),
+    )
+
+
+def _behaviour(behaved: dict[str, Observed]) -> Matrix:
+    """Return the share of replies that pass the prompts' checks, by check, place and model."""
+    groups = tuple(behaved[PARENT].values)
+    return Matrix(
+        name="behaviour",
+        title="Replies that pass",
+        says="Share of greedy replies on the test slice that pass a prompt's check: with and without "
+        "the prompts, at the beginning (near) and after ordinary text (far).",
+        rows=groups,
+        columns=tuple(behaved),
+        metrics=(Metric(name="replies that pass", better="up"),),
+        values=tuple(tuple(arm.values.get(group) for arm in behaved.values()) for group in groups),
+    )
+
+
+def _divergences(run: Run, apart: dict[str, Observed]) -> Matrix:
+    """Return the divergences on the test slice by prompt and arm."""
+    groups = tuple(apart.get(run.result or PARENT, apart[PARENT]).values)
+    others = enumerate(prompts.measured(run.settings), 1)
+    listed = "; ".join(f"{figures.OTHER}{n}: {text.strip()[:60]}" for n, text in others)
+    return Matrix(
+        name="divergences",
+        title="Divergence from the given model under prompts",
+        says=f"On the test slice. prompt: the model without it, from the given one with it. {listed}",
+        rows=groups,
+        columns=tuple(apart),
+        metrics=(NATS,),
+        values=tuple(tuple(arm.values[group] for arm in apart.values()) for group in groups),
+        ours=run.result if run.result in apart else None,
+    )

@@ -1,0 +1,242 @@
+"""The work of a bake's tasks: pin model and text, sample replies, train, measure."""
+
+from __future__ import annotations
+
+import time
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, cast
+
+from evaluation.backends.local_backend import ResidentModel
+from evaluation.data import training_texts
+from evaluation.measures.perplexity import score_windows
+from evaluation.trajectories import divergence, kept
+from evaluation.trajectories.contexts import Beginnings
+from evaluation.trajectories.kept import LazyStreams
+from evaluation.trajectories.sampled import Sample, Sampled
+from evaluation.trajectories.sampling import PASS_TOKENS
+from events import Event, failpoints
+from phases.prompt_baking import figures, prompts, recipes, replies, submission
+from phases.prompt_baking.events import Started
+from phases.prompt_baking.prompts import Stream
+from phases.prompt_baking.recipes import Course
+from phases.prompt_baking.settings import BakeConfig
+from studies import submission as study_submission
+from studies import work
+from studies.comparison import CHOOSING
+from studies.observing import Observe, Observed, answered
+from studies.training_plan import as_float32
+from weights import operations
+from weights.folders.checkpoint import open_checkpoint
+from weights.model import Model
+from weights.training.canary import canary
+from weights.training.models import modules
+from weights.training.room import bounded
+from weights.training.trajectories import Trajectory, unpack
+from weights.training.windows import Ids, stream_digest
+
+
+class Context(work.Context):
+    """The opened text and model of a bake, and the work on its tasks."""
+
+    @property
+    def config(self) -> BakeConfig:
+        """The run's settings."""
+        return self.state.submitted.config
+
+    @property
+    def streams(self) -> Mapping[str, Ids]:
+        """Name → token ids of ordinary text, and of all trajectories so far.
+
+        Those are read, or sampled again, when they are used: what a later stage trains on may need the
+        model of an earlier one.
+        """
+        sources: dict[str, Callable[[], Mapping[str, Ids]]] = {}
+        for event in self.state.answers.values():
+            if isinstance(event, Sampled):
+                sources |= dict.fromkeys(event.streams, partial(self._read, event))
+        return ChainMap(dict(self.text.streams), cast(Any, LazyStreams(sources)))
+
+    @cached_property
+    def added(self) -> Sequence[str]:
+        """Domains of built-in text beside the user's own."""
+        data = self.state.submitted.data
+        return prompts.built_in(self.config, training_texts.domains(data)) if data else ()
+
+    @property
+    def unread(self) -> Sequence[str]:
+        """Domains of contexts: trainings read the replies to them."""
+        return self.config.contexts
+
+    # ---- replies -------------------------------------------------------------------------------
+
+    @cached_property
+    def beginnings(self) -> Beginnings:
+        """The maker of beginnings: prompts and contexts as tokens."""
+        return submission.beginnings(self.config, self.text.tokenizer)
+
+    def sampling(self) -> dict[str, Stream]:
+        """Return name → stream of all that the run samples."""
+        streams = prompts.streams(self.config, self.state.started.beyond)
+        for stage in prompts.stages(self.config):
+            streams |= prompts.pursued(stage) if stage.again else {}
+        return streams
+
+    def written(self, task: Sample) -> dict[str, list[Trajectory]]:
+        """Return stream → trajectories of a task, sampled now."""
+        streams = {name: one for name, one in self.sampling().items() if name in task.streams}
+        given = task.recipe_id == self._parent_id
+        writer = self.parent if given else self._loaded(task.recipe_id)
+        tokens = self.state.started.pass_tokens
+        return replies.written(writer, self.text, self.beginnings, self.config, streams, tokens)
+
+    @cached_property
+    def _kept(self) -> dict[str, Mapping[str, Ids]]:
+        """Digest → streams of trajectories."""
+        return {}
+
+    def _read(self, event: Sampled) -> Mapping[str, Ids]:
+        """Return the streams of an event, kept or sampled again."""
+        if event.digest not in self._kept:
+            write = partial(self.written, Sample(event.recipe_id, tuple(event.streams)))
+            self._kept[event.digest] = kept.streams(event, self._cache, write)
+        return self._kept[event.digest]
+
+    def carry_out(self, task: Any) -> Event:
+        """Do the task and return its event; append nothing. Raises the errors of the work."""
+        if not isinstance(task, Sample):
+            return super().carry_out(task)
+        event = kept.answered(task, self._cache, partial(self.written, task))
+        failpoints.hit("sampled-kept")
+        return event
+
+    # ---- measuring -----------------------------------------------------------------------------
+
+    @property
+    def _parent_id(self) -> str:
+        """The recipe id of the given model in float32."""
+        return as_float32(self.state.started).id
+
+    def resident(self, recipe_id: str) -> ResidentModel:
+        """Return a model object with a recipe's weights; those of one recipe share them."""
+        module = modules.build(self.model(recipe_id), self.device, frozen=True)
+        return ResidentModel.from_module(module)
+
+    @cached_property
+    def parent(self) -> ResidentModel:
+        """The given model."""
+        return self.resident(self._parent_id)
+
+    @cached_property
+    def _swapped(self) -> ResidentModel:
+        """A model whose weights are swapped."""
+        return self.resident(self._parent_id)
+
+    def _loaded(self, recipe_id: str) -> ResidentModel:
+        """Return the model of a recipe, ready; the one before it is not used again."""
+        self._swapped.load(self.model(recipe_id).weights)
+        return self._swapped
+
+    def _observed(self, task: Observe) -> Observed:
+        began, model = time.monotonic(), self._loaded(task.recipe_id)
+        items: dict[str, Sequence[float]] = {}
+        sizes: dict[str, Sequence[int]] = {}
+        if task.measure == figures.DIVERGENCE:
+            items, sizes = self._apart(model, task)
+        elif task.measure == figures.BEHAVIOUR:
+            items |= self._behaved(model, task)
+            sizes = {group: [1] * len(scores) for group, scores in items.items()}
+        else:
+            data = self.held_out(task.on)
+            for domain in sorted(set(data) - set(self.config.contexts)):
+                nll, _, _ = score_windows(model, data[domain].windows)
+                items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
+        return answered(task, items, sizes, began)
+
+    def _behaved(self, model: ResidentModel, task: Observe) -> Mapping[str, Sequence[float]]:
+        """Return group → verdicts on greedy replies: of the given model also with the prompts."""
+        streams, prompted = self.streams, task.recipe_id == self._parent_id
+        names = {figures.NEAR: prompts.TEST, figures.FAR: prompts.FAR}
+        places = {place: unpack(streams[name]) for place, name in names.items() if name in streams}
+        tokenizer, tokens = self.text.tokenizer, self.state.started.pass_tokens
+        return replies.verdicts(model, tokenizer, self.config, places, prompted, tokens)
+
+    def _apart(
+        self, model: ResidentModel, task: Observe
+    ) -> tuple[dict[str, Sequence[float]], dict[str, Sequence[int]]]:
+        """Return group → divergences of all replies, and their tokens."""
+        items: dict[str, list[float]] = {}
+        sizes: dict[str, list[int]] = {}
+        streams = self.streams
+        for name, group in self._groups(task).items():
+            trajectories = unpack(streams[name]) if name in streams else []
+            apart = divergence.along(self.parent, model, trajectories)
+            for each, value in zip(trajectories, apart, strict=True):
+                whole = f"{group}{each.prompt + 1}" if group == figures.OTHER else group
+                items.setdefault(whole, []).append(value)
+                sizes.setdefault(whole, []).append(len(each.reply))
+        return {**items}, {**sizes}
+
+    def _groups(self, task: Observe) -> dict[str, str]:
+        """Return stream → group of the divergences that a task asks for."""
+        config, given = self.config, task.recipe_id == self._parent_id
+        if task.on == CHOOSING:
+            if given:
+                stages = [stage for stage in prompts.stages(config) if not stage.again]
+                return {s.named(prompts.CHOOSING): figures.group(config, s) for s in stages}
+            return {prompts.target(config, self._stage_of(task.recipe_id)): figures.PROMPT}
+        groups = {
+            prompts.TEST: figures.PROMPT,
+            prompts.TEST_OTHERS: figures.OTHER,
+            prompts.FAR: figures.FAR,
+        }
+        if given:
+            for number in range(1, len(config.prompts) + 1):
+                groups[f"{prompts.WITHOUT}{number}"] = f"{figures.WITHOUT}{number}"
+        return groups
+
+    def _stage_of(self, recipe_id: str) -> prompts.Stage:
+        """Return the stage that a recipe is a candidate of."""
+        courses: Sequence[Course] = self.study.run(self.state).known["courses"]
+        return next(
+            course.stage
+            for course in courses
+            if any(candidate.recipe.id == recipe_id for candidate in course.candidates.values())
+        )
+
+    # ---- started -------------------------------------------------------------------------------
+
+    @cached_property
+    def _positions(self) -> int | None:
+        """The longest sequence that the given model takes."""
+        return open_checkpoint(self.donor).positions
+
+    def pinned(self, common: dict[str, Any]) -> Started:
+        """Return `started` with what prompts and text have. Raises ConfigError, DataError."""
+        config, positions = self.config, self._positions
+        tokens = submission.check_room(self.beginnings, config, positions)
+        counts = replies.counts(self.text, config)
+        submission.check_contexts(counts)
+        return Started(
+            **common,
+            prompt_tokens=tokens,
+            contexts=counts,
+            beyond=submission.beyond(self.beginnings, config, positions),
+            trainable=study_submission.trainable(config, self.settings),
+            dtype=self.dtype,
+            pass_tokens=PASS_TOKENS,
+        )
+
+    def canary(self, started: Started, first: Model) -> tuple[str, float]:
+        """Return the digest of three steps here before anything is sampled, and their seconds."""
+        made = replies.rehearsal(self.text, self.beginnings, self.config, self._positions)
+        digests = {name: stream_digest(ids) for name, ids in made.items()}
+        recipe = recipes.canary(self.state.submitted, started, digests)
+        streams, inputs = {**self.text.streams, **made}, dict.fromkeys(recipe.inputs, first)
+        with bounded():
+            return canary(recipe, first, streams, inputs=inputs, device=self.device)
+
+    def initial(self, started: Started) -> Model:
+        """Return the given model in float32."""
+        return operations.apply(as_float32(started), {"of": self.given()})
