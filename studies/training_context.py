@@ -96,10 +96,9 @@ class TrainingContext(TaskContext[S]):
 
     def step_seconds(self) -> float:
         """Return the seconds of the canary's steps: the start's own or, if short, the less of two."""
-        started = self.state.started
         if self.stepping > PATIENCE:
             return self.stepping
-        again = self.canary(started, self.initial(started))[1]
+        again = self.canary(self.state.started, self.initial(self.state.started))[1]
         return min(self.stepping or again, again)
 
     @property

@@ -16,7 +16,7 @@ Bytes = NDArray[np.uint8]
 
 #: Tensors begin at a multiple of this number of bytes.
 ALIGNED = 64
-#: Most bytes that are kept while unused: of a model of 135 million numbers in float32, one copy.
+#: Most bytes that are kept while unused: 135 million numbers in float32.
 KEPT = 600_000_000
 #: A piece is reused for a request that needs at least this share of the piece.
 _LEAST = 0.8

@@ -55,7 +55,6 @@ def owned(desk: Desk, run: str, user: User) -> str:
 
 def _route(asked: Control) -> None:
     """Add the route that asks a run for something."""
-    body_of = schemas.BODIES[asked.word]
 
     def answer(
         request: Request,
@@ -69,7 +68,7 @@ def _route(asked: Control) -> None:
 
     answer.__name__ = asked.word
     answer.__doc__ = f"{asked.line}\n\n{asked.more}"
-    answer.__annotations__["body"] = body_of
+    answer.__annotations__["body"] = schemas.BODIES[asked.word]
     router.post(f"/runs/{{run}}/{asked.word}")(answer)
 
 

@@ -20,8 +20,8 @@ def command_of(word: str, line: str) -> click.Command:
         type_ = PRIORITY if asked.value == "priority" else click.STRING
         params.append(click.Argument(["value"], metavar=asked.value.upper(), type=type_))
     if asked.takes_reason:
-        help_ = "Why; it is recorded."
-        params.append(click.Option(["--reason"], required=asked.needs_reason, help=help_))
+        words = {"required": asked.needs_reason, "help": "Why; it is recorded."}
+        params.append(click.Option(["--reason"], **words))
 
     def ask(run: str, as_json: bool, value: Any = None, reason: str | None = None) -> None:
         from worker.commands import control
@@ -34,15 +34,15 @@ def command_of(word: str, line: str) -> click.Command:
         )
 
     example = f"\b\nExample:\n  forge {word} 20261121-3fa9c1 {asked.example}".rstrip()
-    command = click.Command(
-        word,
-        params=params,
-        callback=ask,
-        help=f"{line}\n\n{asked.more}\n\n{example}",
-        # A priority may be below 0.
-        context_settings={"ignore_unknown_options": asked.value == "priority"},
+    return json_option(
+        click.Command(
+            word,
+            params=params,
+            callback=ask,
+            help=f"{line}\n\n{asked.more}\n\n{example}",
+            context_settings={"ignore_unknown_options": asked.value == "priority"},  # it may be -1
+        )
     )
-    return json_option(command)
 
 
 def _recorded(run: str, ask: Callable[[Any, Any, str], Any], done: str, as_json: bool) -> None:

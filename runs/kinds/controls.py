@@ -40,7 +40,7 @@ class Control:
     tool: str = ""
     needs_reason: bool = False
     takes_reason: bool = True
-    #: It cannot be undone; a second time does nothing further.
+    #: It cannot be undone; or a second time does nothing further.
     destroys: bool = False
     idempotent: bool = True
 

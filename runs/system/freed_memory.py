@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-#: Seconds of work after which it is worth while: of a large model, after each step or task. What was
-#: freed lies between what is kept, and the heap would grow from one to the next.
+#: Seconds of a step or task after which it is worth while: large ones would let the heap grow.
 LONG = 2.0
 
 
