@@ -34,7 +34,7 @@ async def start_run(call: Call, asked: inputs.Started) -> answers.Started:
 def tool_of(asked: Control) -> Tool:
     """Return the tool that asks a run for something."""
     fields: Any = {"run": (inputs.RunName, ...), "key": (inputs.Key | None, None)}
-    takes = create_model(asked.tool_name, __base__=schemas.BODIES[asked.word], **fields)
+    body = schemas.BODIES[asked.word]
 
     def do(call: Call, asked_for: Any) -> schemas.Asked:
         value, reason = getattr(asked_for, asked.value, None), getattr(asked_for, "reason", None)
@@ -43,11 +43,6 @@ def tool_of(asked: Control) -> Tool:
         )
 
     do.__name__, do.__doc__ = asked.tool_name, f"{asked.line}\n\n{asked.more}"
-    do.__annotations__["asked"] = takes
-    return Tool(
-        do,
-        "submitter",
-        reads=False,
-        destroys=asked.destroys,
-        idempotent=asked.idempotent,
-    )
+    do.__annotations__["asked"] = create_model(asked.tool_name, __base__=body, **fields)
+    effects = {"destroys": asked.destroys, "idempotent": asked.idempotent}
+    return Tool(do, "submitter", reads=False, **effects)
