@@ -203,7 +203,7 @@ def test_the_numbers_of_the_list_are_those_of_the_report(
             assert head["result"]["name"] == "b:champion, after phase 2"
             measure(home, compressed)
     assert strip(client, "p")[2]["state"] == "ended"
-    assert "7.8 times fewer" in head["verdict"]
+    assert "7.8 times less" in head["verdict"]
     page = client.get("/runs/p/report.html")
     assert page.headers["content-type"].startswith("text/html")
     assert page.text.count('href="#section-') == page.text.count("<h2") > 3

@@ -268,7 +268,7 @@ def test_reports_of_completed_runs_are_resources(served: Served) -> None:
     [result] = rest(served.home, "/phases/toy/results?run=r")
     assert {"success": True, **json.loads(data)} == result
     assert markdown.startswith("# Run r\n")
-    assert f"total {result['total']}" in markdown
+    assert f"total {result['total']:,}" in markdown
 
 
 def test_a_merging_runs_report_is_the_one_beside_its_champion(recorded: Any, tmp_path: Any) -> None:
