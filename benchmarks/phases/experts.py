@@ -233,7 +233,7 @@ def adapters(asked: argparse.Namespace) -> None:
     print("| seed | domain | arm | parameters | rate | own domain | others | seconds |")
     print("|---|---|---|---|---|---|---|---|")
     for seed in map(int, asked.seeds.split(",")):
-        home, state = finished(asked, seed, evaluations=0)
+        home, state = finished(asked, seed, evaluations=0, lora=True)
         context = Context.opened(state, Artifacts.of(home))
         base = Model(context.settings, context.weights(context.recipes[recipes.GIVEN]))
         model = ResidentModel.from_module(modules.build(base))

@@ -35,6 +35,7 @@ QUICK: dict[str, Any] = {
     "points": 4,
     "prompt": 8,
     "drift": 0.5,
+    "lora": True,
 }
 
 #: The same with experts of a family, by rewards of the model's own replies.
