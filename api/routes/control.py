@@ -39,7 +39,8 @@ def ask(
     """Record what a user asks of a run. Raises Problem 403 for a run of others, ForgeError."""
     name = owned(desk, run, user)
     before = control.ask(desk.store, desk.home, name, word, value, reason, user.name, key)
-    return schemas.Asked(run=name, before=before.status, asked=word)
+    asked = getattr(CONTROLS[word].event, "type", word)
+    return schemas.Asked(run=name, before=before.status, asked=asked)
 
 
 def owned(desk: Desk, run: str, user: User) -> str:
@@ -63,8 +64,8 @@ def _route(asked: Control) -> None:
         key: str | None = KEY,
         user: User = Depends(SUBMITTER),
     ) -> schemas.Asked:
-        value, reason = getattr(body, asked.value, None), getattr(body, "reason", None)
-        return ask(desk_of(request), run, user, asked.word, value, reason, key)
+        given = (getattr(body, asked.value, None), getattr(body, "reason", None), key)
+        return ask(desk_of(request), run, user, asked.word, *given)
 
     answer.__name__ = asked.word
     answer.__doc__ = f"{asked.line}\n\n{asked.more}"

@@ -132,7 +132,7 @@ class ExpertsConfig(TrainingConfig, Watched):
         0.0, ge=0, description="Weight of the mean of (z − 1)² in the loss of an expert."
     )
     lora: bool = Field(
-        False,
+        True,
         description="Train low-rank adapters of about as many numbers beside each expert, on the same "
         "windows: their gain and damage are told beside its own. They are no part of mixtures.",
     )

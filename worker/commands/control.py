@@ -80,8 +80,7 @@ def ask(
     The same `key` from the same user is recorded once. What a cancelled run has left is removed.
     Raises ConflictError, NotFoundError, ConfigError.
     """
-    asked = control_of(word)
-    if asked.event is not None:
+    if (asked := control_of(word)).event is not None:
         before = control(store, run, asked.asking(value, reason), by, key)
         if asked.event is Cancelled:
             leftovers.cancelled(store, home, before)

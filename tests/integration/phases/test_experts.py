@@ -290,7 +290,7 @@ def test_its_panels_and_its_terminal_show_the_front(made) -> None:
     assert "Mixtures beside the given model" in told.stdout
     with CliRunner().isolation() as streams:
         view.announce(state, {"folder": str(out)}, state.run)
-    assert "over random: " in streams[0].getvalue().decode()
+    assert "lead over random mixtures " in streams[0].getvalue().decode()
     run = run_of(state)
     assert "of as many random ones" in "\n".join(report.sentences(run))
     passed = copy(run)
@@ -348,7 +348,7 @@ def test_a_family_of_tasks_gets_an_expert_by_every_training(
     assert "solved" in [panel.name for panel in Experts().overview(state).panels]
     told = Experts().report(state, ())
     assert told["solved"]["given"]["addition"]["n"] == 8
-    assert "solved own: " in "\n".join(report.lines(run))
+    assert "more own tasks solved " in "\n".join(report.lines(run))
     held = [json.loads(line) for line in _items(home)]
     slices = {on: [r["prompt"] for r in held if r["slice"] == on] for on in SLICES}
     assert {on: len(some) for on, some in slices.items()} == {
