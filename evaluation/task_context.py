@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, Self, TypeVar
 
+from evaluation import kept_items
+from evaluation.data.items import Item
+from evaluation.machine_profile import machine_profile, unsuited
+from runs.event_types import Profile
 from runs.kinds.state import State
 from weights.devices import of_run
 from weights.storage.weight_cache import Artifacts
@@ -15,6 +19,9 @@ S = TypeVar("S", bound=State)
 
 class TaskContext(Generic[S]):
     """The opened inputs of a run whose tasks have no work in common."""
+
+    #: The items that are measured.
+    items: list[Item]
 
     def __init__(self, state: S, cache: Artifacts) -> None:
         self.state = state
@@ -41,8 +48,15 @@ class TaskContext(Generic[S]):
         return cls(state, cache) if kept else cls.opened(state, cache)
 
     def check_unchanged(self) -> None:
-        """Raise a ForgeError if an input or the profile is not the one that `started` pins."""
-        raise NotImplementedError
+        """Raise DataError for other items, UnavailableError for another profile."""
+        started = self.state.started
+        kept_items.check_unchanged(self.items, started.data_digest)
+        if other := self.profile().unlike(started.profile):
+            raise unsuited(other)
+
+    def profile(self) -> Profile:
+        """Return the profile of this process: all facts that can change the last bit of a number."""
+        return machine_profile(self.device)
 
     @property
     def device(self) -> str:

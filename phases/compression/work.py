@@ -17,7 +17,6 @@ from evaluation.data import items as data_items
 from evaluation.data.items import Item, Text
 from evaluation.data.slices import Slice
 from evaluation.loading import load_items, texts_of
-from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.task_context import TaskContext
 from events import Event, failpoints
 from phases.compression import recipes
@@ -42,7 +41,7 @@ from runs.errors import (
     SourceError,
     UnmeasurableError,
 )
-from runs.event_types import Profile, SourceRecord
+from runs.event_types import SourceRecord
 from runs.kinds.tasks import Start
 from studies.making.maker import Maker, snapshots
 from studies.making.making import Make
@@ -221,17 +220,6 @@ class Context(TaskContext[CompressionState]):
             "float32_bytes": 4 * sum(t.numel() for t in opened.model.weights.values()),
             "bytes": checkpoint.bytes,
         }
-
-    def profile(self) -> Profile:
-        """Return the profile of this process: all facts that can change the last bit of a number."""
-        return machine_profile(self.device)
-
-    def check_unchanged(self) -> None:
-        """Raise DataError for other items, UnavailableError for another profile."""
-        started = self.state.started
-        kept_items.check_unchanged(self.items, started.data_digest)
-        if other := self.profile().unlike(started.profile):
-            raise unsuited(other)
 
     # ---- encoded, packed -----------------------------------------------------------------------
 

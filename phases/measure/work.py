@@ -13,13 +13,12 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.data import items as data_items
 from evaluation.data.items import Item, Text
 from evaluation.loading import load_items, load_tokenizer, texts_of
-from evaluation.machine_profile import machine_profile, unsuited
 from evaluation.measures import rolling
 from evaluation.task_context import TaskContext
 from events import Event
 from phases.measure.events import MeasureState, Role, Started, Submitted
 from runs.errors import ForgeError, SourceChangedError
-from runs.event_types import ModelReference, Profile, SourceRecord
+from runs.event_types import ModelReference, SourceRecord
 from runs.history.audit import Finding
 from runs.kinds.forecast import Amount, Forecast
 from runs.kinds.tasks import Start
@@ -106,17 +105,6 @@ class Context(TaskContext[MeasureState]):
         record = recorded(given, place, checkpoint)
         self._cache.supply.share_model(place)
         return record, checkpoint.bytes
-
-    def profile(self) -> Profile:
-        """Return the profile of this process: all facts that can change the last bit of a number."""
-        return machine_profile(self.device)
-
-    def check_unchanged(self) -> None:
-        """Raise DataError for other items, UnavailableError for another profile."""
-        started = self.state.started
-        kept_items.check_unchanged(self.items, started.data_digest)
-        if other := self.profile().unlike(started.profile):
-            raise unsuited(other)
 
     # ---- observed ------------------------------------------------------------------------------
 

@@ -40,8 +40,9 @@ class Control:
     tool: str = ""
     needs_reason: bool = False
     takes_reason: bool = True
-    #: It cannot be undone; or a second time does nothing further.
+    #: It cannot be undone.
     destroys: bool = False
+    #: A second time does nothing further.
     idempotent: bool = True
 
     @property
@@ -49,11 +50,18 @@ class Control:
         """The name of the MCP's tool: a verb and a noun."""
         return self.tool or f"{self.word}_run"
 
-    def asking(self, value: Any, reason: str | None) -> Wish:
-        """Return the event that asks for it."""
-        assert self.event, "a kind's own action has no event of its own here"
-        given = {self.value: value} if self.value else {}
-        return self.event(**given, **({"reason": reason} if self.takes_reason else {}))
+    def asking(self, value: Any, reason: str | None) -> Wish | None:
+        """Return the event that asks for it, None for a kind's own action. Raises ConfigError."""
+        fields = ({self.value: value} if self.value else {}) | {"reason": reason}
+        if not self.takes_reason:
+            del fields["reason"]
+        try:
+            if (value is None) == bool(self.value):
+                raise ValueError
+            return self.event(**fields) if self.event else None
+        except ValueError as error:  # pydantic's are of this class
+            wanted = f"the {self.value}" if self.value else "no value"
+            raise ConfigError(f"{self.word} takes {wanted}, not {value!r}.") from error
 
 
 CONTROLS = {

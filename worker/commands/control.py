@@ -80,9 +80,10 @@ def ask(
     The same `key` from the same user is recorded once. What a cancelled run has left is removed.
     Raises ConflictError, NotFoundError, ConfigError.
     """
-    if (asked := control_of(word)).event is not None:
-        before = control(store, run, asked.asking(value, reason), by, key)
-        if asked.event is Cancelled:
+    event = control_of(word).asking(value, reason)
+    if event is not None:
+        before = control(store, run, event, by, key)
+        if isinstance(event, Cancelled):
             leftovers.cancelled(store, home, before)
         return before
     before = RunCache(store, 1).get(full_name(store, run))

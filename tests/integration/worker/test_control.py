@@ -270,6 +270,9 @@ def test_python_asks_by_the_words_of_the_commands(tmp_path: Path, monkeypatch) -
     assert (state.status, state.priority) == ("cancelled", 7)
     with pytest.raises(ConfigError, match="there is pause, resume, cancel, retry"):
         ask("r", "stop", home=home)
+    for word, value in (("priority", None), ("priority", "high"), ("pause", 5), ("rename", 7)):
+        with pytest.raises(ConfigError, match=f"^{word} takes .*, not {value!r}."):
+            ask("r", word, value, home=home)
     with pytest.raises(NotFoundError, match="no 'override'"):
         ask("r", "override", "first", "noise", home=home)
 
