@@ -19,8 +19,9 @@ from weights.folders.sources import ALIASES
 from weights.storage import model_origin as origins
 from worker.commands.accounts import User
 
-#: Seconds that a request waits for a model of a run or of the registry to be found or built.
-PATIENCE = 5.0
+#: Seconds that a request waits for each model of a run or of the registry to be found or built. A page
+#: that checks while its user types asks again, and shows what it waits for; who starts a run waits.
+CHECK_PATIENCE, START_PATIENCE = 5.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,14 @@ async def find(
     return Found(found, {name: placed.get(name, name) for name in data}, known)
 
 
-async def locate(state: State, user: User, found: Found, checked: bool) -> Found:
+async def locate(state: State, user: User, found: Found, checked: bool, patience: float) -> Found:
     """Return the same with the folders that hold the models of the log; they are built if need be.
 
     If not `checked`, only those of the Hub are looked for: a worker finds or builds the others where
     they are expected, by their digests.
     A run's result and a model of the registry are found by name: every user may read both. Only
     folders below the server's roots, or of its own home, are read. No thread is held while a model is
-    built. Raises Problem.
+    built. Raises Problem; 503 if one model takes longer than `patience` seconds.
     """
     models = dict(found.models)
     sought = {n: one for n, one in found.origins.items() if checked or one[0].hub is not None}
@@ -93,7 +94,7 @@ async def locate(state: State, user: User, found: Found, checked: bool) -> Found
             f"model {origin.digest}",
             list(origins.COMMAND),
             origin.request(folders),
-            PATIENCE,
+            patience,
             user.name,
             f"model {number} of {len(sought)} ({name[:200]})",
             _files,

@@ -45,12 +45,13 @@ router = APIRouter(tags=["asking"])
 
 
 async def plan_of(
-    state: State, wanted: schemas.Wanted, user: User, opened: bool
+    state: State, wanted: schemas.Wanted, user: User, opened: bool, patience: float
 ) -> tuple[Plan, dict[str, Any]]:
     """Return the plan that a body asks for, and what was found where models and data are `opened`.
 
     Everything that the body and the log tell is checked before any model is read: a wrong setting,
-    role or name is answered at once. `state` is the application's. Raises ConfigError, Problem.
+    role or name is answered at once. `state` is the application's; `patience` is that of `locate`.
+    Raises ConfigError, Problem.
     """
     submit.check_queued(wanted.priority, tuple(wanted.labels))
     if wanted.kind not in kinds.table():
@@ -67,7 +68,7 @@ async def plan_of(
         await state.readers.ask(
             "check", user.name, open=False, **_order(wanted, config, roles, named, found)
         )
-        found = await inputs.locate(state, user, found, opened or wanted.checked)
+        found = await inputs.locate(state, user, found, opened or wanted.checked, patience)
     told = await state.readers.ask(
         "check", user.name, open=opened, **_order(wanted, config, roles, named, found)
     )
@@ -168,7 +169,7 @@ async def checked(state: State, wanted: schemas.Wanted, user: User) -> dict[str,
 
     `state` is the application's.
     """
-    plan, told = await plan_of(state, wanted, user, opened=True)
+    plan, told = await plan_of(state, wanted, user, True, inputs.CHECK_PATIENCE)
     waits = await asyncio.to_thread(_waits, state.desk, plan, wanted.labels)
     return {
         "ok": True,
@@ -230,7 +231,8 @@ async def recorded(
     known = await asyncio.to_thread(_keyed, state.desk.store, key, user)
     if known is not None and known.correlation == _digest(wanted):
         return run_of(known.stream), False, list(kinds.of(wanted.kind).taken(wanted.config)[1])
-    plan, told = await plan_of(state, wanted, user, opened=known is None and wanted.checked)
+    opened = known is None and wanted.checked
+    plan, told = await plan_of(state, wanted, user, opened, inputs.START_PATIENCE)
     run = await asyncio.to_thread(_record, state.desk.store, plan, wanted, key, user)
     return run, known is None, told.get("warnings", [])
 

@@ -76,7 +76,9 @@ def test_models_that_are_built_hold_no_thread_and_count_for_their_user() -> None
     async def ask() -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         users = [User("ada", "submitter"), User("bob", "submitter")]
-        located = [asyncio.ensure_future(inputs.locate(state, user, found, True)) for user in users]
+        located = [
+            asyncio.ensure_future(inputs.locate(state, user, found, True, 5.0)) for user in users
+        ]
         while len(waiting) < 2:
             await asyncio.wait_for(asyncio.to_thread(int), PATIENCE)
         assert waiting == ["ada", "bob"]
