@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from cli.options import emit, json_option, prompt_text
+from cli.options import emit, json_option
+from runs.system.bounded_files import read_prompt
 
 HELP = """/reset         forget what was said
 /system TEXT   reset, and set the system prompt; without TEXT there is none
@@ -118,7 +119,7 @@ def _system(system: str | None, prompt: str | None) -> str | None:
     """Return the system prompt; None without one. Raise ConfigError if its file has no text."""
     if system is not None and prompt is not None:
         raise click.UsageError("give --system or --prompt, not both.")
-    return system if prompt is None else prompt_text(prompt)
+    return system if prompt is None else read_prompt(Path(prompt))
 
 
 def _check_system(speaker: Any) -> None:

@@ -282,17 +282,6 @@ def _content(name: str, file: Path) -> Any:
     return found
 
 
-def prompt_text(file: str) -> str:
-    """Return the text of a prompt's file. Raises ConfigError."""
-    try:
-        text = Path(file).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the prompt {file} cannot be read: {error}") from error
-    if not text.strip():
-        raise ConfigError(f"the prompt {file} has no text.")
-    return text
-
-
 #: Slices that something is measured on, the last first.
 SLICES = ("test", "selection", "search")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from runs.errors import ConfigError
+from runs.kinds.asked import Command
 from runs.kinds.setting_words import TRAINING, Labels
 from runs.panels.panels import Column, Panel, Units
 from runs.record.device_setting import on_cpu
@@ -155,17 +156,20 @@ class Bitnet(Study[MakingState]):
         requests=(without_watch, on_cpu),
         starts=(not_divided,),
     )
-    offered = ("tokens",)
-    command_words = (
-        "Train a model to have weights of -s, 0 and s in its linear layers (BitNet b1.58).\n\n"
-        "MODEL is a folder, Hub id, RUN or RUN:ROLE. The ternary model is measured beside continued "
-        "training in full precision, the model itself and the best rounding without training, at equal "
-        "tokens. The folder of --out gets the models and the report."
-    )
-    examples = (
-        "forge bitnet models/base --out ternary",
-        "forge bitnet 20261121-3fa9c1:base --out ternary --tokens 5000000 --data law=texts/law",
-        "forge export RUN --format gguf --type TQ2_0 --out model.gguf",
+    command = Command(
+        options={"tokens": "--tokens"},
+        words=(
+            "Train a model to have weights of -s, 0 and s in its linear layers (BitNet "
+            "b1.58).\n\nMODEL is a folder, Hub id, RUN or RUN:ROLE. The ternary model is measured "
+            "beside continued training in full precision, the model itself and the best rounding "
+            "without training, at equal tokens. The folder of --out gets the models and the "
+            "report."
+        ),
+        examples=(
+            "forge bitnet models/base --out ternary",
+            "forge bitnet 20261121-3fa9c1:base --out ternary --tokens 5000000 --data law=texts/law",
+            "forge export RUN --format gguf --type TQ2_0 --out model.gguf",
+        ),
     )
     as_given = (MASTER,)
     result_roles = (MODEL, MASTER)

@@ -14,6 +14,7 @@ from pydantic import Field
 from runs.errors import ConfigError
 from runs.event_types import HalfPrecision
 from runs.kinds.architecture import Architecture
+from runs.kinds.asked import Command
 from runs.kinds.setting_words import TRAINING, Labels
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
@@ -251,10 +252,16 @@ class Student(Study[MakingState]):
         requests=(without_watch, on_cpu),
         starts=(not_divided, not_rounded),
     )
-    offered = ("tokens", "width", "depth")
-    examples = (
-        "forge student models/base --out small --width 0.5 --depth 0.5",
-        "forge compress models/base --student RUN --out packed",
+    command = Command(
+        options={
+            "tokens": "--tokens",
+            "width": "--width",
+            "depth": "--depth",
+        },
+        examples=(
+            "forge student models/base --out small --width 0.5 --depth 0.5",
+            "forge compress models/base --student RUN --out packed",
+        ),
     )
     result_title = "student"
     comparison_title = "Student beside the given model"

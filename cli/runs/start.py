@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import click
 
 from cli import config_file as files
-from cli.options import dry_run_option, json_option, queue_options, set_option, setting
+from cli.options import dry_run_option, json_option, queue_options, set_option, setting, split
 from cli.runs.carry_on import begin, carry_on, resumed
 
 if TYPE_CHECKING:
     from runs.home import Home
     from runs.kinds.asked import Plan
+    from runs.kinds.kind import Kind
 
 #: Command → kind, where people say another word.
 KINDS = {"compress": "compression"}
+#: The option of kinds that train adapters, where they are asked to.
+LORA = click.Option(
+    ["--lora", "rank"],
+    type=click.IntRange(min=1),
+    metavar="RANK",
+    help="Train low-rank adapters of this rank, which are merged into the weights, instead of all "
+    "weights.",
+)
 #: The model of examples of kinds that have none of their own.
 EXAMPLE = "models/base"
 
@@ -69,7 +80,6 @@ def start_command(
     """
     from runs.home import Home
 
-    home = Home.default()
     if resume is not None:
         given = {
             "KIND": kind,
@@ -79,14 +89,38 @@ def start_command(
             "data": data,
         }
         rest = {"output_dir": output_dir, "detach": detach, "dry_run": dry_run, **queued}
+        home = Home.default()
         run, output = resumed(home, resume, {**given, **rest})
         carry_on(home, run, output, as_json)
         return
     if kind is None:
         raise click.UsageError("give the KIND of a new run, or --resume RUN.")
-    config = {**files.read(config_file), **dict(map(setting, settings))}
-    plan = planned(home, kind, config, models, data, output_dir, detach)
-    begin(home, plan, queued, detach, dry_run, as_json, config_file=config_file)
+    config, rest = dict(map(setting, settings)), (detach, dry_run, as_json)
+    _start(kind, config, models, data, output_dir, config_file, *rest, **queued)
+
+
+def _start(
+    kind: str,
+    config: Mapping[str, object],
+    models: tuple[str, ...],
+    data: tuple[str, ...],
+    output_dir: str | None,
+    config_file: str | None,
+    detach: bool,
+    dry_run: bool,
+    as_json: bool,
+    **queued: Any,
+) -> None:
+    """Start a run of a kind. Its settings go before those of the file."""
+    from runs import kinds
+    from runs.home import Home
+
+    home = Home.default()
+    plan = planned(
+        home, kind, {**files.read(config_file), **config}, models, data, output_dir, detach
+    )
+    same = kinds.of(kind).command.key(plan)
+    begin(home, plan, queued, detach, dry_run, as_json, same, config_file)
 
 
 def command_of(word: str, line: str) -> click.Command:
@@ -101,50 +135,80 @@ def command_of(word: str, line: str) -> click.Command:
     run_kind = kinds.of(kind := KINDS.get(word, word))
     others = roles(run_kind.submitted)
     main = run_kind.main_role if run_kind.main_role in others else None
-    words = run_kind.command_words or line
-    examples = run_kind.examples or (f"forge {word}{f' {EXAMPLE}' if main else ''} --out out",)
+    words = run_kind.command.words or line
+    examples = run_kind.command.examples or (
+        f"forge {word}{f' {EXAMPLE}' if main else ''} --out out",
+    )
     text = (
         f"{words}\n\n`forge settings {kind}` lists the settings. After Ctrl-C or a crash `forge start "
         f"--resume RUN` goes on with the run; its name is printed first.\n\n\b\nExample:\n  "
         + "\n  ".join(examples)
     )
     params = [param for param in start_command.params if param.name not in ("kind", "resume")]
-    params = [*(_option(run_kind.config, name) for name in run_kind.offered), *params]
-    params = [*(_role_option(name) for name in others if name != main), *params]
+    settings = [name for name in run_kind.command.options if name not in others]
+    if "lora_rank" in run_kind.config.model_fields:
+        params.insert(0, LORA)
+    params = [*(_setting_option(run_kind, name) for name in settings), *params]
+    params = [*(_role_option(run_kind, name) for name in others if name != main), *params]
     if main:
         params.insert(0, click.Argument([main], required=False, metavar=main.upper()))
     return click.Command(word, params=params, help=text, callback=partial(_started, kind, main))
 
 
-def _role_option(name: str) -> click.Option:
+def _role_option(kind: Kind, name: str) -> click.Option:
     """Return the option of a role's models: `--student`, again for several, of the role students."""
-    flag = f"--{name.removesuffix('s').replace('_', '-')}"
-    words = f"A model of the role {name}; again for several."
+    flag = kind.command.options.get(name, f"--{name.removesuffix('s').replace('_', '-')}")
+    several = get_origin(kind.submitted.model_fields[name].annotation) is tuple
+    words = f"A model of the role {name}{'; again for several' if several else ''}."
     return click.Option([flag, f"role_{name}"], metavar="MODEL", multiple=True, help=words)
 
 
-def _option(config: Any, name: str) -> click.Option:
-    """Return the option of a setting that a kind offers, as `--rate`."""
-    field = config.model_fields[name]
-    flag = f"--{name.replace('_', '-')}"
-    return click.Option([flag, f"setting_{name}"], metavar="VALUE", help=field.description)
+def _setting_option(kind: Kind, name: str) -> click.Option:
+    """Return the option of a setting that a kind offers: a flag, a choice, files, or a value."""
+    field = kind.config.model_fields[name]
+    flag, _, files = kind.command.options[name].partition(" ")
+    form: dict[str, Any] = {"metavar": "VALUE"}
+    if field.annotation is bool:
+        form = {"is_flag": True}
+    elif get_origin(field.annotation) is Literal:
+        form = {"type": click.Choice(get_args(field.annotation))}
+    elif files:
+        form = {"metavar": files, "multiple": True, "type": click.Path(path_type=Path)}
+    words = f"{field.description}{' Again for several.' if 'multiple' in form else ''}"
+    return click.Option([flag, f"setting_{name}"], help=words, **form)
 
 
-def _started(kind: str, main: str | None, **given: Any) -> None:
-    """Start a run of a kind, from the arguments of its command."""
-    model = given.pop(main, None) if main else None
-    if main and model is None and not any(one.startswith(f"{main}=") for one in given["models"]):
+def _started(word: str, main: str | None, **given: Any) -> None:
+    """Start a run of a kind, from the arguments of its command; `--set` goes before other options."""
+    from runs import kinds
+
+    kind, config, models = kinds.of(word), {}, list(given.pop("models"))
+    model = given.pop(main) if main else None
+    if model is not None:
+        models.append(f"{main}={model}")
+    elif main and not any(one.startswith(f"{main}=") for one in models):
         raise click.UsageError(f"give the {main}: a folder, Hub id, RUN or RUN:ROLE.")
-    models = (f"{main}={model}", *given["models"]) if model is not None else given["models"]
-    for role in [name for name in given if name.startswith("role_")]:
-        models += tuple(f"{role.removeprefix('role_')}={one}" for one in given.pop(role))
-    chosen = {n: given.pop(n) for n in list(given) if n.startswith("setting_")}
-    sets = [f"{n.removeprefix('setting_')}={v}" for n, v in chosen.items() if v is not None]
-    settings = (*sets, *given["settings"])
-    assert start_command.callback is not None
-    start_command.callback(
-        kind=kind, resume=None, **{**given, "models": models, "settings": settings}
-    )
+    if (rank := given.pop("rank", None)) is not None:
+        config |= {"train": "lora", "lora_rank": rank}
+    for option in [option for option in given if option.startswith(("role_", "setting_"))]:
+        sort, _, name = option.partition("_")
+        value = given.pop(option)
+        if sort == "role":
+            models += [f"{name}={one}" for one in value]
+        elif value:
+            config |= _chosen(kind, name, value)
+    config |= dict(map(setting, given.pop("settings")))
+    _start(word, config, tuple(models), **given)
+
+
+def _chosen(kind: Kind, name: str, value: Any) -> dict[str, object]:
+    """Return the settings that the value of an option stands for. Raises ConfigError."""
+    if " " in kind.command.options[name]:
+        return kind.command.read(name, value)
+    if value is True:
+        return {name: True}
+    listed = get_origin(kind.config.model_fields[name].annotation) is tuple
+    return {name: split(value)} if listed else dict([setting(f"{name}={value}")])
 
 
 def planned(

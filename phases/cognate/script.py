@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event
-from phases.cognate import figures, panels, recipes
+from phases.cognate import figures, panels, recipes, submission
 from phases.cognate.events import CognateState, Completed, Started, Submitted
 from phases.cognate.figures import GEOMETRY, NONE, QUALITY, TRAININGS
 from phases.cognate.recipes import BASE
@@ -16,7 +16,7 @@ from phases.cognate.settings import CognateConfig
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import Figure
 from runs.kinds.architecture import Architecture
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.origin import Ancestor, Origin
 from runs.kinds.retries import failure
@@ -45,6 +45,31 @@ class Cognate(Study[MakingState]):
     title = "a cognate run"
     line = "train a small base and specialists of it, to merge"
     main_role = "sources"
+    command = Command(
+        options={
+            "preset": "--preset",
+            "seed": "--seed",
+            "domains": "--domains",
+            "optimiser": "--optimiser",
+            "base": "--base-model",
+        },
+        words=(
+            "Train a small base and specialists of it, on text that comes with the program or on "
+            "yours.\n\nThe preset tiny takes a few minutes on two cores. The items to measure on go "
+            "into the folder items of --out. The models are sources of `forge evo` as folders or "
+            "by RUN:ROLE. With --base-model, specialists of a model of your own are trained: "
+            "MODEL is a folder, Hub id or RUN:ROLE. Text of your own is a file a domain, or "
+            "--data DOMAIN=FOLDER; hub:OWNER/NAME is a data set of the Hub. The same command with "
+            "the same --out goes on with the same run."
+        ),
+        key=submission.key,
+        examples=(
+            "forge cognate --out models",
+            "forge evo --base-models models/code,models/math,models/data --base-model models/base",
+            "forge cognate --out mine --base-model my-model --data law=texts/law --data news.jsonl",
+            "forge cognate --out mine --base-model my-model --data news.jsonl --lora 8",
+        ),
+    )
     state = CognateState
     result_title = "base"
     arms: ClassVar[Mapping[str, Any]] = {}
@@ -113,14 +138,10 @@ class Cognate(Study[MakingState]):
 
     def plan(self, asked: Asked, lookup: Lookup) -> Plan:
         """Return the plan of a run. Raises ConfigError, DataError, UnavailableError."""
-        from phases.cognate import submission
-
         return submission.plan(self, asked, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
-        from phases.cognate import submission
-
         return submission.check(plan)
 
     def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:

@@ -32,7 +32,7 @@ from phases.compression.view import CompressionView
 from runs.errors import NotFoundError
 from runs.event_types import Figure, MadeModel
 from runs.kinds.architecture import Architecture
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.origin import Ancestor, Origin
 from runs.kinds.tasks import Decision, Start, Task
@@ -90,19 +90,22 @@ class Compression(CompressionView):
     title = "a compression"
     main_role = ROLE
     line = "encode a model in few bytes, at a rate chosen from a measured curve"
-    offered = ("budget", "retention")
-    command_words = (
-        "Encode a model in few bytes, at a rate chosen from a curve that is measured on it.\n\nEvery "
-        "matrix is encoded at every setting; whole models and mixtures are measured; the smallest file "
-        "that keeps the quality is chosen, or with --budget the best within it. With --student the "
-        "same is done of a smaller model with the same tokenizer, and one of all points is chosen. "
-        "The folder gets model.forge, a card with the curve, and the report."
-    )
-    examples = (
-        "forge compress models/base --out small --retention 0.98",
-        "forge compress 20261121-3fa9c1 --out small --budget 2MB --data items",
-        "forge compress models/base --student RUN --out small --budget 40kB",
-        "forge decompress small/model.forge plain",
+    command = Command(
+        options={"budget": "--budget", "retention": "--retention"},
+        words=(
+            "Encode a model in few bytes, at a rate chosen from a curve that is measured on "
+            "it.\n\nEvery matrix is encoded at every setting; whole models and mixtures are "
+            "measured; the smallest file that keeps the quality is chosen, or with --budget the "
+            "best within it. With --student the same is done of a smaller model with the same "
+            "tokenizer, and one of all points is chosen. The folder gets model.forge, a card with "
+            "the curve, and the report."
+        ),
+        examples=(
+            "forge compress models/base --out small --retention 0.98",
+            "forge compress 20261121-3fa9c1 --out small --budget 2MB --data items",
+            "forge compress models/base --student RUN --out small --budget 40kB",
+            "forge decompress small/model.forge plain",
+        ),
     )
     unit = "task"
     result_name = "model"

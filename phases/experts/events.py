@@ -32,7 +32,7 @@ class Adapters(Part):
 class Submitted(GivenSubmitted):
     """An experts run was asked for."""
 
-    schema_version = 5
+    schema_version = 6
 
     config: ExpertsConfig
     #: Further models of the given one's architecture that mixtures may contain.
@@ -190,13 +190,18 @@ def _with_three(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "config": {**data["config"], "finalists": 3, "apart": 0.0}}
 
 
+def _with_adapters(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for with the setting `lora`: earlier runs trained adapters by default."""
+    return {**data, "config": {"lora": True, **data["config"]}}
+
+
 #: Answers, and notes of the search (`bred/ARM/NUMBER`, `ended/ARM/NUMBER`), are found in `answers`.
 #: What is remembered of experts does not follow from the search.
 ExpertsState = history(
     "experts",
     *(Submitted, Started, Completed),
     *(GenerationBred, Scored, GenerationEnded, Fitted, Routed),
-    requests=(_without_adapters, _without_elite, _with_three, on_cpu),
+    requests=(_without_adapters, _without_elite, _with_three, on_cpu, _with_adapters),
     starts=(_no_adapters, not_rounded),
     kept_by=(GenerationBred, Scored, GenerationEnded),
 )

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from evaluation.task_families.base import LEVELS
-from runs.kinds.setting_words import TRAINING, Labels
+from runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
 from studies.settings import Domain, Positive, TrainingConfig
 from studies.training_settings import Watched
 
@@ -36,17 +36,12 @@ class ExpertsConfig(TrainingConfig, Watched):
             "population": "Mixtures of a generation",
             "elite": "Size of the elite",
             "finalists": "Finalists",
-            "apart": "Distance of finalists",
             "scale": "Step of the first factors",
             "windows": "Windows of a measurement",
-            "probe": "Windows before giving up",
-            "margin": "Gap of a hopeless mixture",
             "drift": "Loss allowed on neutral text",
         },
         "Adapting to a domain": {
             "shots": "Windows of training text",
-            "rounds": "Rounds of the cross-entropy method",
-            "points": "Mixtures of a round",
             "prompt": "Tokens that the classifier reads",
         },
         TRAINING: {
@@ -55,10 +50,17 @@ class ExpertsConfig(TrainingConfig, Watched):
             "reinforce_rate": "Learning rate of reinforce",
             "replies": "Replies of a step",
             "kl": "Weight of the KL divergence",
-            "spread": "Spread of the first vectors",
-            "pull": "Pull towards the given model",
             "lora": "Also train LoRA adapters",
             "lora_rate": "Learning rate of LoRA",
+        },
+        CONSTANTS: {
+            "apart": "Distance of finalists",
+            "margin": "Gap of a hopeless mixture",
+            "probe": "Windows before giving up",
+            "pull": "Pull towards the given model",
+            "spread": "Spread of the first vectors",
+            "rounds": "Rounds of the cross-entropy method",
+            "points": "Mixtures of a round",
         },
     }
 
@@ -132,7 +134,7 @@ class ExpertsConfig(TrainingConfig, Watched):
         0.0, ge=0, description="Weight of the mean of (z − 1)² in the loss of an expert."
     )
     lora: bool = Field(
-        True,
+        False,
         description="Train low-rank adapters of about as many numbers beside each expert, on the same "
         "windows: their gain and damage are told beside its own. They are no part of mixtures.",
     )

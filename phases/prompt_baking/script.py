@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
-from phases.prompt_baking import figures, panels, prompts, recipes, words
+from phases.prompt_baking import figures, panels, prompts, recipes, submission, words
 from phases.prompt_baking.events import BakeState, Submitted
 from phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
 from phases.prompt_baking.recipes import PARENT, Course
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
 from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
 from runs.panels.head import Result
@@ -46,6 +46,31 @@ class Bake(Study[MakingState]):
     phase = 6
     title = "a bake"
     line = "bake a prompt into a model's weights: it answers without the prompt as with it"
+    command = Command(
+        options={
+            "prompts": "--prompt FILE",
+            "sequence": "--sequence",
+            "pursuit": "--pursuit",
+            "others": "--keep FILE",
+        },
+        words=(
+            "Bake a prompt into a model's weights: it answers without the prompt as with "
+            "it.\n\nMODEL is a folder, Hub id, RUN or RUN:ROLE. The model writes replies under the "
+            "prompt, and is trained to predict them without it, while its predictions on ordinary "
+            "text and under other prompts stay as they are. Several strengths between both models "
+            "are measured, and the best one is the result. NAME.check.json beside a prompt's file "
+            "says how replies are checked. The folder of --out gets the model, a card with the "
+            "figures, and the report."
+        ),
+        read=submission.read,
+        examples=(
+            "forge bake models/base --prompt style.txt --out baked",
+            "forge bake models/base --prompt style.txt --prompt tools.txt --keep summary.txt",
+            "forge bake models/base --prompt style.txt --data questions.jsonl --set reply_tokens=64",
+            "forge bake models/base --prompt style.txt --prompt persona.txt --sequence --out baked",
+            "forge bake Qwen/Qwen3-0.6B --prompt style.txt --lora 16 --out baked",
+        ),
+    )
     state = BakeState
     as_given = (MODEL,)
     listed = frozenset({Sampled.type})
@@ -170,14 +195,10 @@ class Bake(Study[MakingState]):
 
         Raises ConfigError, DataError, UnavailableError.
         """
-        from phases.prompt_baking import submission
-
         return submission.plan(self, asked, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
-        from phases.prompt_baking import submission
-
         return submission.check(plan)
 
     def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:

@@ -12,13 +12,22 @@ from evaluation.verifiers.form import check_patterns
 from phases.prompt_baking import prompts
 from phases.prompt_baking.settings import LEAST, BakeConfig
 from runs.errors import ConfigError, DataError
-from runs.kinds.asked import Asked, Checked, Lookup, Plan
+from runs.kinds.asked import Asked, Checked, Lookup, Plan, read_prompts
+from runs.system.bounded_files import read_json
 from studies import submission
 from studies.settings import MIX
 
 if TYPE_CHECKING:
     from evaluation.trajectories.contexts import Beginnings
     from runs.kinds.kind import Kind
+
+
+def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
+    """Return the prompts of the files, and the checks beside them. Raises ConfigError."""
+    places = [file.with_suffix(".check.json") for file in files]
+    checks = [read_json(p, error=ConfigError) if p.exists() else None for p in places]
+    checked = {"checks": checks} if setting == "prompts" and any(checks) else {}
+    return read_prompts(setting, files) | checked
 
 
 def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:

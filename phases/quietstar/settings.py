@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from runs.kinds.setting_words import TRAINING, Labels
+from runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
 from studies.settings import Positive, TrainingConfig
 from studies.training_settings import Watched
 
@@ -24,12 +24,8 @@ class QuietstarConfig(TrainingConfig, Watched):
             "ahead": "Tokens that reward a thought",
             "temperature": "Temperature of thoughts",
             "greedy": "Measure with the likeliest thoughts",
-            "weight": "First share of thoughts",
-            "settling": "Steps with a fixed share",
         },
         "Losses": {
-            "own": "Weight of the thought's prediction",
-            "policy": "Weight of REINFORCE",
             "kl": "Weight of the KL divergence",
         },
         "Measuring": {
@@ -40,6 +36,12 @@ class QuietstarConfig(TrainingConfig, Watched):
         TRAINING: {
             "base_tokens": "Tokens before the arms branch",
             "rate": "Learning rate",
+        },
+        CONSTANTS: {
+            "own": "Weight of the thought's prediction",
+            "settling": "Steps with a fixed share",
+            "policy": "Weight of REINFORCE",
+            "weight": "First share of thoughts",
         },
     }
 

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from evaluation.tool_tasks.base import LEVELS
 from evaluation.tool_tasks.own import OwnRepair
-from runs.kinds.setting_words import TRAINING, Labels
+from runs.kinds.setting_words import CONSTANTS, TRAINING, Labels
 from studies.settings import AdaptedConfig, Positive, distinct
 from studies.training_settings import LORA_RATE
 
@@ -53,9 +53,6 @@ class BakingConfig(AdaptedConfig):
             "cycles": "Cycles",
             "iterations": "Bakes of all cycles",
             "strength": "Strength of a bake",
-            "smoothing": "Scores of a moving average",
-            "window": "Averages of a slope",
-            "epsilon": "Slope that ends a cycle",
         },
         "What stays as it is": {
             "others": "Other prompts",
@@ -66,6 +63,11 @@ class BakingConfig(AdaptedConfig):
         TRAINING: {
             "steps": "Steps",
             "rate": "Learning rate",
+        },
+        CONSTANTS: {
+            "smoothing": "Scores of a moving average",
+            "window": "Averages of a slope",
+            "epsilon": "Slope that ends a cycle",
         },
     }
 

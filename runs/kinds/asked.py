@@ -5,7 +5,7 @@ Terminal, API and Python ask in these terms, and the same checks serve all three
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from runs.errors import ConfigError
 from runs.event_types import ModelReference
 from runs.record.events import Submitted
+from runs.system.bounded_files import read_prompt
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,26 @@ def roles(submitted: type[Submitted]) -> list[str]:
     """Return the roles of models that runs are submitted with, by the class of the event."""
     shapes = (ModelReference, ModelReference | None, tuple[ModelReference, ...])
     return [n for n, one in submitted.model_fields.items() if one.annotation in shapes]
+
+
+def read_prompts(setting: str, files: Sequence[Path]) -> dict[str, object]:
+    """Return a setting that is a list of prompts, each the text of a file. Raises ConfigError."""
+    return {setting: [read_prompt(file) for file in files]}
+
+
+@dataclass(frozen=True)
+class Command:
+    """The options, words and habits of one kind's command, beside those of every command."""
+
+    #: Setting or role → option, as `--tokens`; `--prompt FILE` takes files of text.
+    options: Mapping[str, str] = field(default_factory=dict)
+    #: What `--help` says, and examples.
+    words: str = ""
+    examples: Sequence[str] = ()
+    #: Setting and files of text → the settings that they stand for.
+    read: Callable[[str, Sequence[Path]], dict[str, object]] = read_prompts
+    #: The key under which the same command means the same run; None: each is a new run.
+    key: Callable[[Plan], str | None] = lambda plan: None
 
 
 def differ(meant: Sequence[str | None], pinned: Sequence[str]) -> bool:

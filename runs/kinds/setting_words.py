@@ -2,6 +2,10 @@
 
 A class of settings has a table `labels`: group → setting → label. The tables of its base classes
 count, too. A setting without a label has its name as words, in the group `OTHER`.
+
+Numbers that can only be chosen by who knows a method's source are its constants: settings of the group
+`CONSTANTS`. Each run records them, as it records all settings, but no form and no list has them, and
+only an experiment sets them (`Kind.parse`).
 """
 
 from __future__ import annotations
@@ -18,12 +22,22 @@ TRAINING = "Training"
 DATA = "Data"
 LIMITS = "Device and limits"
 OTHER = "Settings"
+CONSTANTS = "Constants"
 #: Groups that several kinds have; they come after a kind's own, in this order.
 SHARED = (TRAINING, DATA, LIMITS)
 
 
+def constants_of(config: type[BaseModel]) -> dict[str, float]:
+    """Return the constants of a class of settings and their values."""
+    names = [n for one in config.__mro__ for n in one.__dict__.get("labels", {}).get(CONSTANTS, ())]
+    return {name: config.model_fields[name].default for name in names}
+
+
 def labels_of(config: type[BaseModel]) -> dict[str, tuple[str, str]]:
-    """Return setting → group and label, in the order of a form: groups of several kinds come last."""
+    """Return setting → group and label, in the order of a form: groups of several kinds come last.
+
+    Constants are not among them.
+    """
     words: dict[str, tuple[str, str]] = {}
     for one in config.__mro__:
         table: Labels = one.__dict__.get("labels", {})
@@ -32,6 +46,7 @@ def labels_of(config: type[BaseModel]) -> dict[str, tuple[str, str]]:
                 words.setdefault(name, (group, label))
     for name in config.model_fields:
         words.setdefault(name, (OTHER, name.replace("_", " ").capitalize()))
+    words = {name: row for name, row in words.items() if row[0] != CONSTANTS}
     own = dict.fromkeys(group for group, _ in words.values() if group not in SHARED)
     order = [*own, *SHARED]
     return dict(sorted(words.items(), key=lambda row: order.index(row[1][0])))

@@ -134,8 +134,15 @@ class View(Generic[S]):
     tracked_names: ClassVar[Sequence[TrackedName]] = ()
 
     def shown(self, config: Any) -> dict[str, Any]:
-        """Return name → value of the settings as people see them, as JSON has them."""
-        return config.model_dump(mode="json")
+        """Return name → value of the settings as people see them, as JSON has them.
+
+        Constants are among them if an experiment changed them.
+        """
+        constants = setting_words.constants_of(self.config)
+        rows = config.model_dump(mode="json")
+        return {
+            n: value for n, value in rows.items() if n not in constants or value != constants[n]
+        }
 
     def names(self, state: S) -> dict[str, str]:
         """Return recipe id → what people call the recipe."""
@@ -342,7 +349,7 @@ class View(Generic[S]):
         labels = setting_words.labels_of(self.config)
         return {
             "schema": setting_words.labelled(self.config.model_json_schema(), labels),
-            "defaults": self.config().model_dump(mode="json"),
+            "defaults": self.shown(self.config()),
         }
 
     def options(self, name: str) -> list[dict[str, Any]]:
@@ -350,7 +357,7 @@ class View(Generic[S]):
 
         Raises ConfigError if there is none.
         """
-        defaults = self.config().model_dump(mode="json")
+        defaults = self.shown(self.config())
         rows = [
             {
                 "name": field,
@@ -360,7 +367,7 @@ class View(Generic[S]):
                 "strategies": [],
             }
             for field, told in self.config.model_fields.items()
-            if name in field
+            if name in field and field in defaults
         ]
         if not rows:
             raise ConfigError(

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from runs.errors import ForgeError, SourceError
+from runs.errors import ConfigError, ForgeError, SourceError
 
 #: Bytes of the largest file that is read as a whole. The largest tokenizers have about 35 MB.
 MOST_BYTES = 64 << 20
@@ -28,6 +28,13 @@ def read_text(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = Sour
         return _read(file, most, error).decode("utf-8")
     except ValueError as problem:
         raise error(f"{file} cannot be read as text: {problem}") from problem
+
+
+def read_prompt(file: Path) -> str:
+    """Return the text of a prompt's file. Raises ConfigError."""
+    if not (text := read_text(file, error=ConfigError)).strip():
+        raise ConfigError(f"the prompt {file} has no text.")
+    return text
 
 
 def _read(file: Path, most: int, error: type[ForgeError]) -> bytes:

@@ -633,7 +633,7 @@ def test_the_command_reads_prompts_from_files(made, model: Path, tmp_path: Path)
     home = made[0]
     missing = call(home.folder, "bake", str(model), "--prompt", str(tmp_path / "no.txt"))
     assert missing.exit_code != 0
-    assert "no.txt cannot be read" in str(missing.exception)
+    assert "no.txt does not exist" in str(missing.exception)
     (tmp_path / "empty.txt").write_text(" \n")
     empty = call(home.folder, "bake", str(model), "--prompt", str(tmp_path / "empty.txt"))
     assert "has no text" in str(empty.exception)
@@ -642,7 +642,7 @@ def test_the_command_reads_prompts_from_files(made, model: Path, tmp_path: Path)
     check = tmp_path / "a.check.json"
     check.write_text("{")
     broken = call(home.folder, "bake", str(model), "--prompt", str(tmp_path / "a.txt"))
-    assert "a.check.json is no check" in str(broken.exception)
+    assert "a.check.json cannot be read as JSON" in str(broken.exception)
     check.write_text('{"kind": "pattern", "pattern": "x"}')
     args = ["--prompt", str(tmp_path / "a.txt"), "--keep", str(tmp_path / "b.txt"), "--detach"]
     for file in texts(tmp_path):

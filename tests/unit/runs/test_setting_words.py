@@ -8,6 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from runs import kinds
+from runs.errors import ConfigError
+from runs.kinds.kind import EXPERIMENT
 from runs.kinds.setting_words import DATA, LIMITS, OTHER, TRAINING, Labels, labels_of
 
 #: Settings whose name is a word that says what they are.
@@ -67,6 +69,27 @@ def test_a_kind_s_own_groups_come_first_and_each_is_in_one_piece() -> None:
         ("device", (LIMITS, "Device")),
     ]
     assert DATA not in {group for group, _ in labels_of(Own).values()}
+
+
+@pytest.mark.parametrize(("name", "constant"), [("experts", "rounds"), ("quietstar", "own")])
+def test_a_constant_is_recorded_but_not_shown_nor_taken(
+    name: str, constant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A form of forty fields had seven that nobody can choose without the method's source."""
+    kind = kinds.of(name)
+    experiment = kind.parse({constant: 3})
+    monkeypatch.delenv(EXPERIMENT)
+    plain = kind.parse({})
+    standard = getattr(plain, constant)
+    assert kind.parse({constant: standard}) == plain
+    assert constant not in kind.settings()["schema"]["properties"] | kind.shown(plain)
+    with pytest.raises(ConfigError, match="is not known"):
+        kind.options(constant)
+    for refused in (lambda: kind.parse({constant: 3}), lambda: kind.changed(plain, {constant: 3})):
+        with pytest.raises(ConfigError, match=f"{constant} is a constant of .*: {standard}"):
+            refused()
+    assert kind.shown(experiment)[constant] == 3
+    assert getattr(kind.changed(experiment, {"seed": 5}), constant) == 3
 
 
 @pytest.mark.parametrize("name", [name for name in kinds.table() if name != "toy"])
