@@ -102,7 +102,7 @@ PICTURES = (
     Picture("settings", "demo", "/runs/{evomerge}/settings", "not the default"),
     Picture("kind", "demo", "/runs/{cognate}", "Loss along the steps"),
     Picture("models", "demo", "/models", "champion of", height=520),
-    Picture("model", "demo", "/models/{evomerge}:champion", "What it measures"),
+    Picture("model", "demo", "/models/{evomerge}:champion", "Measurements"),
     Picture("pipelines", "speedrun", "/pipelines", "1 pipeline", height=420),
     Picture("pipeline", "speedrun", "/runs/{pipeline}", "Quality along the way", height=2000),
     Picture("family", "speedrun", "/runs/{pipeline}/lineage", "2 merge", fit, height=700),

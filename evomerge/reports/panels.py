@@ -12,6 +12,7 @@ from evomerge.recipes.recipe import label
 from evomerge.reports import generation_rows, headline, report, search_statistics, skills
 from evomerge.reports.pictures import lineage_graph
 from evomerge.reports.skills import OURS, distinct
+from evomerge.reports.verdict import within_rounding
 from evomerge.run.state import RunState
 from runs.panels.head import Fact, Result
 from runs.panels.panels import (
@@ -36,6 +37,13 @@ from runs.panels.panels import (
 
 FITNESS = Metric(name="fitness", better="up")
 GENERATION = Axis(name="generation", whole=True)
+
+#: Part of the accuracy → what it is, in words.
+PARTS = {
+    "next_token_accuracy": "the share of next tokens that are right",
+    "choice_accuracy": "that of questions, above chance",
+    "solved": "that of problems solved",
+}
 
 #: Columns of the table of generations.
 COLUMNS = (
@@ -83,6 +91,7 @@ def facts(state: RunState) -> list[Fact]:
         found.append(Fact(name="diversity", value=newest.diversity))
         found.append(Fact(name="level of diversity", value=newest.level))
     if state.started:
+        found.append(Fact(name="parameters", value=state.started.base.parameters))
         found.append(Fact(name="evaluations", value=state.spent.evaluations))
         found.append(Fact(name="device time", value=state.spent.device, unit="s"))
     return found
@@ -134,7 +143,7 @@ def arms(state: RunState) -> Arms:
     return Arms(
         name="rivals",
         title="Champion against its rivals",
-        says=said["verdict"]["sentence"],
+        says=" ".join(filter(None, (said["verdict"]["sentence"], within_rounding(state)))),
         metric=FITNESS,
         ours=OURS,
         baseline=None if at is None else names[at + 1],
@@ -150,10 +159,14 @@ def measures(state: RunState) -> Matrix | None:
     told = [{"name": OURS, "kind": "", **own}, *rivals]
     names = distinct([row["name"] for row in told], [row["kind"] for row in told])
     metrics = (Metric(name="perplexity", better="down"), Metric(name="accuracy", better="up"))
+    parts = [words for part, words in PARTS.items() if own[part] is not None]
+    accuracy = (
+        f"accuracy is the mean of {' and '.join(parts)}" if parts[1:] else f"accuracy is {parts[0]}"
+    )
     return Matrix(
         name="measures",
         title="Perplexity and accuracy",
-        says="Champion and rivals on the test slice, over all domains; without intervals.",
+        says=f"On the test slice, over all domains; without intervals; {accuracy}.",
         rows=tuple(metric.name for metric in metrics),
         columns=tuple(names),
         metrics=metrics,
@@ -332,7 +345,8 @@ def lineage(state: RunState) -> Graph:
     return Graph(
         name="lineage",
         title="Lineage of the champion",
-        says="What the champion was made from, and what else was made from the same models.",
+        says="What the champion was made from, and what else was made from the same models. Scores are "
+        "on the selection slice, or on the draw of the candidate's generation.",
         metric=FITNESS,
         along="generation",
         nodes=tuple(nodes),

@@ -105,6 +105,15 @@ def _rounding(state: RunState) -> float:
     return rounding(best, config.fitness_weights, raw, computed_in, config.skills)
 
 
+def within_rounding(state: RunState) -> str:
+    """Return why a lead whose interval lies beyond zero counts as level; empty if none does."""
+    level = [rival.lead for rival, word in _words(state) if word == "level" and rival.lead]
+    if not any(lead.low > 0 or lead.high < 0 for lead in level):
+        return ""
+    noise = f"{_rounding(state):.4f}"
+    return f"A lead whose interval begins within {noise} of 0 may be rounding: it is level."
+
+
 def sentence(state: RunState) -> str:
     """Return the verdict in plain sentences."""
     model, first = given(state), given_sentence(state)

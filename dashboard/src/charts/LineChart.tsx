@@ -6,7 +6,8 @@ import { type Extent, extent, labelled, type Scale, scaleBetween, scaleOver, sho
 import { named, said } from "../panels/words";
 import { ChartTable } from "./ChartTable";
 import { LineLegend, placeOf } from "./LineLegend";
-import { bandOf, indexAt, type Line, lone, nearest, pathOf, reduced } from "./lines";
+import { bandOf, indexAt, type Line, lone, nearest, pathOf, pixelsOf, reduced } from "./lines";
+import { Threshold } from "./Threshold";
 import { useBrush } from "./useBrush";
 
 interface Props {
@@ -85,6 +86,7 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
   const seenWidth = Math.max(1, width - LEFT - RIGHT + 2 * EDGE);
   const yTicks = labelled(y, Math.max(2, Math.round(height / 56)), yAxis.whole, said(yAxis.unit));
   const xTicks = ticksOf(x, xAxis, width);
+  const points = limits.length > 0 ? drawn.flatMap(({ line }) => pixelsOf(line, x, y)) : [];
   return (
     <figure className="chart" ref={measure}>
       <LineLegend axis={xAxis} at={cursor === null ? null : here} lines={lines} format={format} onReset={zoom ? () => setZoom(null) : null} />
@@ -125,14 +127,9 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
             {limits.map((limit) => {
               const level = limit.axis === 1;
               if (!shows(limit.at, level ? yAxis.log : xAxis.log)) return null;
-              const [a, b] = level ? [LEFT, y(limit.at)] : [x(limit.at), TOP];
               return (
-                <g key={`${limit.axis} ${limit.at} ${limit.says}`} className="threshold">
-                  <line x1={a} x2={level ? width - RIGHT : a} y1={b} y2={level ? b : height - BOTTOM} />
-                  <text x={a + 4} y={level ? b - 5 : b + 10}>
-                    {limit.says}
-                  </text>
-                </g>
+                <Threshold key={`${limit.axis} ${limit.at} ${limit.says}`} level={level} at={level ? y(limit.at) : x(limit.at)}
+                  ends={level ? [LEFT, width - RIGHT] : [TOP, height - BOTTOM]} says={limit.says} points={points} />
               );
             })}
             {brush.range && <rect className="brush" x={brush.range[0]} y={TOP} width={brush.range[1] - brush.range[0]} height={height - TOP - BOTTOM} />}

@@ -25,7 +25,12 @@ const HEIGHT = 320;
 const BOTTOM = 22;
 const EDGE = 56;
 const GAP = 92;
-const path = line().digits(1);
+const path = line<[number, number | null]>(
+  ([place]) => place,
+  ([, height]) => height ?? 0,
+)
+  .defined(([, height]) => height !== null)
+  .digits(1);
 
 export function inside(axes: Axis[], limits: Record<string, Extent>, index: number): boolean {
   return axes.every((axis) => {
@@ -51,11 +56,13 @@ export function Parallel({ axes, ids, champion, limits, onLimits, onPick }: Prop
   );
   const lines = useMemo(
     () => ids.map((_, index) => {
-      const points = axes.flatMap((axis, n): [number, number][] => {
+      const points = axes.map((axis, n): [number, number | null] => {
         const value = axis.values[index];
-        return value === null || value === undefined ? [] : [[x(n), scales[n]?.y(value) ?? 0]];
+        return [x(n), value === null || value === undefined ? null : scales[n]?.y(value) ?? 0];
       });
-      return path(points) ?? undefined;
+      // A point without neighbours is a short stroke: a path of one point shows nothing.
+      const lone = points.filter(([, height], n) => height !== null && (points[n - 1]?.[1] ?? null) === null && (points[n + 1]?.[1] ?? null) === null);
+      return (path(points) ?? "") + lone.map(([place, height]) => `M${place - 4} ${height}h8`).join("");
     }),
     // x follows from the width and the axes.
     [ids, axes, scales, width],

@@ -34,6 +34,9 @@ export function reduced(line: Line, x: Scale, [low, high]: Extent, log: boolean)
   };
 }
 
+/** Shares of the way from one point to the next. */
+const BETWEEN = [0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1];
+
 const isThere = (value: number | null | undefined): value is number => value !== null && value !== undefined;
 
 /** A line with gaps where values are missing; a step stays until the next value. */
@@ -44,6 +47,15 @@ export function pathOf({ x: places, y: values, step, joined }: Line, x: Scale, y
     (value) => y(value ?? 0),
   );
   return path.defined((value, index) => isThere(value) && Number.isFinite(x(places[index] ?? 0))).curve(step ? curveStepAfter : curveLinear).digits(1)(values) ?? undefined;
+}
+
+/** Places in pixels along a line, some between every two of its points. */
+export function pixelsOf({ x: places, y: values }: Line, x: Scale, y: Scale): [number, number][] {
+  const points = values.flatMap((value, index): [number, number][] => (isThere(value) ? [[x(places[index] ?? 0), y(value)]] : []));
+  return points.flatMap(([right, height], index) => {
+    const [left, before] = points[index - 1] ?? [right, height];
+    return BETWEEN.map((share): [number, number] => [left + share * (right - left), before + share * (height - before)]);
+  });
 }
 
 export function bandOf({ x: places, low, high }: Line, x: Scale, y: Scale): string | undefined {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +78,7 @@ def test_back_closes_a_dialog_and_a_closed_dialog_leaves_no_trace(
         (f"/runs/{DONE}/nosuch", "There is no such page"),
         ("/pipelines/nosuch", "There is no such run"),
         ("/runs/nosuch", "There is no such run"),
+        ("/models/nosuch", "There is no such model"),
     ],
 )
 @pytest.mark.slow
@@ -85,7 +87,7 @@ def test_an_address_that_leads_nowhere_says_so(
 ) -> None:
     page = visit(where, expected=("404",))
     page.get_by_role("heading", name=words).wait_for()
-    assert page.get_by_role("link", name="All runs").count() == 1
+    assert page.get_by_role("link", name=re.compile("All (runs|models)")).count() == 1
 
 
 @pytest.mark.slow

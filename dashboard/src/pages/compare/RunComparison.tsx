@@ -123,7 +123,7 @@ function Differences({ settings, heads, named }: DifferencesProps) {
   const others = settings.filter((row) => !shared.includes(row));
   return (
     <>
-      {shared.length === 0 && <p className="soft small">None: the settings that they share are the same.</p>}
+      {shared.length === 0 && <p className="soft small">None of those that are set in all of them.</p>}
       {shared.length > 0 && <SettingsTable settings={shared} runs={runs} />}
       {others.length > 0 && (
         <details>

@@ -39,7 +39,7 @@ export function Download({ id, files }: { id: string; files: Resource<ModelFiles
   return (
     <div className="stack">
       {found.folder === null && (
-        <p className="soft">No folder of it is there that this server may read. It can be written: copied, or built again from its run.</p>
+        <p className="soft">This server may read no folder that holds it. It can write one: a copy, or built again from its run.</p>
       )}
       <div className="buttons">
         {found.folder === null ? (

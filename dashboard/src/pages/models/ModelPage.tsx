@@ -1,6 +1,6 @@
 /** One model: what it measures, how it was made, where it is used from. */
 import { useState } from "react";
-import { save, send } from "../../api/client";
+import { ApiError, save, send } from "../../api/client";
 import { invalidate } from "../../api/queries";
 import type { ModelFiles, ModelLineage, ModelMeasurements, OwnedModel } from "../../api/types";
 import { bytes, NONE, number } from "../../lib/format";
@@ -8,10 +8,11 @@ import { GraphPanel } from "../../panels/graph/GraphPanel";
 import { useMaySubmit, useOwns } from "../../lib/currentUser";
 import { type Resource, useResource, useTitle } from "../../lib/hooks";
 import { href } from "../../lib/router";
+import { Coded } from "../../ui/Coded";
 import { Id } from "../../ui/CopyButton";
 import { DescribeDialog } from "../../ui/forms/DescribeDialog";
 import { Icon } from "../../ui/Icon";
-import { Loaded } from "../../ui/Messages";
+import { Empty, Loaded } from "../../ui/Messages";
 import { Panel } from "../../ui/Panel";
 import { Time } from "../../ui/Time";
 import { Download, Loading, modelPath, useAct, useFiles } from "./Download";
@@ -21,6 +22,14 @@ import { Sheet } from "../../ui/Sheet";
 export default function ModelPage({ id }: { id: string }) {
   const answer = useResource<OwnedModel>(modelPath(id));
   useTitle(answer.data?.name ?? "Model");
+  if (answer.data === undefined && answer.error instanceof ApiError && answer.error.status === 404) {
+    return (
+      <Empty title="There is no such model">
+        <p className="sentence"><Coded text={answer.error.message} /></p>
+        <a href="#/models">All models</a>
+      </Empty>
+    );
+  }
   return <Loaded of={answer}>{(model) => <Told model={model} />}</Loaded>;
 }
 
@@ -127,7 +136,7 @@ function Told({ model }: { model: OwnedModel }) {
         <Panel title="Files">
           <Loaded of={files}>{() => <Files model={model} files={files} />}</Loaded>
         </Panel>
-        <Panel title="What it measures">
+        <Panel title="Measurements">
           <Loaded of={measured}>{(across) => <Measured model={model} across={across} />}</Loaded>
         </Panel>
         <Panel title="How it was made">

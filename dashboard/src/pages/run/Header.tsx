@@ -153,7 +153,7 @@ function Models({ of }: { of: RunFacts }) {
   const given = Object.entries(of.results);
   if (given.length === 0) return null;
   return (
-    <span>
+    <span className="quiet">
       files and download:{" "}
       {given.map(([role, id], place) => (
         <span key={role}>

@@ -1,4 +1,5 @@
 /** What the result was made from: the graphs among the run's panels. */
+import { Coded } from "../../ui/Coded";
 import { GraphPanel } from "../../panels/graph/GraphPanel";
 import { ExportMenu } from "../../panels/ExportMenu";
 import { Empty, Loaded } from "../../ui/Messages";
@@ -23,7 +24,7 @@ export default function Lineage() {
               <header className="panel-head exported">
                 <div className="panel-title">
                   <h2>{panel.title}</h2>
-                  <span className="quiet small">{panel.says}</span>
+                  <span className="quiet small"><Coded text={panel.says} /></span>
                 </div>
                 <ExportMenu name={panel.name} title={panel.title} />
               </header>

@@ -41,7 +41,7 @@ export function Overview() {
           <Panel title="Genes and score" note="correlation over candidates" span={12}>
             <GeneCorrelations genes={shown.genes} />
           </Panel>
-          <Panel title="Candidates side by side" note="drag along an axis to keep those in between" span={12}>
+          <Panel title="Candidates side by side" note="a line ends where a candidate was not measured; drag along an axis to keep those in between" span={12}>
             <ParallelPanel />
           </Panel>
         </>

@@ -11,7 +11,8 @@ import { folded, grouped } from "./foldedGenes";
 
 /** Lines that are drawn at most: those of the newest generations. */
 const MOST = 600;
-const SCORES = ["perplexity", "accuracy", "selection", "search"] as const;
+const SCORES = ["perplexity", "accuracy", "search", "selection"] as const;
+const NAMES = { perplexity: "perplexity (draw)", accuracy: "accuracy (draw)", selection: "score (selection)", search: "score (draw)" };
 
 /** By part of the model, as the run's correlations name them; all of them for another species. */
 const genesOf = (row: PopulationRow): Record<string, number> => row.parts ?? {};
@@ -40,7 +41,7 @@ function Coordinates({ rows: all }: { rows: PopulationRow[] }) {
       ...genes.map((name) => ({ key: name, label: names.get(name)?.label ?? name, values: rows.map((row) => genesOf(row)[name] ?? null) })),
       ...SCORES.filter((name) => rows.some((row) => row[name] !== null)).map((name) => ({
         key: `=${name}`,
-        label: name,
+        label: NAMES[name],
         values: rows.map((row) => row[name]),
       })),
     ],

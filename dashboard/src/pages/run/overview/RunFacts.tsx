@@ -10,14 +10,17 @@ export function RunFacts() {
   return (
     <div className="run-facts">
       {parts.length > 0 && (
-        <dl className="facts" aria-label="Components of the champion, selection slice">
-          {parts.map(([name, value]) => (
-            <div key={name} className="fact-pair">
-              <dt>{words(name)}</dt>
-              <dd>{score(value)}</dd>
-            </div>
-          ))}
-        </dl>
+        <>
+          <p className="quiet small">Parts of the champion's score on the selection slice{shown.config.normalise === "none" ? "" : "; 1 is the best source"}</p>
+          <dl className="facts" aria-label="Parts of the champion's score">
+            {parts.map(([name, value]) => (
+              <div key={name} className="fact-pair">
+                <dt>{words(name)}</dt>
+                <dd>{score(value)}</dd>
+              </div>
+            ))}
+          </dl>
+        </>
       )}
       <dl className="facts">
         {[...live.sources, ...(live.base ? [live.base] : [])].map((source, index) => (
