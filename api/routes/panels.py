@@ -154,59 +154,34 @@ def panel_csv(
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
-def _picture(media_type: str) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of a route whose answer is a picture."""
-    return {200: {"content": {media_type: {"schema": {"type": "string", "format": "binary"}}}}}
+#: Form of a picture → its media type.
+PICTURES = {"svg": "image/svg+xml", "png": "image/png"}
+_FILE = {"schema": {"type": "string", "format": "binary"}}
 
 
 @router.get(
-    "/runs/{run}/panels/{name}.svg",
+    "/runs/{run}/panels/{name}.{form}",
     response_class=Response,
-    responses=_picture("image/svg+xml"),
+    responses={200: {"content": dict.fromkeys(PICTURES.values(), _FILE)}},
 )
-async def panel_svg(
+async def panel_picture(
     request: Request,
     run: str,
-    name: str = NAME,
-    at: int | None = AT,
-    upto: int | None = UPTO,
-    user: User = Depends(VIEWER),
-) -> Response:
-    """Return one panel as an SVG picture, as `forge show` draws it; long lines are thinned."""
-    return await _drawn(request, (run, name, at, upto), user, "svg", "image/svg+xml")
-
-
-@router.get(
-    "/runs/{run}/panels/{name}.png", response_class=Response, responses=_picture("image/png")
-)
-async def panel_png(
-    request: Request,
-    run: str,
-    name: str = NAME,
-    at: int | None = AT,
-    upto: int | None = UPTO,
-    user: User = Depends(VIEWER),
-) -> Response:
-    """Return one panel as a PNG picture, as `forge show` draws it; long lines are thinned."""
-    return await _drawn(request, (run, name, at, upto), user, "png", "image/png")
-
-
-async def _drawn(
-    request: Request,
-    asked: tuple[str, str, int | None, int | None],
-    user: User,
     form: Literal["svg", "png"],
-    media_type: str,
+    name: str = NAME,
+    at: int | None = AT,
+    upto: int | None = UPTO,
+    user: User = Depends(VIEWER),
 ) -> Response:
-    """Return a panel's picture; `asked` is (run, name, at, upto). Raises Problem 503.
+    """Return one panel as a picture, as `forge show` draws it; long lines are thinned.
 
-    A process beside the server draws it.
+    A process beside the server draws it. Raises Problem 503.
     """
-    panel = await asyncio.to_thread(panel_of, desk_of(request), *asked)
+    panel = await asyncio.to_thread(panel_of, desk_of(request), run, name, at, upto)
     told = thinning.thin(panel).model_dump(mode="json")
     found = await request.app.state.readers.ask("draw", user.name, panel=told, form=form)
-    headers = {"Content-Disposition": f'attachment; filename="{asked[1]}.{form}"'}
-    return Response(base64.b64decode(found["file"]), media_type=media_type, headers=headers)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.{form}"'}
+    return Response(base64.b64decode(found["file"]), media_type=PICTURES[form], headers=headers)
 
 
 def panel_of(desk: Desk, run: str, name: str, at: int | None, upto: int | None = None) -> Any:
