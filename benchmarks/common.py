@@ -15,9 +15,11 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evaluation.data.builtin import corpus as builtin_corpus
 from phases.cognate import text as preset_model
-from phases.cognate.presets import M25, Preset
+from phases.cognate.presets import PRESETS, Preset
 from phases.cognate.text import train_tokenizer
 from runs import keys
+
+M25 = PRESETS["25m"]
 
 
 def options(description: str | None) -> argparse.ArgumentParser:

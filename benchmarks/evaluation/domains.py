@@ -32,13 +32,15 @@ from evaluation.measures.bootstrap import Comparison
 from evomerge.fitness import composite
 from evomerge.fitness.composite import Components, Weighting
 from evomerge.fitness.paired_bootstrap import compare, rounding
-from phases.cognate.presets import PRESETS, TINY
+from phases.cognate.presets import PRESETS
 from phases.cognate.script import Cognate
 from runs import keys
 from runs.home import Home
 from testing.miniatures import cognate_runs
 from weights.folders import checkpoint
 from weights.threads import set_threads
+
+TINY = PRESETS["tiny"]
 
 EMBEDDING = "model.embed_tokens.weight"
 

@@ -40,8 +40,11 @@ from evaluation.evaluate import Judge, evaluate
 from evaluation.lm_eval import items
 from evaluation.measures.perplexity import score_windows
 from evomerge.merging.builder import not_finite
-from phases.cognate.presets import M25, TINY
+from phases.cognate.presets import PRESETS
 from testing.models import lm_eval_reference, lm_eval_tasks
+
+M25 = PRESETS["25m"]
+TINY = PRESETS["tiny"]
 
 LENGTH = 256
 

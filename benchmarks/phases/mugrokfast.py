@@ -29,7 +29,7 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.data.builtin import corpus as builtin_corpus
 from phases.cognate import figures, measure, recipes, text
 from phases.cognate.events import Submitted
-from phases.cognate.presets import TINY
+from phases.cognate.presets import PRESETS
 from phases.cognate.settings import CognateConfig
 from studies import training_defaults
 from studies.observing import Observe
@@ -39,6 +39,8 @@ from weights.storage.inputs import Supply
 from weights.training import complete
 from weights.training.loop import Training
 from weights.training.pinned import pinned
+
+TINY = PRESETS["tiny"]
 
 #: Seeds that count, and the seed of the scan of learning rates.
 SEEDS = (0, 1, 2)

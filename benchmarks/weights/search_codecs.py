@@ -28,7 +28,7 @@ from safetensors.torch import load_file, save_file
 from benchmarks.phases.mugrokfast import STEPS, World
 from evaluation.backends.local_backend import ResidentModel
 from phases.cognate import figures, measure
-from phases.cognate.presets import TINY
+from phases.cognate.presets import PRESETS
 from runs import keys
 from studies.observing import Observe
 from weights import codecs, randomness
@@ -36,6 +36,8 @@ from weights.codecs.search import seed_tables, seeds
 from weights.training.loop import Training
 from weights.training.models import modules
 from weights.training.pinned import pinned
+
+TINY = PRESETS["tiny"]
 
 #: Peak learning rate of Muon on this model, by the scan of `benchmarks.phases.mugrokfast`.
 PEAK = 8e-3

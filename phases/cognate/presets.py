@@ -91,110 +91,6 @@ class Preset(BaseModel):
         }
 
 
-#: Seconds of training: all of the machinery, and models that are good for nothing else.
-MINI = Preset(
-    name="mini",
-    parameters=28_960,
-    vocabulary=512,
-    hidden=32,
-    layers=2,
-    heads=2,
-    kv_heads=1,
-    intermediate=32,
-    context=64,
-    batch=4,
-    base_tokens=60_000,
-    specialist_tokens=25_000,
-    base_rate=1e-2,
-    specialist_rate=5e-3,
-    base_mix=BASE_MIX,
-    own_share=0.7,
-    characters=1_200_000,
-)
-
-TINY = Preset(
-    name="tiny",
-    parameters=1_150_080,
-    vocabulary=2048,
-    hidden=128,
-    layers=6,
-    heads=4,
-    kv_heads=2,
-    intermediate=256,
-    context=128,
-    batch=16,
-    base_tokens=1_800_000,
-    specialist_tokens=360_000,
-    base_rate=4e-3,
-    specialist_rate=5e-4,
-    base_mix=BASE_MIX,
-    own_share=0.7,
-    characters=4_000_000,
-)
-
-SMALL = Preset(
-    name="small",
-    parameters=5_773_568,
-    vocabulary=4096,
-    hidden=256,
-    layers=6,
-    heads=4,
-    kv_heads=2,
-    intermediate=768,
-    context=256,
-    batch=16,
-    base_tokens=12_000_000,
-    specialist_tokens=2_500_000,
-    base_rate=3e-3,
-    specialist_rate=7e-4,
-    base_mix=BASE_MIX,
-    own_share=0.7,
-    characters=9_000_000,
-)
-
-M25 = Preset(
-    name="25m",
-    parameters=25_576_320,
-    vocabulary=8192,
-    hidden=384,
-    layers=12,
-    heads=6,
-    kv_heads=2,
-    intermediate=1280,
-    context=512,
-    batch=16,
-    base_tokens=120_000_000,
-    specialist_tokens=20_000_000,
-    base_rate=2e-3,
-    specialist_rate=4e-4,
-    base_mix=BASE_MIX,
-    own_share=0.7,
-    characters=30_000_000,
-)
-
-#: As large as 25m, with rows of 512 and 1536: multiples of 256, so that llama.cpp's ternary types cut
-#: them into blocks (as those of `small`). Training length and rates are those of 25m, not tuned.
-M25_WIDE = Preset(
-    name="25m-wide",
-    parameters=25_309_952,
-    vocabulary=8192,
-    hidden=512,
-    layers=7,
-    heads=8,
-    kv_heads=2,
-    intermediate=1536,
-    context=512,
-    batch=16,
-    base_tokens=120_000_000,
-    specialist_tokens=20_000_000,
-    base_rate=2e-3,
-    specialist_rate=4e-4,
-    base_mix=BASE_MIX,
-    own_share=0.7,
-    characters=30_000_000,
-)
-
-
 class TitansPreset(Preset):
     """One size of a titans-mag model, and its training."""
 
@@ -228,55 +124,77 @@ class TitansPreset(Preset):
 #: or the memory is not learned (docs/titans.md).
 TITANS_MIX = {"general": 0.6, "reasoning": 0.2, "memory": 0.2}
 
-TITANS_MINI = TitansPreset(
-    name="mini",
-    parameters=36_432,
-    vocabulary=512,
-    hidden=32,
-    layers=2,
-    heads=2,
-    kv_heads=1,
-    intermediate=32,
-    context=64,
-    batch=4,
-    base_tokens=60_000,
-    specialist_tokens=25_000,
-    base_rate=1e-2,
-    specialist_rate=5e-3,
-    base_mix=TITANS_MIX,
-    own_share=0.7,
-    characters=1_200_000,
-    window=8,
-    chunk=8,
-    persistent=2,
-    counts={"linear": 36_432, "two-layer": 44_624, "none": 28_960},
-)
 
-#: About as many parameters as qwen2's tiny. A window of 32, and texts of ten.
-TITANS_TINY = TitansPreset(
-    name="tiny",
-    parameters=1_144_432,
-    vocabulary=2048,
-    hidden=128,
-    layers=5,
-    heads=4,
-    kv_heads=2,
-    intermediate=192,
-    context=320,
-    batch=6,
-    base_tokens=1_800_000,
-    specialist_tokens=360_000,
-    base_rate=4e-3,
-    specialist_rate=5e-4,
-    base_mix=TITANS_MIX,
-    own_share=0.7,
-    characters=4_000_000,
-    window=32,
-    chunk=32,
-    persistent=4,
-    counts={"linear": 1_144_432, "two-layer": 1_226_352, "none": 880_512},
-)
+#: Parameters; `SIZES`; windows of a step; tokens and peak rates of base and specialist; characters.
+Row = tuple[int, tuple[int, ...], int, tuple[int, int], tuple[float, float], int]
 
+#: mini: seconds of training, all of the machinery, and models that are good for nothing else. 25m-wide:
+#: as large as 25m, with rows of 512 and 1536: multiples of 256, so that llama.cpp's ternary types cut
+#: them into blocks (as those of small); training length and rates are those of 25m, not tuned.
+_QWEN2: dict[str, Row] = {
+    "mini": (
+        *(28_960, (512, 32, 2, 2, 1, 32, 64)),
+        *(4, (60_000, 25_000), (1e-2, 5e-3), 1_200_000),
+    ),
+    "tiny": (
+        *(1_150_080, (2048, 128, 6, 4, 2, 256, 128)),
+        *(16, (1_800_000, 360_000), (4e-3, 5e-4), 4_000_000),
+    ),
+    "small": (
+        *(5_773_568, (4096, 256, 6, 4, 2, 768, 256)),
+        *(16, (12_000_000, 2_500_000), (3e-3, 7e-4), 9_000_000),
+    ),
+    "25m": (
+        *(25_576_320, (8192, 384, 12, 6, 2, 1280, 512)),
+        *(16, (120_000_000, 20_000_000), (2e-3, 4e-4), 30_000_000),
+    ),
+    "25m-wide": (
+        *(25_309_952, (8192, 512, 7, 8, 2, 1536, 512)),
+        *(16, (120_000_000, 20_000_000), (2e-3, 4e-4), 30_000_000),
+    ),
+}
+#: tiny: about as many parameters as qwen2's. A window of 32, and texts of ten.
+_TITANS: dict[str, Row] = {
+    "mini": (
+        *(36_432, (512, 32, 2, 2, 1, 32, 64)),
+        *(4, (60_000, 25_000), (1e-2, 5e-3), 1_200_000),
+    ),
+    "tiny": (
+        *(1_144_432, (2048, 128, 5, 4, 2, 192, 320)),
+        *(6, (1_800_000, 360_000), (4e-3, 5e-4), 4_000_000),
+    ),
+}
+#: Window, chunk, persistent tokens; memory → parameters.
+_MEMORIES = {
+    "mini": (8, 8, 2, {"linear": 36_432, "two-layer": 44_624, "none": 28_960}),
+    "tiny": (32, 32, 4, {"linear": 1_144_432, "two-layer": 1_226_352, "none": 880_512}),
+}
+
+
+def _fields(name: str, row: Row, mix: Mapping[str, float]) -> dict[str, Any]:
+    """Return the fields of a preset from a row of the tables above."""
+    parameters, sizes, batch, tokens, rates, characters = row
+    return {
+        "name": name,
+        "parameters": parameters,
+        **dict(zip(SIZES, sizes, strict=True)),
+        "batch": batch,
+        "base_tokens": tokens[0],
+        "specialist_tokens": tokens[1],
+        "base_rate": rates[0],
+        "specialist_rate": rates[1],
+        "base_mix": mix,
+        "own_share": 0.7,
+        "characters": characters,
+    }
+
+
+PRESETS = {name: Preset(**_fields(name, row, BASE_MIX)) for name, row in _QWEN2.items()}
 #: Presets of titans-mag.
-TITANS = {preset.name: preset for preset in (TITANS_MINI, TITANS_TINY)}
-PRESETS = {preset.name: preset for preset in (MINI, TINY, SMALL, M25, M25_WIDE)}
+TITANS = {
+    name: TitansPreset(
+        **_fields(name, row, TITANS_MIX),
+        **dict(zip(("window", "chunk", "persistent", "counts"), _MEMORIES[name], strict=True)),
+    )
+    for name, row in _TITANS.items()
+}
