@@ -122,9 +122,8 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
         lines.append(("now", now.doing or f"waits for {now.waits_for or 'its next task'}"))
         if now.helps:
             lines.append(("helps", now.helps))
-        if now.part is not None and now.part.eta_s is not None:
-            left = f"{duration(now.part.eta_s)} at most in {now.part.name}"
-            lines.append(("left", left))
+        if now.part is not None and now.part.progress:
+            lines.append(("part", f"{now.part.name}: {now.part.progress}"))
     return lines
 
 

@@ -47,19 +47,22 @@ def outlook(
     """Return how far a started run is: its steps, and the seconds that steps and measuring have left.
 
     A step costs what the training's own steps took on average; one of a training that has not begun
-    costs what those of its objective took, or any, for windows of the same size. Measuring that was
-    never done has no price, and is left out. `under_way` has the tasks of devices, each with its
-    seconds: devices share what is left, and no training ends sooner than its own steps.
+    costs what those of its objective took, or any, for windows of the same size. A measure that was
+    never taken has no price: it is left out, and `besides` says so. `under_way` has the tasks of
+    devices, each with its seconds: devices share what is left, and no training ends sooner than its own
+    steps.
     """
     done, of = sum(map(state.steps, trainings)), sum(recipe.upto for recipe in trainings)
     if state.completed:
         return Outlook(done, of, 1.0, 0.0, unit)
     ahead = _trainings(state, trainings)
-    asked = [task for task in observations if task.key not in state.answers]
-    measuring = _measuring(state, asked)
-    if ahead is None or (not ahead and measuring is None):
+    prices = _prices(state)
+    tasks = [task for task in observations if task.key not in state.answers]
+    measuring = [prices[task.measure] for task in tasks if task.measure in prices]
+    besides = len(measuring) < len(tasks)
+    if ahead is None or (besides and not ahead and not measuring):
         return Outlook(done, of, done / of if of else None, None, unit)
-    whole = math.fsum([*ahead, measuring or 0.0])
+    whole = math.fsum([*ahead, *measuring])
     begun = math.fsum(
         min(seconds, _longest(state)) for key, seconds in under_way if key.startswith("make/")
     )
@@ -69,7 +72,7 @@ def outlook(
     share = 1 - left / (spent + whole) if spent + whole else 1.0
     hands = max(1, len(under_way))
     alone = max(ahead, default=0.0) - begun if hands > 1 else 0.0
-    return Outlook(done, of, share, max(left / hands, alone), unit)
+    return Outlook(done, of, share, max(left / hands, alone), unit, besides=besides)
 
 
 def _trainings(state: MakingState, trainings: Sequence[Train]) -> list[float] | None:
@@ -103,22 +106,13 @@ def _price(state: MakingState, trainings: Iterable[Train]) -> float | None:
     return math.fsum(seconds for seconds, _ in found) / places if places else None
 
 
-def _measuring(state: MakingState, asked: Sequence[Observe]) -> float | None:
-    """Return the seconds of measurements that are left, by those of their measure or of any.
-
-    None if something is left and nothing was measured yet.
-    """
-    prices: dict[str, list[float]] = {}
+def _prices(state: MakingState) -> Mapping[str, float]:
+    """Return measure → mean seconds of its measurements so far."""
+    seconds: dict[str, list[float]] = {}
     for event in state.answers.values():
         if isinstance(event, Observed):
-            prices.setdefault(event.measure, []).append(event.seconds)
-    if not asked:
-        return 0.0
-    if not prices:
-        return None
-    every: Mapping[str, float] = {measure: fmean(seconds) for measure, seconds in prices.items()}
-    mean = fmean(seconds for found in prices.values() for seconds in found)
-    return math.fsum(every.get(task.measure, mean) for task in asked)
+            seconds.setdefault(event.measure, []).append(event.seconds)
+    return {measure: fmean(found) for measure, found in seconds.items()}
 
 
 def _longest(state: MakingState) -> float:

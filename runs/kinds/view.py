@@ -75,6 +75,8 @@ class Outlook:
     unit: str = "tasks"
     #: True if `of` is an upper bound: the run may end before.
     bound: bool = False
+    #: True if measuring whose time is not known yet comes on top of the time left.
+    besides: bool = False
 
     def words(self, ended: bool = False) -> str:
         """Return the progress in words, for page and terminal: share, units, time left.
@@ -84,7 +86,8 @@ class Outlook:
         timed = self.inside is not None and self.eta_s is not None and not ended
         share = math.floor(100 * min(self.inside or 0.0, MOST_SHARE))
         most = "at most " if self.bound else ""
-        parts = [f"{share} % of the time"] if timed else []
+        whole = "the time before measuring" if self.besides else "the time"
+        parts = [f"{share} % of {whole}"] if timed else []
         if self.of is not None:
             parts.append(f"{self.done:,} of {most}{self.of:,} {self.unit}")
         elif self.inside is not None and not ended:
@@ -92,7 +95,8 @@ class Outlook:
         else:
             parts.append(f"{self.done:,} {self.unit} done")
         if timed and self.eta_s is not None:
-            parts.append(f"{duration(max(1.0, self.eta_s))} left at most")
+            then = ", then measuring" if self.besides else ""
+            parts.append(f"{duration(max(1.0, self.eta_s))} left at most{then}")
         return " · ".join(parts)
 
 

@@ -97,6 +97,8 @@ class OpenPart(Shape):
     #: Share of its work that is done, 0 to 1, and the seconds that it has left at most.
     inside: Maybe = None
     eta_s: Maybe = None
+    #: Both in words, with the units that are done.
+    progress: str = ""
 
 
 class Live(Shape):

@@ -353,6 +353,11 @@ def test_settings_that_only_one_of_two_runs_has_differ() -> None:
             "33 % of the time · 70 of at most 122 tasks · 4 min 00 s left at most",
         ),
         (Outlook(1228, 1403, 0.87, None, "steps"), "1,228 of 1,403 steps"),
+        (
+            Outlook(24, 30, 0.8, 92.0, "steps", besides=True),
+            "80 % of the time before measuring · 24 of 30 steps · 1 min 32 s left at most, "
+            "then measuring",
+        ),
         (Outlook(3, None, 0.25, None), "25 % done · 3 tasks"),
         (Outlook(3, None, None, None), "3 tasks done"),
         (Outlook(9, 9, 1.0, 0.0), "99 % of the time · 9 of 9 tasks · 1.0 s left at most"),

@@ -106,6 +106,7 @@ def part(run: Watched, parts: Sequence[Watched]) -> OpenPart | None:
         name=_stage(run, newest),
         inside=seen.inside if seen else None,
         eta_s=None if seen is None or paused else seen.eta_s,
+        progress="" if seen is None else seen.words(ended=paused),
     )
 
 

@@ -1,6 +1,6 @@
 /** What a living run does: the task in words, the share done, the time left. Not of the log, so not in the past, and marked so. */
 import { type Activity, isMerging, type RunFacts } from "../../api/types";
-import { duration, number, plural } from "../../lib/format";
+import { duration, number } from "../../lib/format";
 import { CopyButton } from "../../ui/CopyButton";
 
 export function Now({ run, head }: { run: RunFacts; head: Activity }) {
@@ -27,7 +27,7 @@ export function Now({ run, head }: { run: RunFacts; head: Activity }) {
           This helps: <code>{head.helps}</code> <CopyButton text={head.helps} label="Copy the command" />
         </p>
       )}
-      <p className="quiet small">{[...parts(run, head, share), "from the workers, not from the log"].join(" · ")}</p>
+      <p className="quiet small">{[...parts(run, head), "from the workers, not from the log"].join(" · ")}</p>
       {isMerging(run) && run.search_ended && (
         <p className="small">The search has ended: {run.search_ended}. The champion is now measured on the test slice.</p>
       )}
@@ -41,15 +41,8 @@ function told(run: RunFacts, head: Activity): string {
   return run.status === "paused" ? "Paused" : "Between two tasks";
 }
 
-function parts(run: RunFacts, head: Activity, share: number | null): string[] {
-  if (run.delegates) {
-    const found = share === null || !head.part ? [] : [`${head.part.name}: ${share} % of its time`];
-    if (head.part?.eta_s != null) found.push(`${duration(Math.max(1, Math.round(head.part.eta_s)))} left in it at most`);
-    return [...found, `${number(head.done)} of ${number(head.of)} ${head.unit} have ended`];
-  }
-  const found = share === null ? [] : [`${share} % of the time`];
-  if (head.of !== null) found.push(`${head.done.toLocaleString("en-US")} of at most ${plural(head.of, head.unit.replace(/s$/, ""))} (${Math.floor((100 * head.done) / Math.max(1, head.of))} %)`);
-  else if (head.status === "running") found.push(`${head.done.toLocaleString("en-US")} ${head.unit} done`);
-  if (head.eta_s !== null) found.push(`${duration(Math.max(1, Math.round(head.eta_s)))} left at most`);
-  return found;
+function parts(run: RunFacts, head: Activity): string[] {
+  if (!run.delegates) return [head.progress];
+  const inside = head.part?.progress ? [`${head.part.name}: ${head.part.progress}`] : [];
+  return [...inside, `${number(head.done)} of ${number(head.of)} ${head.unit} have ended`];
 }
