@@ -154,3 +154,16 @@ def test_the_panel_of_speed_has_both_ends_of_each_segment() -> None:
         (100.0, 100.0, 200.0, 200.0, 40.0),
         "reference",
     )
+
+
+def test_a_measure_that_was_never_taken_comes_on_top() -> None:
+    """It was counted as the cheapest of the others: 77 % became 52 % when it was first taken."""
+    state, recipe = MakingState(), train("a")
+    advance(state, recipe, 50, 100.0)
+    observe(state, Observe("1" * 64, "cheap@1", "selection"), 2.0)
+    ahead = [Observe("2" * 64, "cheap@1", "selection"), Observe("2" * 64, "dear@1", "selection")]
+    seen = look(state, recipe, asked=ahead)
+    assert (seen.eta_s, seen.besides) == (pytest.approx(102.0), True)
+    observe(state, Observe("1" * 64, "dear@1", "selection"), 40.0)
+    seen = look(state, recipe, asked=ahead)
+    assert (seen.eta_s, seen.besides) == (pytest.approx(142.0), False)
