@@ -215,19 +215,20 @@ def _children(path: Path, found: archive.Archive, run: str) -> list[tuple[str, l
 
 
 def check_weights(path: Path, blobs: tuple[str, ...], folder: Path, state: State) -> None:
-    """Raise ArchiveError if the archive's files are not the weights of the run's result."""
-    if not blobs:
-        return
-    result = kinds.of(state.kind).result(state)
+    """Raise ArchiveError if the archive's files are not weights of the models that the run gives."""
+    kind = kinds.of(state.kind)
+    models = kind.results(state).values() if blobs and state.completed else ()
+    digests = {kind.result(state), *(model.digest for model in models)} if blobs else set()
     for blob in blobs:
         at, _, name = blob.partition("/")
-        if at != result or "/" in name or not name.endswith(".safetensors"):
+        if at not in digests or "/" in name or not name.endswith(".safetensors"):
             raise ArchiveError(
                 str(path), f"at blobs/{blob[:100]}", "it is no file of the run's result"
             )
-    if result is None or read_weights(folder / result, result) is None:
-        what = "the weights are not those that the log has the digest of"
-        raise ArchiveError(str(path), f"at blobs/{blobs[0]}", what)
+    for at in dict.fromkeys(blob.partition("/")[0] for blob in blobs):
+        if read_weights(folder / at, at) is None:
+            what = "the weights are not those that the log has the digest of"
+            raise ArchiveError(str(path), f"at blobs/{at}", what)
 
 
 def _folders(root: Path, blobs: tuple[str, ...]) -> list[Path]:

@@ -23,8 +23,6 @@ from testing.miniatures import bake_runs
 from testing.miniatures.bake_runs import ADAPTED, QUICK
 from testing.miniatures.bitnet_runs import texts
 from testing.verification import verified_again
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
 from weights.folders.checkpoint import open_checkpoint
 from weights.recipes import Train
@@ -118,31 +116,6 @@ def test_the_result_and_each_strength_leave_as_adapters(made, model: Path, tmp_p
         config = json.loads((out / "adapter_config.json").read_text())
         assert (config["r"], config["target_modules"]) == (4, ["down_proj", "q_proj"])
         assert config["base_model_name_or_path"] == str(model)
-
-
-@pytest.mark.parametrize(
-    "point",
-    [
-        "snapshot-kept:4",
-        pytest.param("segment-trained:2", marks=pytest.mark.soak),
-        pytest.param("advanced-kept:7", marks=pytest.mark.soak),
-        pytest.param("task-appended:6", marks=pytest.mark.soak),
-    ],
-)
-@pytest.mark.slow
-def test_killed_between_steps_a_run_of_adapters_ends_as_if_undisturbed(
-    made, model: Path, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    """Each segment is one step, so that every step begins with what a snapshot holds."""
-    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
-    home = Home(tmp_path)
-    bake_runs.submit(home, model, **ADAPTED)
-    assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"
-    state = bake_runs.finish(home)
-    assert state.started.segment == 1
-    assert state.lineage_digest() == made[1].lineage_digest()
-    assert state.completed.models == made[1].completed.models
-    assert audit.audit(bake_runs.rows(home)) == []
 
 
 def test_adapters_have_a_rate_of_their_own() -> None:

@@ -35,8 +35,6 @@ from testing.miniatures.bitnet_runs import texts
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights import operations
@@ -77,12 +75,6 @@ def sampled(state: MakingState) -> Sampled:
     event = state.answers[recipes.sample(state.submitted.config, state.started).key]
     assert isinstance(event, Sampled)
     return event
-
-
-def test_a_run_completes_with_an_honest_history(made) -> None:
-    home, state, _ = made
-    assert state.status == "completed"
-    assert audit.audit(bake_runs.rows(home)) == []
 
 
 def test_the_replies_are_of_the_text_and_after_the_prompts(made) -> None:
@@ -502,46 +494,6 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
     rows = bake_runs.rows(made[0])
     found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
     assert any(what in one for one in found), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "point",
-    [
-        "sampled-kept:1",
-        "snapshot-kept:3",
-        pytest.param("made-kept:1", marks=pytest.mark.soak),
-        pytest.param("advanced-kept:4", marks=pytest.mark.soak),
-        pytest.param("task-appended:3", marks=pytest.mark.soak),
-    ],
-)
-def test_killed_while_it_works_a_run_ends_as_if_undisturbed(
-    made, model: Path, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    """In segments of two steps, and with other data paths: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
-    home = Home(tmp_path)
-    bake_runs.submit(home, model)
-    assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"
-    state = bake_runs.finish(home)
-    assert state.lineage_digest() == made[1].lineage_digest()
-    assert state.completed.models == made[1].completed.models
-    assert audit.audit(bake_runs.rows(home)) == []
-
-
-@pytest.mark.parametrize("point", ["sampled-kept:2", "advanced-kept:5"])
-@pytest.mark.soak
-def test_killed_between_its_bakes_a_run_of_several_ends_as_if_undisturbed(
-    several, model: Path, warm: Template, tmp_path: Path, point: str
-) -> None:
-    """While a baked model writes replies, and while the next training has begun."""
-    home = Home(tmp_path)
-    bake_runs.submit(home, model, **SEVERAL)
-    assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"
-    state = bake_runs.finish(home)
-    assert state.lineage_digest() == several[1].lineage_digest()
-    assert state.completed.models == several[1].completed.models
-    assert audit.audit(bake_runs.rows(home)) == []
 
 
 def test_a_forecast_tries_the_start_the_replies_and_some_steps(made, tmp_path: Path) -> None:

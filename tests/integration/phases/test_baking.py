@@ -35,8 +35,6 @@ from testing.models import toy_models
 from testing.models.able_toy import tokenizer
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.golden.test_golden import rows_of
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.folders.checkpoint import digest, open_checkpoint
@@ -270,27 +268,6 @@ def test_everything_is_made_again_by_verify(made) -> None:
 def test_forgeries_are_found(made, forgery, what: str) -> None:
     found = [str(one.message) for one in audit.audit(relinked(forgery(baking_runs.rows(made[0]))))]
     assert any(what in one for one in found), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "point",
-    [
-        "snapshot-kept:2",
-        pytest.param("sampled-kept:2", marks=pytest.mark.soak),
-        pytest.param("facts-appended:3", marks=pytest.mark.soak),
-    ],
-)
-def test_killed_between_and_in_cycles_a_run_ends_as_if_undisturbed(
-    made, able: Path, warm: Template, tmp_path: Path, point: str
-) -> None:
-    home = Home(tmp_path)
-    baking_runs.submit(home, able)
-    assert was_killed(warm.start(home, "b", f"kill:{point}")), "not reached"
-    state = baking_runs.finish(home)
-    assert state.lineage_digest() == made[1].lineage_digest()
-    assert state.completed.models == made[1].completed.models
-    assert audit.audit(baking_runs.rows(home)) == []
 
 
 @pytest.mark.slow

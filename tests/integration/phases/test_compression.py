@@ -38,8 +38,6 @@ from testing.miniatures.compression_runs import (
     submit,
 )
 from testing.models.toys import Toys
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.folders.checkpoint import digest, open_checkpoint
 from weights.storage.weight_cache import Artifacts
@@ -275,31 +273,6 @@ def test_a_codec_that_does_not_take_a_matrix_leaves_it_plain(
     (point,) = [p for p in figures.points(replayed(done)) if p.name == "plain-16"]
     assert sorted(point.assignment).count("plain-32") == 1
     assert audit.audit(compression_runs.rows(home)) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param("made-kept:3", marks=pytest.mark.soak),
-        pytest.param("task-appended:7", marks=pytest.mark.soak),
-        pytest.param("coded-tensor-written:9", marks=pytest.mark.soak),
-        "model-packed:2",
-    ],
-)
-def test_killed_while_it_encodes_or_packs_a_run_ends_as_if_undisturbed(
-    home: Home, toys: Toys, data: Path, warm: Template, tmp_path: Path, point: str
-) -> None:
-    """Encodings made before the kill are kept."""
-    other = Home(tmp_path / "home")
-    submit(other, toys.sources[0], data)
-    assert was_killed(warm.start(other, "c", f"kill:{point}")), "not reached"
-    before = state(other)
-    done = finish(other)
-    assert set(before.made) <= set(done.made)
-    assert done.lineage_digest() == state(home).lineage_digest()
-    assert audit.audit(compression_runs.rows(other)) == []
-    assert not (other.artifacts / "packing" / "c").exists()
 
 
 @pytest.mark.slow

@@ -41,8 +41,6 @@ from studies.making.making import MakingState
 from testing.miniatures import curriculum_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights import operations
@@ -72,12 +70,6 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
 def course_of(state: MakingState) -> CurriculumRun:
     """Return the run with all that its script has said."""
     return Curriculum().run(state)
-
-
-def test_a_run_completes_with_an_honest_history(made) -> None:
-    home, state, _ = made
-    assert state.status == "completed"
-    assert audit.audit(curriculum_runs.rows(home)) == []
 
 
 def test_each_segment_is_a_recipe_that_carries_on(made) -> None:
@@ -318,30 +310,6 @@ def test_forgeries_are_found(made, forgery, what: str) -> None:
         str(one.message) for one in audit.audit(relinked(forgery(curriculum_runs.rows(made[0]))))
     ]
     assert any(what in one for one in found), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "point",
-    [
-        "snapshot-kept:5",
-        pytest.param("made-kept:1", marks=pytest.mark.soak),
-        pytest.param("facts-appended:4", marks=pytest.mark.soak),
-        pytest.param("task-appended:9", marks=pytest.mark.soak),
-    ],
-)
-def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
-    made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    """In tasks of two steps: the same mixes, lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
-    home = Home(tmp_path)
-    curriculum_runs.submit(home, toys.base)
-    assert was_killed(warm.start(home, "c", f"kill:{point}")), "not reached"
-    state = curriculum_runs.finish(home)
-    assert state.lineage_digest() == made[1].lineage_digest()
-    assert state.completed.models == made[1].completed.models
-    assert audit.audit(curriculum_runs.rows(home)) == []
 
 
 def test_arms_with_the_same_mixes_are_one_training(toys: Toys, tmp_path: Path) -> None:

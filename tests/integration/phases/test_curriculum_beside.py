@@ -26,8 +26,6 @@ from testing.miniatures import curriculum_runs
 from testing.models import able_toy, symbol_models
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.golden.test_golden import rows_of
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights.recipes import Train
@@ -91,22 +89,6 @@ def test_what_was_dreamt_is_kept_and_another_dream_is_refused(made, tmp_path: Pa
     third = Artifacts.of(Home(tmp_path / "third"))
     with pytest.raises(SourceChangedError, match="dreams dreamt again have the digest"):
         dreaming.kept(event, third, lambda: other)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "point", ["dreamed-kept:1", pytest.param("snapshot-kept:20", marks=pytest.mark.soak)]
-)
-def test_killed_a_run_ends_as_if_undisturbed(
-    made, warm: Template, tmp_path: Path, point: str
-) -> None:
-    home = Home(tmp_path / "home")
-    model = symbol_models.write(tmp_path / "model")
-    curriculum_runs.submit(home, model, **curriculum_runs.BESIDE)
-    assert was_killed(warm.start(home, "c", f"kill:{point}")), "not reached"
-    state = curriculum_runs.finish(home)
-    assert state.lineage_digest() == made[1].lineage_digest()
-    assert state.completed.models == made[1].completed.models
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,6 @@ from testing.miniatures import experts_runs
 from testing.models import toy_models
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights import operations
@@ -66,12 +64,6 @@ def run_of(state: MakingState) -> Run:
 def given_on(state: MakingState, on: str) -> Any:
     """The bits per byte of the given model on a slice."""
     return state.answers[run_of(state).on("given", "bits-per-byte@1", on).key]
-
-
-def test_a_run_completes_with_an_honest_history(made) -> None:
-    home, state, _ = made
-    assert state.status == "completed"
-    assert audit.audit(experts_runs.rows(home)) == []
 
 
 def test_experts_are_of_the_domains_that_the_model_predicts_worst(made) -> None:
@@ -369,22 +361,6 @@ def _items(home: Home) -> list[str]:
 
 
 @pytest.mark.slow
-def test_killed_in_its_replies_a_run_ends_as_if_undisturbed(
-    toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Replies are sampled again from the same keys with the same weights."""
-    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
-    states, own = [], experts_runs.TASKS | {"evaluations": 0, "lora": False}
-    for name in ("through", "killed"):
-        home = Home(tmp_path / name)
-        experts_runs.submit(home, toys.base, **own)
-        if name == "killed":
-            assert was_killed(warm.start(home, "x", "kill:snapshot-kept:4")), "not reached"
-        states.append(experts_runs.finish(home))
-    assert states[0].lineage_digest() == states[1].lineage_digest()
-
-
-@pytest.mark.slow
 def test_everything_is_made_again_by_verify(made) -> None:
     home, state, out = made
     found, said = verified_again(home, state.run)
@@ -433,30 +409,6 @@ def test_a_mixture_that_was_given_up_against_the_rule_is_found(made) -> None:
     cut = [{domain: some[:1] for domain, some in event["items"][0].items()}, *event["items"][1:]]
     found = [str(one.message) for one in audit.audit(relinked(scored(items=cut)(list(rows))))]
     assert any("against the rule" in one for one in found), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "point",
-    [
-        "snapshot-kept:3",
-        pytest.param("made-kept:2", marks=pytest.mark.soak),
-        pytest.param("task-appended:20", marks=pytest.mark.soak),
-        pytest.param("task-appended:30", marks=pytest.mark.soak),
-    ],
-)
-def test_killed_on_its_way_a_run_ends_as_if_undisturbed(
-    made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    """In segments of two steps, in the search, in dispatch: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
-    home = Home(tmp_path)
-    experts_runs.submit(home, toys.base, toys.sources[:2])
-    assert was_killed(warm.start(home, "x", f"kill:{point}")), "not reached"
-    state = experts_runs.finish(home)
-    assert state.lineage_digest() == made[1].lineage_digest()
-    assert state.completed.models == made[1].completed.models
-    assert audit.audit(experts_runs.rows(home)) == []
 
 
 def test_tasks_say_what_they_are_in_words(made) -> None:

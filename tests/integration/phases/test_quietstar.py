@@ -38,8 +38,6 @@ from studies.making.making import MakingState
 from testing.miniatures import quietstar_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights import operations
@@ -62,12 +60,6 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     state = quietstar_runs.finish(home)
     KIND.write_result(home, state, folder / "out")
     return home, state, folder / "out"
-
-
-def test_a_run_completes_with_an_honest_history(made) -> None:
-    home, state, _ = made
-    assert state.status == "completed"
-    assert audit.audit(quietstar_runs.rows(home)) == []
 
 
 def test_hard_tokens_are_frozen_before_anything_is_trained(made) -> None:
@@ -348,30 +340,6 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
     rows = quietstar_runs.rows(made[0])
     found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
     assert any(re.search(what, one) for one in found), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "point",
-    [
-        "snapshot-kept:4",
-        pytest.param("made-kept:2", marks=pytest.mark.soak),
-        pytest.param("advanced-kept:3", marks=pytest.mark.soak),
-        pytest.param("task-appended:3", marks=pytest.mark.soak),
-    ],
-)
-def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
-    made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    """In segments of one step, and with other data paths: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "1")
-    home = Home(tmp_path)
-    quietstar_runs.submit(home, toys.base, "q")
-    assert was_killed(warm.start(home, "q", f"kill:{point}")), "not reached"
-    state = quietstar_runs.finish(home, "q")
-    assert state.lineage_digest() == made[1].lineage_digest()
-    assert state.completed.models == made[1].completed.models
-    assert audit.audit(quietstar_runs.rows(home)) == []
 
 
 def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:

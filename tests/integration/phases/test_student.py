@@ -26,8 +26,6 @@ from studies.making.making import MakingState
 from testing.miniatures import student_runs
 from testing.models.toys import Toys
 from testing.verification import verified_again
-from testing.worlds.runs import was_killed
-from testing.worlds.warm_process import Template
 from tests.integration.cli.test_forge import call
 from tests.integration.kinds.test_forgeries import edit, relinked
 from weights import operations
@@ -49,12 +47,6 @@ def made(toys: Toys, tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Ma
     state = student_runs.finish(home)
     Student().write_result(home, state, folder / "out")
     return home, state, folder / "out"
-
-
-def test_a_run_completes_with_an_honest_history(made) -> None:
-    home, state, _ = made
-    assert state.status == "completed"
-    assert audit.audit(student_runs.rows(home)) == []
 
 
 def test_the_student_has_the_sizes_and_the_tokenizer(made, toys: Toys) -> None:
@@ -216,30 +208,6 @@ def test_forged_figures_are_found(made, forgery, what: str) -> None:
     rows = student_runs.rows(made[0])
     found = [str(one.message) for one in audit.audit(relinked(forgery(rows)))]
     assert any(what in one for one in found), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "point",
-    [
-        "snapshot-kept:3",
-        pytest.param("made-kept:1", marks=pytest.mark.soak),
-        pytest.param("advanced-kept:4", marks=pytest.mark.soak),
-        pytest.param("task-appended:5", marks=pytest.mark.soak),
-    ],
-)
-def test_killed_while_it_trains_a_run_ends_as_if_undisturbed(
-    made, toys: Toys, warm: Template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    """In segments of two steps, and with other data paths: the same lineage and bits."""
-    monkeypatch.setenv("FORGE_SEGMENT_STEPS", "2")
-    home = Home(tmp_path)
-    student_runs.submit(home, toys.base)
-    assert was_killed(warm.start(home, "s", f"kill:{point}")), "not reached"
-    state = student_runs.finish(home)
-    assert state.lineage_digest() == made[1].lineage_digest()
-    assert state.completed.models == made[1].completed.models
-    assert audit.audit(student_runs.rows(home)) == []
 
 
 def test_a_forecast_tries_the_start_and_some_steps(made, tmp_path: Path) -> None:

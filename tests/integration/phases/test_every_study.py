@@ -1,0 +1,157 @@
+"""Promises that every study keeps: honest logs, kills, forks, archives, forgeries, weights again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs import kinds
+from runs.history import audit, repository
+from runs.history.places import appends
+from runs.home import Home
+from testing.miniatures.studies import EVERY, RUN, Miniature, carried, rows
+from testing.models.toys import Toys
+from testing.verification import verified_again
+from testing.worlds.finished_run import once
+from testing.worlds.runs import was_killed
+from testing.worlds.warm_process import Template
+from tests.integration.kinds.test_forgeries import edit, relinked
+from weights.storage.weight_cache import Artifacts
+from worker.commands import fork
+from worker.exports import archive
+
+each = pytest.mark.parametrize("miniature", EVERY, ids=lambda one: one.name)
+KILLS = [
+    pytest.param(one, point, id=f"{one.name}-{point}", marks=[pytest.mark.soak] if number else [])
+    for one in EVERY
+    for number, point in enumerate(one.points)
+]
+#: A home in which a miniature has ended.
+Ended = Callable[[Miniature], Home]
+
+
+@pytest.fixture(scope="session")
+def submit(toys: Toys, session_folder: Path) -> Callable[[Miniature, Path], Home]:
+    """Submit a miniature's run in a home of its own."""
+
+    def submitted(miniature: Miniature, folder: Path) -> Home:
+        home = Home(folder)
+        miniature.submit(home, toys, session_folder / "studies")
+        return home
+
+    return submitted
+
+
+@pytest.fixture(scope="session")
+def ended(submit: Callable[[Miniature, Path], Home], session_folder: Path) -> Ended:
+    """Give the home of a miniature that went through undisturbed, once a session. Not to be changed."""
+
+    def home_of(miniature: Miniature) -> Home:
+        place = session_folder / "studies" / f"ended-{miniature.name}"
+        return Home(once(place, lambda folder: carried(submit(miniature, folder))))
+
+    return home_of
+
+
+def of(home: Home, run: str = RUN) -> Any:
+    with closing(home.open_store()) as store:
+        return repository.load(store, run)
+
+
+@pytest.mark.slow
+@each
+def test_a_run_completes_with_an_honest_history(miniature: Miniature, ended: Ended) -> None:
+    home = ended(miniature)
+    assert of(home).status == "completed"
+    assert audit.audit(rows(home)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("miniature", "point"), KILLS)
+def test_killed_it_ends_as_if_undisturbed(
+    miniature: Miniature,
+    point: str,
+    ended: Ended,
+    submit: Callable[[Miniature, Path], Home],
+    warm: Template,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cut into other segments, and with other paths of data: the same lineage, models and figures."""
+    if miniature.steps is not None:
+        monkeypatch.setenv("FORGE_SEGMENT_STEPS", miniature.steps)
+    home = submit(miniature, tmp_path / "home")
+    assert was_killed(warm.start(home, RUN, f"kill:{point}")), "not reached"
+    before, state, other = of(home), carried(home), of(ended(miniature))
+    assert before.place <= state.place
+    assert state.lineage_digest() == other.lineage_digest()
+    assert kinds.of(state.kind).result(state) == kinds.of(state.kind).result(other)
+    assert kinds.of(state.kind).figures(state) == kinds.of(state.kind).figures(other)
+    assert audit.audit(rows(home)) == []
+    assert not (home.artifacts / "packing" / RUN).exists()
+
+
+@pytest.mark.slow
+@each
+def test_a_fork_in_its_middle_ends_alike(
+    miniature: Miniature, ended: Ended, tmp_path: Path
+) -> None:
+    """Of its own history it does the second half again: the same models and figures."""
+    home = Home(Path(shutil.copytree(ended(miniature).folder, tmp_path / "home")))
+    groups = appends(rows(home))
+    place = sum(map(len, groups[: len(groups) // 2]))
+    with closing(home.open_store()) as store:
+        run = fork.fork(store, fork.plan(store, RUN, place, None, {}))
+    state, other = carried(home, run), of(home)
+    assert kinds.of(state.kind).result(state) == kinds.of(state.kind).result(other)
+    assert kinds.of(state.kind).figures(state) == kinds.of(state.kind).figures(other)
+    assert audit.audit(rows(home, run)) == []
+
+
+@pytest.mark.slow
+@each
+def test_an_archive_is_the_same_run_elsewhere(
+    miniature: Miniature, ended: Ended, tmp_path: Path
+) -> None:
+    home, other, file = ended(miniature), Home(tmp_path / "other"), tmp_path / "run.forge"
+    with closing(home.open_store()) as store:
+        archive.export(store, Artifacts.of(home), RUN, file, weights=True, replace=False)
+    with closing(other.open_store()) as store:
+        archive.load(store, Artifacts.of(other), file)
+    assert [row.hash for row in rows(other)] == [row.hash for row in rows(home)]
+    assert audit.audit(rows(other)) == []
+
+
+@pytest.mark.slow
+@each
+def test_a_forged_end_is_found(miniature: Miniature, ended: Ended) -> None:
+    """Each figure and each model of it, changed by a forger who computes every hash again."""
+    history = rows(ended(miniature))
+    said = json.loads(history[-1].data)
+    figures, models = said.get("figures", {}), said.get("models", {})
+    forgeries: list[dict[str, Any]] = [
+        *(
+            {"figures": {**figures, n: {**f, "value": f["value"] + 0.25}}}
+            for n, f in figures.items()
+        ),
+        *({"models": {**models, role: {**m, "digest": "0" * 64}}} for role, m in models.items()),
+    ]
+    assert forgeries
+    for forged in forgeries:
+        found = audit.audit(relinked(edit("completed", **forged)(list(history))))
+        assert "error" in {one.level for one in found}, forged
+
+
+@pytest.mark.slow
+@each
+def test_verify_makes_and_measures_everything_again(miniature: Miniature, ended: Ended) -> None:
+    home = ended(miniature)
+    found, said = verified_again(home, RUN)
+    assert found == []
+    assert said
