@@ -19,9 +19,9 @@ from weights.folders.sources import ALIASES
 from weights.storage import model_origin as origins
 from worker.commands.accounts import User
 
-#: Seconds that a request waits for each model of a run or of the registry to be found or built. A page
-#: that checks while its user types asks again, and shows what it waits for; who starts a run waits.
-CHECK_PATIENCE, START_PATIENCE = 5.0, 60.0
+#: Seconds that a request waits for models of runs or of the registry to be found or built. A page that
+#: checks while its user types asks again, and shows what it waits for; who starts a run waits.
+CHECK_PATIENCE, START_PATIENCE = 5.0, 50.0
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,17 @@ async def locate(state: State, user: User, found: Found, checked: bool, patience
     they are expected, by their digests.
     A run's result and a model of the registry are found by name: every user may read both. Only
     folders below the server's roots, or of its own home, are read. No thread is held while a model is
-    built. Raises Problem; 503 if one model takes longer than `patience` seconds.
+    built. Raises Problem; 503 if they take longer than `patience` seconds.
     """
-    models = dict(found.models)
+    models, clock = dict(found.models), asyncio.get_running_loop().time
+    end = clock() + patience
     sought = {n: one for n, one in found.origins.items() if checked or one[0].hub is not None}
     for number, (name, (origin, folders)) in enumerate(sought.items(), 1):
         folder = await state.work.outcome(
             f"model {origin.digest}",
             list(origins.COMMAND),
             origin.request(folders),
-            patience,
+            max(0.0, end - clock()),
             user.name,
             f"model {number} of {len(sought)} ({name[:200]})",
             _files,

@@ -1,10 +1,4 @@
 """Runnable benchmarks: each prints ratios measured in one run.
 
-Machines are noisy, so absolute times are only context. Benchmarks may set the constants of a method.
+Machines are noisy, so absolute times are only context.
 """
-
-import os
-
-from runs.kinds.kind import EXPERIMENT
-
-os.environ.setdefault(EXPERIMENT, "1")

@@ -24,7 +24,7 @@ Work = Literal["phase", "measure"]
 class Submitted(common.Submitted):
     """A pipeline was asked for."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: PipelineConfig
     #: Model of no phase, as the settings name it → where it was found.
@@ -40,7 +40,7 @@ class Submitted(common.Submitted):
 class Forked(common.Forked):
     """A pipeline was branched from another."""
 
-    schema_version = 2
+    schema_version = 3
 
     config: PipelineConfig
 
@@ -131,6 +131,24 @@ class Completed(common.Completed):
     models: dict[str, MadeModel]
 
 
+#: Kind → settings whose default has changed: a phase that leaves them out was asked for with these.
+_DEFAULTS_OF_2 = {"experts": {"lora": True}}
+
+
+def _with_defaults_of_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what was asked for, with the defaults that settings of phases had then."""
+
+    def whole(phase: dict[str, Any]) -> dict[str, Any]:
+        settings = {**_DEFAULTS_OF_2.get(phase["kind"], {}), **phase.get("settings", {})}
+        return {**phase, "settings": settings}
+
+    config = {**data["config"], "phases": [whole(phase) for phase in data["config"]["phases"]]}
+    changes = data.get("changes", {})
+    if "phases" in changes:
+        changes = {**changes, "phases": config["phases"]}
+    return {**data, "config": config, **({"changes": changes} if "changes" in data else {})}
+
+
 REGISTRY = common.registry(
     (
         Submitted,
@@ -148,6 +166,8 @@ REGISTRY = common.registry(
         (GateDecided.type, 1): dict,
         (Submitted.type, 1): on_cpu,
         (Forked.type, 1): on_cpu,
+        (Submitted.type, 2): _with_defaults_of_2,
+        (Forked.type, 2): _with_defaults_of_2,
     },
 )
 

@@ -40,8 +40,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("FORGE_THREADS", "1")
 # A training is one segment on every machine, unless a test says after how many steps it is cut.
 os.environ.setdefault("FORGE_SEGMENT_STEPS", "1000000")
-# Runs in miniature have smaller constants of their methods.
-os.environ.setdefault("FORGE_EXPERIMENT", "1")
 # What the device auto means here, so that a GPU changes no test; tests of GPUs name theirs.
 os.environ.setdefault("FORGE_DEVICE", "cpu")
 # How long an example takes says how busy the machine is.

@@ -109,9 +109,13 @@ def _start(
     detach: bool,
     dry_run: bool,
     as_json: bool,
+    own: bool = False,
     **queued: Any,
 ) -> None:
-    """Start a run of a kind. Its settings go before those of the file."""
+    """Start a run of a kind, with a command of its `own` or by `forge start`.
+
+    A setting that `config` has and the file, too, is that of `config`.
+    """
     from runs import kinds
     from runs.home import Home
 
@@ -119,7 +123,7 @@ def _start(
     plan = planned(
         home, kind, {**files.read(config_file), **config}, models, data, output_dir, detach
     )
-    same = kinds.of(kind).command.key(plan)
+    same = kinds.of(kind).command.key(plan) if own else None
     begin(home, plan, queued, detach, dry_run, as_json, same, config_file)
 
 
@@ -167,38 +171,50 @@ def _setting_option(kind: Kind, name: str) -> click.Option:
     """Return the option of a setting that a kind offers: a flag, a choice, files, or a value."""
     field = kind.config.model_fields[name]
     flag, _, files = kind.command.options[name].partition(" ")
-    form: dict[str, Any] = {"metavar": "VALUE"}
+    form: dict[str, Any] = {"metavar": "N" if _numeric(field.annotation) else "VALUE"}
+    words = field.description or ""
     if field.annotation is bool:
         form = {"is_flag": True}
     elif get_origin(field.annotation) is Literal:
         form = {"type": click.Choice(get_args(field.annotation))}
     elif files:
         form = {"metavar": files, "multiple": True, "type": click.Path(path_type=Path)}
-    words = f"{field.description}{' Again for several.' if 'multiple' in form else ''}"
+        words = f"A file; again for several. {words}"
+    if field.default not in (None, (), False, ...) and not isinstance(field.default, tuple):
+        words += f"  [default: {field.default}]"
     return click.Option([flag, f"setting_{name}"], help=words, **form)
 
 
+def _numeric(annotation: Any) -> bool:
+    return bool({int, float} & {annotation, *get_args(annotation)})
+
+
 def _started(word: str, main: str | None, **given: Any) -> None:
-    """Start a run of a kind, from the arguments of its command; `--set` goes before other options."""
+    """Start a run of a kind, from the arguments of its command. Raises UsageError, ConfigError."""
     from runs import kinds
 
-    kind, config, models = kinds.of(word), {}, list(given.pop("models"))
+    kind, models = kinds.of(word), list(given.pop("models"))
     model = given.pop(main) if main else None
     if model is not None:
         models.append(f"{main}={model}")
     elif main and not any(one.startswith(f"{main}=") for one in models):
         raise click.UsageError(f"give the {main}: a folder, Hub id, RUN or RUN:ROLE.")
-    if (rank := given.pop("rank", None)) is not None:
+    config: dict[str, object] = {}
+    sets = dict(map(setting, given.pop("settings")))
+    rank = given.pop("rank", None)
+    if rank is not None:
         config |= {"train": "lora", "lora_rank": rank}
     for option in [option for option in given if option.startswith(("role_", "setting_"))]:
         sort, _, name = option.partition("_")
         value = given.pop(option)
         if sort == "role":
             models += [f"{name}={one}" for one in value]
-        elif value:
+        elif value is not None and value is not False and value != ():
             config |= _chosen(kind, name, value)
-    config |= dict(map(setting, given.pop("settings")))
-    _start(word, config, tuple(models), **given)
+    twice = [name for name in sets if name in config and config[name] != sets[name]]
+    if twice and config[twice[0]] != []:
+        raise click.UsageError(f"{twice[0]} is given twice: by an option and by --set.")
+    _start(word, config | sets, tuple(models), **given, own=True)
 
 
 def _chosen(kind: Kind, name: str, value: Any) -> dict[str, object]:

@@ -40,9 +40,9 @@ GENERATION = Axis(name="generation", whole=True)
 
 #: Part of the accuracy → what it is, in words.
 PARTS = {
-    "next_token_accuracy": "the share of next tokens that are right",
-    "choice_accuracy": "that of questions, above chance",
-    "solved": "that of problems solved",
+    "next_token_accuracy": "next tokens right",
+    "choice_accuracy": "questions right, above chance",
+    "solved": "problems solved",
 }
 
 #: Columns of the table of generations.
@@ -160,13 +160,11 @@ def measures(state: RunState) -> Matrix | None:
     names = distinct([row["name"] for row in told], [row["kind"] for row in told])
     metrics = (Metric(name="perplexity", better="down"), Metric(name="accuracy", better="up"))
     parts = [words for part, words in PARTS.items() if own[part] is not None]
-    accuracy = (
-        f"accuracy is the mean of {' and '.join(parts)}" if parts[1:] else f"accuracy is {parts[0]}"
-    )
+    accuracy = f"{'the mean share' if parts[1:] else 'the share'} of {'; '.join(parts)}"
     return Matrix(
         name="measures",
         title="Perplexity and accuracy",
-        says=f"On the test slice, over all domains; without intervals; {accuracy}.",
+        says=f"On the test slice, over all domains; without intervals. Accuracy is {accuracy}.",
         rows=tuple(metric.name for metric in metrics),
         columns=tuple(names),
         metrics=metrics,

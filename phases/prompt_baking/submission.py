@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 def read(setting: str, files: Sequence[Path]) -> dict[str, object]:
     """Return the prompts of the files, and the checks beside them. Raises ConfigError."""
+    texts = read_prompts(setting, files)
+    if setting != "prompts":
+        return texts
     places = [file.with_suffix(".check.json") for file in files]
     checks = [read_json(p, error=ConfigError) if p.exists() else None for p in places]
-    checked = {"checks": checks} if setting == "prompts" and any(checks) else {}
-    return read_prompts(setting, files) | checked
+    return {**texts, "checks": checks if any(checks) else []}
 
 
 def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:

@@ -64,7 +64,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
         what=phase.kind,
         state=standing,
         inside=seen.inside if seen else None,
-        left_s=seen.eta_s if seen else None,
+        left_s=seen.eta_s if seen and not seen.besides else None,
         gate=_gate(state, number),
         figure=_figure(state, number),
         runs=tuple(dict.fromkeys((*taken, *(child.run for child in runs)))),

@@ -6,7 +6,6 @@ who does its work. `runs/kinds/__init__.py` has the table of kinds.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from events import Envelope, Event
 from runs.errors import ConfigError, NotFoundError
 from runs.event_types import ModelReference
-from runs.kinds import setting_words, tracking
+from runs.kinds import tracking
 from runs.kinds.asked import Asked, Checked, Command, Lookup, Named, Plan
 from runs.kinds.origin import Origin
 from runs.kinds.outcome import Outcome
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from runs.home import Home
 
 S = TypeVar("S", bound=State)
-#: Variable of the environment with which constants of a method can be set.
-EXPERIMENT = "FORGE_EXPERIMENT"
 #: Wrong settings that one error names.
 FAULTS = 8
 
@@ -155,13 +152,12 @@ class Kind(View[S], Outcome[S]):
 
     def changed(self, config: Any, changes: Mapping[str, Any]) -> Any:
         """Return the settings with changes, given as a user gives them. Raises ConfigError."""
-        _check_constants(self, changes)
-        return _validated(self, {**config.model_dump(mode="json"), **changes})
+        return self.parse({**config.model_dump(mode="json"), **changes})
 
     def changes(self, before: Any, after: Any) -> dict[str, Any]:
         """Return the changes that `changed` turns `before` into `after` with, as `forked` has them."""
         old, new = self.shown(before), self.shown(after)
-        return {name: value for name, value in new.items() if value != old.get(name)}
+        return {name: value for name, value in new.items() if value != old[name]}
 
     def check_fork(self, state: S, changes: Mapping[str, Any]) -> None:
         """Raise ConfigError if a fork at this state may not change these settings.
@@ -194,8 +190,15 @@ class Kind(View[S], Outcome[S]):
 
     def parse(self, given: Mapping[str, Any]) -> Any:
         """Return the settings that a user gives. Raises ConfigError."""
-        _check_constants(self, given)
-        return _validated(self, given)
+        from pydantic import ValidationError
+
+        try:
+            return self.config.model_validate(given)
+        except ValidationError as error:
+            found = [": ".join(filter(None, self.fault(e))) for e in error.errors()]
+            more = f"; and {len(found) - FAULTS} more" if len(found) > FAULTS else ""
+            said = "; ".join(found[:FAULTS]) + more
+            raise ConfigError(f"settings of {self.title}: {said}.") from error
 
     def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
         """Return True if a run that is asked for with these settings can have the settings `config`."""
@@ -414,25 +417,3 @@ class Kind(View[S], Outcome[S]):
         `state` is the run's, None if the log has no such run or its history is broken.
         """
         yield from ()
-
-
-def _check_constants(kind: Kind, given: Mapping[str, object]) -> None:
-    """Raise ConfigError for a constant of the method, unless this is an experiment."""
-    for name, value in setting_words.constants_of(kind.config).items():
-        if given.get(name, value) != value and not os.environ.get(EXPERIMENT):
-            raise ConfigError(
-                f"{name} is a constant of {kind.title}: {value}. It is changed in experiments only "
-                f"({EXPERIMENT}=1, for the workers, too)."
-            )
-
-
-def _validated(kind: Kind, given: Mapping[str, object]) -> Any:
-    from pydantic import ValidationError
-
-    try:
-        return kind.config.model_validate(given)
-    except ValidationError as error:
-        found = [": ".join(filter(None, kind.fault(e))) for e in error.errors()]
-        more = f"; and {len(found) - FAULTS} more" if len(found) > FAULTS else ""
-        said = "; ".join(found[:FAULTS]) + more
-        raise ConfigError(f"settings of {kind.title}: {said}.") from error

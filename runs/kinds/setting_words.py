@@ -4,8 +4,8 @@ A class of settings has a table `labels`: group → setting → label. The table
 count, too. A setting without a label has its name as words, in the group `OTHER`.
 
 Numbers that can only be chosen by who knows a method's source are its constants: settings of the group
-`CONSTANTS`. Each run records them, as it records all settings, but no form and no list has them, and
-only an experiment sets them (`Kind.parse`).
+`CONSTANTS`. Each run records them, as it records all settings, and an experiment may set them by name,
+but no form, list or page of settings has them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,6 @@ OTHER = "Settings"
 CONSTANTS = "Constants"
 #: Groups that several kinds have; they come after a kind's own, in this order.
 SHARED = (TRAINING, DATA, LIMITS)
-
-
-def constants_of(config: type[BaseModel]) -> dict[str, float]:
-    """Return the constants of a class of settings and their values."""
-    names = [n for one in config.__mro__ for n in one.__dict__.get("labels", {}).get(CONSTANTS, ())]
-    return {name: config.model_fields[name].default for name in names}
 
 
 def labels_of(config: type[BaseModel]) -> dict[str, tuple[str, str]]:

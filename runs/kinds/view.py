@@ -81,13 +81,12 @@ class Outlook:
     def words(self, ended: bool = False) -> str:
         """Return the progress in words, for page and terminal: share, units, time left.
 
-        The share is one of time if the time left is known; else it is that of the units.
+        The share is one of time if all of the time left is known; else it is that of the units.
         """
         timed = self.inside is not None and self.eta_s is not None and not ended
         share = math.floor(100 * min(self.inside or 0.0, MOST_SHARE))
         most = "at most " if self.bound else ""
-        whole = "the time before measuring" if self.besides else "the time"
-        parts = [f"{share} % of {whole}"] if timed else []
+        parts = [f"{share} % of the time"] if timed and not self.besides else []
         if self.of is not None:
             parts.append(f"{self.done:,} of {most}{self.of:,} {self.unit}")
         elif self.inside is not None and not ended:
@@ -95,7 +94,7 @@ class Outlook:
         else:
             parts.append(f"{self.done:,} {self.unit} done")
         if timed and self.eta_s is not None:
-            then = ", then measuring" if self.besides else ""
+            then = " beside measures that were not taken yet" if self.besides else ""
             parts.append(f"{duration(max(1.0, self.eta_s))} left at most{then}")
         return " · ".join(parts)
 
@@ -138,15 +137,8 @@ class View(Generic[S]):
     tracked_names: ClassVar[Sequence[TrackedName]] = ()
 
     def shown(self, config: Any) -> dict[str, Any]:
-        """Return name → value of the settings as people see them, as JSON has them.
-
-        Constants are among them if an experiment changed them.
-        """
-        constants = setting_words.constants_of(self.config)
-        rows = config.model_dump(mode="json")
-        return {
-            n: value for n, value in rows.items() if n not in constants or value != constants[n]
-        }
+        """Return name → value of the settings as people see them, as JSON has them."""
+        return config.model_dump(mode="json")
 
     def names(self, state: S) -> dict[str, str]:
         """Return recipe id → what people call the recipe."""
@@ -353,7 +345,7 @@ class View(Generic[S]):
         labels = setting_words.labels_of(self.config)
         return {
             "schema": setting_words.labelled(self.config.model_json_schema(), labels),
-            "defaults": self.shown(self.config()),
+            "defaults": self.config().model_dump(mode="json", include=set(labels)),
         }
 
     def options(self, name: str) -> list[dict[str, Any]]:
@@ -361,7 +353,8 @@ class View(Generic[S]):
 
         Raises ConfigError if there is none.
         """
-        defaults = self.shown(self.config())
+        defaults = self.config().model_dump(mode="json")
+        offered = setting_words.labels_of(self.config)
         rows = [
             {
                 "name": field,
@@ -371,7 +364,7 @@ class View(Generic[S]):
                 "strategies": [],
             }
             for field, told in self.config.model_fields.items()
-            if name in field and field in defaults
+            if name == field or (name in field and field in offered)
         ]
         if not rows:
             raise ConfigError(

@@ -31,8 +31,12 @@ def read_text(file: Path, most: int = MOST_BYTES, error: type[ForgeError] = Sour
 
 
 def read_prompt(file: Path) -> str:
-    """Return the text of a prompt's file. Raises ConfigError."""
-    if not (text := read_text(file, error=ConfigError)).strip():
+    """Return the text of a prompt's file, which may be a pipe of the user's own. Raises ConfigError."""
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the prompt {file} cannot be read: {error}") from error
+    if not text.strip():
         raise ConfigError(f"the prompt {file} has no text.")
     return text
 

@@ -66,6 +66,7 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
     () => x && y && seen.map((line) => ({ line, path: pathOf(line, x, y), band: bandOf(line, x, y), dots: line.thin ? [] : lone(line) })),
     [seen, x, y],
   );
+  const points = useMemo(() => (x && y && limits.length > 0 ? seen.flatMap((line) => pixelsOf(line, x, y)) : []), [seen, x, y, limits]);
   if (!x || !y || !drawn || !domain || last < 0) {
     return <p className="quiet small">{lines.some((line) => line.x.length > 0) ? "No value can be shown on these axes." : "Nothing is measured yet."}</p>;
   }
@@ -86,7 +87,6 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
   const seenWidth = Math.max(1, width - LEFT - RIGHT + 2 * EDGE);
   const yTicks = labelled(y, Math.max(2, Math.round(height / 56)), yAxis.whole, said(yAxis.unit));
   const xTicks = ticksOf(x, xAxis, width);
-  const points = limits.length > 0 ? drawn.flatMap(({ line }) => pixelsOf(line, x, y)) : [];
   return (
     <figure className="chart" ref={measure}>
       <LineLegend axis={xAxis} at={cursor === null ? null : here} lines={lines} format={format} onReset={zoom ? () => setZoom(null) : null} />

@@ -49,12 +49,17 @@ export function pathOf({ x: places, y: values, step, joined }: Line, x: Scale, y
   return path.defined((value, index) => isThere(value) && Number.isFinite(x(places[index] ?? 0))).curve(step ? curveStepAfter : curveLinear).digits(1)(values) ?? undefined;
 }
 
-/** Places in pixels along a line, some between every two of its points. */
-export function pixelsOf({ x: places, y: values }: Line, x: Scale, y: Scale): [number, number][] {
-  const points = values.flatMap((value, index): [number, number][] => (isThere(value) ? [[x(places[index] ?? 0), y(value)]] : []));
-  return points.flatMap(([right, height], index) => {
-    const [left, before] = points[index - 1] ?? [right, height];
-    return BETWEEN.map((share): [number, number] => [left + share * (right - left), before + share * (height - before)]);
+/** Places in pixels along a line: its points, and some between two that are joined. */
+export function pixelsOf({ x: places, y: values, joined }: Line, x: Scale, y: Scale): [number, number][] {
+  const at = (index: number): [number, number] | null => {
+    const value = values[index];
+    return isThere(value) ? [x(places[index] ?? 0), y(value)] : null;
+  };
+  return [...values.keys()].flatMap((index) => {
+    const [before, here] = [at(index - 1), at(index)];
+    if (!here) return [];
+    if (!before || joined === false) return [here];
+    return BETWEEN.map((share): [number, number] => [before[0] + share * (here[0] - before[0]), before[1] + share * (here[1] - before[1])]);
   });
 }
 

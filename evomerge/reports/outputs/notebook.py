@@ -73,7 +73,7 @@ class Node:
     """One model of a family."""
 
     recipe_id: str
-    #: "generation 3/5", "baseline mean", "given".
+    #: "candidate 3/5", "baseline mean", "given".
     place: str
     #: The model in a few words.
     what: str

@@ -25,7 +25,7 @@ class Member(Protocol):
 
     @property
     def place(self) -> str:
-        """The model's place in its run: "generation 3/5", "baseline mean", "given"."""
+        """The model's place in its run: "candidate 3/5", "baseline mean", "given"."""
         ...
 
     @property

@@ -32,10 +32,10 @@ def find(state: RunState, candidate: str) -> str:
 
 
 def place(state: RunState, recipe_id: str) -> str:
-    """Return a recipe's place: "generation 3, candidate 5", "baseline mean", "given" (a source)."""
+    """Return a recipe's place: "candidate 3/5", "baseline mean", "given" (a source)."""
     for (generation, slot), candidate in state.candidates.items():
         if candidate.recipe_id == recipe_id:
-            return f"generation {generation}, candidate {slot}"
+            return f"candidate {generation}/{slot}"
     for name, id_ in state.baselines.items():
         if id_ == recipe_id:
             return f"baseline {name}"

@@ -331,7 +331,7 @@ def test_recipes_are_described_in_a_few_words(finished: World):
     assert candidates.describe(state, mutant, state.recipes[mutant]) == (
         f"mutant of {parent} (genes and noise)"
     )
-    assert candidates.place(state, mutant) == "generation 1, candidate 0"
+    assert candidates.place(state, mutant) == "candidate 1/0"
 
 
 # ---- the card ------------------------------------------------------------------------------

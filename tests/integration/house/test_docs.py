@@ -74,14 +74,14 @@ def test_every_setting_is_on_its_page() -> None:
     from evomerge.config import REFUSED, RENAMED
     from evomerge.settings_table import settings
     from runs import kinds
-    from runs.kinds.setting_words import constants_of
+    from runs.kinds.setting_words import labels_of
 
     page = (ROOT / "docs" / "settings.md").read_text("utf-8")
     merging, _, further = page.partition("\n## Other kinds of run\n")
     for name in set(kinds.KINDS) - {"evomerge"}:
         section = further.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
         config = kinds.of(name).config
-        for setting in config.model_fields.keys() - constants_of(config):
+        for setting in labels_of(config):
             assert f"\n| `{setting}` |" in section, (name, setting)
     for setting in settings():
         assert merging.count(f"\n| `{setting.name}` |") == max(1, len(setting.strategies)), setting

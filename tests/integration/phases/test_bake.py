@@ -585,7 +585,7 @@ def test_the_command_reads_prompts_from_files(made, model: Path, tmp_path: Path)
     home = made[0]
     missing = call(home.folder, "bake", str(model), "--prompt", str(tmp_path / "no.txt"))
     assert missing.exit_code != 0
-    assert "no.txt does not exist" in str(missing.exception)
+    assert "no.txt cannot be read" in str(missing.exception)
     (tmp_path / "empty.txt").write_text(" \n")
     empty = call(home.folder, "bake", str(model), "--prompt", str(tmp_path / "empty.txt"))
     assert "has no text" in str(empty.exception)

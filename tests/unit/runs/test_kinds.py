@@ -355,8 +355,7 @@ def test_settings_that_only_one_of_two_runs_has_differ() -> None:
         (Outlook(1228, 1403, 0.87, None, "steps"), "1,228 of 1,403 steps"),
         (
             Outlook(24, 30, 0.8, 92.0, "steps", besides=True),
-            "80 % of the time before measuring · 24 of 30 steps · 1 min 32 s left at most, "
-            "then measuring",
+            "24 of 30 steps · 1 min 32 s left at most beside measures that were not taken yet",
         ),
         (Outlook(3, None, 0.25, None), "25 % done · 3 tasks"),
         (Outlook(3, None, None, None), "3 tasks done"),

@@ -8,8 +8,6 @@ import pytest
 from pydantic import BaseModel
 
 from runs import kinds
-from runs.errors import ConfigError
-from runs.kinds.kind import EXPERIMENT
 from runs.kinds.setting_words import DATA, LIMITS, OTHER, TRAINING, Labels, labels_of
 
 #: Settings whose name is a word that says what they are.
@@ -72,24 +70,16 @@ def test_a_kind_s_own_groups_come_first_and_each_is_in_one_piece() -> None:
 
 
 @pytest.mark.parametrize(("name", "constant"), [("experts", "rounds"), ("quietstar", "own")])
-def test_a_constant_is_recorded_but_not_shown_nor_taken(
-    name: str, constant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_constant_is_recorded_but_not_offered(name: str, constant: str) -> None:
     """A form of forty fields had seven that nobody can choose without the method's source."""
     kind = kinds.of(name)
-    experiment = kind.parse({constant: 3})
-    monkeypatch.delenv(EXPERIMENT)
-    plain = kind.parse({})
-    standard = getattr(plain, constant)
-    assert kind.parse({constant: standard}) == plain
-    assert constant not in kind.settings()["schema"]["properties"] | kind.shown(plain)
-    with pytest.raises(ConfigError, match="is not known"):
-        kind.options(constant)
-    for refused in (lambda: kind.parse({constant: 3}), lambda: kind.changed(plain, {constant: 3})):
-        with pytest.raises(ConfigError, match=f"{constant} is a constant of .*: {standard}"):
-            refused()
-    assert kind.shown(experiment)[constant] == 3
-    assert getattr(kind.changed(experiment, {"seed": 5}), constant) == 3
+    told = kind.settings()
+    assert constant not in told["schema"]["properties"] | told["defaults"]
+    assert constant not in [row["name"] for row in kind.options(constant[:2])]
+    assert [row["name"] for row in kind.options(constant)] == [constant]
+    config = kind.parse({constant: 3})
+    assert kind.shown(config)[constant] == 3
+    assert kind.changes(config, kind.changed(config, {constant: 2})) == {constant: 2}
 
 
 @pytest.mark.parametrize("name", [name for name in kinds.table() if name != "toy"])
