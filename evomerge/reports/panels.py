@@ -32,6 +32,7 @@ from runs.panels.panels import (
     Point,
     Series,
     Units,
+    columns,
 )
 
 FITNESS = Metric(name="fitness", better="up")
@@ -45,12 +46,8 @@ COLUMNS = (
     Column(name="median", type="number", better="up"),
     Column(name="spread", type="number"),
     Column(name="champion", type="number", better="up"),
-    Column(name="champion_id", type="model"),
-    Column(name="changed", type="flag"),
-    Column(name="diversity", type="number"),
-    Column(name="level", type="text"),
-    Column(name="evaluations", type="integer"),
-    Column(name="items", type="integer"),
+    *columns(champion_id="model", changed="flag", diversity="number", level="text"),
+    *columns(evaluations="integer", items="integer"),
     Column(name="device_seconds", type="number", unit="s"),
     Column(name="wall_seconds", type="number", unit="s"),
 )
