@@ -47,7 +47,7 @@ export function ArmsPanel({ panel }: { panel: Arms }) {
               {hasItems && <td className="num">{number(arm.n)}</td>}
               {leads.length > 0 && <td className="num nowrap">
                 {arm.lead ? lead(arm.lead.value) : NONE}
-                {arm.lead && <small className="quiet card-only">{` ${lead(arm.lead.low)} … ${lead(arm.lead.high)}`}</small>}
+                {arm.lead && <small className="quiet">{` ${lead(arm.lead.low)} … ${lead(arm.lead.high)}`}</small>}
               </td>}
               <td className="interval-cell">
                 <Interval arm={arm} x={x} zero={line} limit={panel.limit} ofLead={leads.length > 0} />

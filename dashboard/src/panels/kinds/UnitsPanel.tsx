@@ -12,13 +12,16 @@ type Cell = Units["rows"][number][number];
 
 const DIGEST = /\b[0-9a-f]{64}\b/;
 
+/** Seconds are said as times: heads that name what they are the time of. */
+const HEADS: Record<string, string> = { device_seconds: "device time", wall_seconds: "elapsed" };
+
 const isNumber = (column: Column) => column.type === "number" || column.type === "integer";
 
 export function UnitsPanel({ panel }: { panel: Units }) {
   const [sort, setSort] = useState<{ at: number; down: boolean } | null>(null);
   const rows = useMemo(() => (sort ? [...panel.rows].sort((a, b) => order(a[sort.at] ?? null, b[sort.at] ?? null, sort.down)) : panel.rows), [panel.rows, sort]);
   const forms = useMemo(
-    () => panel.columns.map((column, at) => inOneForm(panel.rows.map((row) => (typeof row[at] === "number" ? row[at] : null)), column.unit)),
+    () => panel.columns.map((column, at) => inOneForm(panel.rows.map((row) => (typeof row[at] === "number" ? row[at] : null)), column.unit, true)),
     [panel.columns, panel.rows],
   );
   const turn = (at: number) => setSort(sort?.at !== at ? { at, down: false } : sort.down ? null : { at, down: true });
@@ -31,7 +34,7 @@ export function UnitsPanel({ panel }: { panel: Units }) {
               <th key={column.name} scope="col" className={isNumber(column) ? "num" : undefined}
                 aria-sort={sort?.at === index ? (sort.down ? "descending" : "ascending") : undefined}>
                 <button type="button" className="sort" onClick={() => turn(index)}>
-                  {named(column).replaceAll("_", " ")}
+                  {HEADS[column.name] ?? named(column).replaceAll("_", " ")}
                   <span aria-hidden="true">{sort?.at === index ? (sort.down ? "↓" : "↑") : ""}</span>
                 </button>
               </th>
