@@ -110,17 +110,12 @@ def arms(
     )
 
 
-def items(event: Observed) -> int:
-    """Return the number of items that a model was measured on."""
-    return sum(map(len, event.items.values()))
-
-
 def domains(words: Mapping[str, str], seen: Seen, ours: str) -> Matrix:
     """Return bits per byte by domain and arm."""
-    read = sum(map(sum, seen[ours].sizes.values()))
+    count, read = comparison.windows(seen[ours]), sum(map(sum, seen[ours].sizes.values()))
     says = (
-        f"On {items(seen[ours]):,} windows of the test slice, {read:,} bytes of text; fewer bits are "
-        "better. Figures of the same model on other windows, or on whole documents, differ."
+        f"On {count:,} windows of the test slice, {read:,} bytes of text; fewer bits are better. "
+        "Figures of the same model on other windows, or on whole documents, differ."
     )
     arms = {name: seen[name] for name in words if name in seen}
     return groups_by_arm("quality", "Bits per byte by domain", says, BITS, arms, ours)

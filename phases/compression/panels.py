@@ -44,8 +44,12 @@ AGAINST = (
     Column(name="high", type="number"),
 )
 MATRICES = columns(
-    **{"matrix": "text", "rows": "integer", "columns": "integer", "tried at": "text"},
-    **{"rise of bits per byte": "number", "setting": "text"},
+    matrix="text",
+    rows="integer",
+    columns="integer",
+    tried_at="text",
+    rise_of_bits_per_byte="number",
+    setting="text",
 )
 
 

@@ -31,7 +31,7 @@ from runs.kinds.view import OTHER_DATA
 from runs.panels.head import Fact, Head, Result, listed, measured
 from runs.panels.panels import Matrix, Panel, Units, columns
 from runs.system.rounding import alike
-from studies import arm_panels, paired_bits
+from studies import arm_panels, comparison, paired_bits
 from studies.observing import Observe, Observed
 from studies.observing import unasked as wrong_observation
 from studies.script import Ask, Script, follow
@@ -355,7 +355,7 @@ class Measure(Kind[MeasureState]):
             title="Figures",
             says="Intervals are the middle 95 % of a paired bootstrap over documents.",
             unit="figure",
-            columns=columns(**{"figure": "text", "value": "text", "what it is": "text"}),
+            columns=columns(figure="text", value="text", what_it_is="text"),
             rows=tuple(rows),
         )
 
@@ -364,7 +364,7 @@ def _domains_panel(state: MeasureState, names: Mapping[str, str]) -> Matrix:
     """Return bits per byte by domain and model."""
     seen = {names[id_]: event for id_, event in observed(state).items()}
     first, (own,) = next(iter(seen.values())), state.started.roles["model"]
-    count, read = arm_panels.items(first), sum(map(sum, first.sizes.values()))
+    count, read = comparison.windows(first), sum(map(sum, first.sizes.values()))
     says = (
         f"On {count:,} whole documents of the {first.on} slice, {read:,} bytes of text; fewer bits are "
         "better. Figures of the same model on other documents, or on windows, differ."

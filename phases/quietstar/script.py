@@ -165,8 +165,9 @@ class Quietstar(Study[MakingState]):
 
     def headline(self, run: Run) -> Result | None:
         """Return the loss of hard tokens with thoughts beside the better rival's."""
-        rival = _rival(run)
-        return rival and arm_panels.headline(run, THOUGHTS, words(self.arms), rival)
+        if (rival := _rival(run)) is None:
+            return None
+        return arm_panels.headline(run, THOUGHTS, words(self.arms), rival)
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return size and tokens, how thoughts are, and what the gate has decided."""

@@ -174,7 +174,8 @@ def _personas(run: Run) -> Units:
             iteration="integer",
             persona="text",
             success="number",
-            **{"over none": "number", "baked": "text"},
+            over_none="number",
+            baked="text",
         ),
         rows=tuple(rows),
     )

@@ -103,8 +103,9 @@ class RunCache:
                 with self.reading(parent) as state:
                     if children.is_child(self._log, state, run):
                         for _, end in kinds.of(state.kind).children(state):
-                            for role, model in getattr(end, "models", {}).items():
-                                name = end.name if len(end.models) == 1 else f"{end.name}:{role}"
+                            phase, models = getattr(end, "name", ""), getattr(end, "models", {})
+                            for role, model in models.items():
+                                name = phase if len(models) == 1 else f"{phase}:{role}"
                                 names.setdefault(model.digest, name)
             self._called[run] = names
         return self._called.get(run, {})

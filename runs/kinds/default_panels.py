@@ -14,7 +14,7 @@ from runs.panels.head import Fact, Head, Result, measured
 from runs.panels.panels import Axis, Lines, Panel, Series, Units, columns
 
 #: Columns of the table of tasks.
-TASKS = columns(**{"what": "text", "state": "text", "failed attempts": "integer", "task": "text"})
+TASKS = columns(what="text", state="text", failed_attempts="integer", task="text")
 
 
 def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[Fact] = ()) -> Head:

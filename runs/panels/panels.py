@@ -262,8 +262,8 @@ class Column(Metric):
 
 
 def columns(**types: Type) -> tuple[Column, ...]:
-    """Return columns without units, by name and type."""
-    return tuple(Column(name=name, type=type_) for name, type_ in types.items())
+    """Return columns without units, by name and type; an underscore is a space."""
+    return tuple(Column(name=name.replace("_", " "), type=type_) for name, type_ in types.items())
 
 
 class Units(PanelBase):

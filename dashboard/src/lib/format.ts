@@ -49,6 +49,11 @@ export function bytes(count: number | null | undefined): string {
   return `${unit === 0 ? size : size.toFixed(size < 10 ? 2 : 1)} ${units[unit]}`;
 }
 
+/** A text with the minus sign before its numbers that all other numbers have. */
+export function minuses(text: string): string {
+  return text.replace(/(^|[\s(])-(?=\d)/g, "$1−");
+}
+
 /** The beginning of an id. */
 export function short(id: string | null | undefined): string {
   return id ? id.slice(0, 12) : NONE;

@@ -95,7 +95,7 @@ function Interval({ arm, x, zero, limit, ofLead }: IntervalProps) {
   if (value === null) return null;
   const told = low === null || high === null ? number(value) : `${ofLead ? lead(low) : number(low)} … ${ofLead ? lead(high) : number(high)}`;
   return (
-    <svg className="interval" data-beaten={!ofLead || arm.lead?.verdict === "better"} width={WIDE} height="18" role="img" aria-label={told}>
+    <svg className="interval" data-verdict={ofLead ? arm.lead?.verdict : undefined} width={WIDE} height="18" role="img" aria-label={told}>
       <title>{told}</title>
       {zero !== null && <line className="zero" x1={x(zero)} x2={x(zero)} y1="0" y2="18" />}
       {limit !== null && <line className="zero" strokeDasharray="2 3" x1={x(limit)} x2={x(limit)} y1="0" y2="18" />}

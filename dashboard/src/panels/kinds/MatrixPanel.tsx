@@ -67,11 +67,11 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
                       {column === panel.ours ? <b>{told(value)}</b> : told(value)}
                       {panel.band && value < panel.band[0] && <span title="below the band"> ▾</span>}
                       {panel.band && value > panel.band[1] && <span title="above the band"> ▴</span>}
-                      {low !== null && high !== null && <small className="nowrap"><br />{`${told(low).replace(" %", "")} … ${told(high)}`}</small>}
+                      {low !== null && high !== null && <small className="nowrap"><br />{metricOf(r).unit === "share" ? `${hundredths(low)} … ${hundredths(high)} %` : `${told(low)} … ${told(high)}`}</small>}
                     </td>
                   );
                 })}
-                {compared && <td className="nowrap">{against(panel, r, metricOf(r))}</td>}
+                {compared && <td className={panel.columns.length > 8 ? "against" : "nowrap"}>{against(panel, r, metricOf(r))}</td>}
               </tr>
             ))}
           </tbody>
@@ -80,6 +80,9 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
     </>
   );
 }
+
+/** The end of an interval of shares in per cent. */
+const hundredths = (share: number) => (100 * share).toFixed(2).replace(/^-(?!0\.00$)/, "−").replace(/^-/, "");
 
 const direction = ({ better }: Metric) => (better ? `(${better === "up" ? "higher" : "lower"} is better)` : "");
 

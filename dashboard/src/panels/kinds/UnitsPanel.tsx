@@ -1,7 +1,7 @@
 /** The units of a run as a table with typed columns: heads sort it. */
 import { useMemo, useState } from "react";
 import type { Column, Units } from "../../api/types";
-import { NONE, number, short } from "../../lib/format";
+import { minuses, NONE, number, short } from "../../lib/format";
 import { href } from "../../lib/router";
 import { Id } from "../../ui/CopyButton";
 import { usePlace } from "../context";
@@ -78,7 +78,7 @@ function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: t
         </a>
       );
     default:
-      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : cell;
+      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : minuses(cell);
   }
 }
 
