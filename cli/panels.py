@@ -107,7 +107,8 @@ def head_lines(head: Head) -> list[tuple[str, str]]:
         items = f", {result.n:,} items" if result.n is not None else ""
         what = dict.fromkeys((result.name, result.metric.name))  # said once, if they are the same
         said = result.says or f"{' '.join(what)} {value}{on}{items}"
-        lines.append(("result", f"{said}  {short(result.model) if result.model else ''}".rstrip()))
+        model = result.called or (short(result.model) if result.model else "")
+        lines.append(("result", f"{said}  {model}".rstrip()))
         if lead := result.lead:
             lines.append(("lead", f"{_signed(lead)} over {result.over}: {lead.verdict}"))
     if head.verdict:

@@ -20,6 +20,7 @@ from runs.panels.panels import Column, Panel, Units
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
 from studies import paired_bits
+from studies.arm_panels import SAME_WINDOWS
 from studies.comparison import CHOOSING, TEST
 from studies.events import (
     MODEL,
@@ -175,6 +176,9 @@ class Bitnet(Study[MakingState]):
     result_roles = (MODEL, MASTER)
     result_title = "ternary model"
     comparison_title = "Ternary beside its alternatives"
+    comparison_note = (
+        f"{SAME_WINDOWS} {MASTER}: the full-precision weights behind the ternary ones."
+    )
     arms: ClassVar[Mapping[str, Arm]] = {
         START: Arm("the model that was given", "float"),
         FULL: Arm("continued training in full precision", "float"),

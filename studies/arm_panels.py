@@ -10,13 +10,15 @@ from runs.panels.head import Result
 from runs.panels.panels import Arm, Arms, Lead, Matrix, Metric
 from studies import comparison, training_panels
 from studies.comparison import BITS_PER_BYTE, Scale
+from studies.events import MODEL
 from studies.observing import Observed
 from studies.run import Run
+from studies.tables import Arm as StudyArm
 from studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
 #: Said of arms whose trainings are alike.
-SAME_WINDOWS = "Each training reads the same windows."
+SAME_WINDOWS = "All trainings read the same windows."
 
 
 def lead(figure: Figure) -> Lead:
@@ -43,7 +45,27 @@ def headline(run: Run, name: str, words: Mapping[str, str], baseline: str) -> Re
         lead=lead(more) if more else None,
         on=f"{comparison.TEST} slice",
         n=scale.count(event),
+        items=scale.items,
     )
+
+
+def figured(
+    run: Run,
+    name: str,
+    metric: Metric,
+    figure: Figure,
+    over: str | None = None,
+    lead: Lead | None = None,
+) -> Result:
+    """Return a figure of a completed run as its result, beside the alternative `over`."""
+    model, on = run.state.completed.models[MODEL].recipe_id, f"{comparison.TEST} slice"
+    fields = {"name": name, "model": model, "metric": metric, "over": over, "lead": lead, "on": on}
+    return Result.model_validate({**fields, **figure.model_dump()})
+
+
+def groups(arms: Mapping[str, StudyArm]) -> dict[str, str]:
+    """Return arm → its group in pictures."""
+    return {name: arm.group for name, arm in arms.items()}
 
 
 def arms(
@@ -88,22 +110,29 @@ def arms(
     )
 
 
-def items(event: Observed) -> int:
-    """Return the number of items that a model was measured on."""
-    return sum(map(len, event.items.values()))
-
-
 def domains(words: Mapping[str, str], seen: Seen, ours: str) -> Matrix:
     """Return bits per byte by domain and arm."""
-    names = [name for name in words if name in seen]
-    found = tuple(seen[ours].values)
-    return Matrix(
-        name="quality",
-        title="Bits per byte by domain",
-        says="On the test slice; fewer bits are better.",
-        rows=found,
-        columns=tuple(names),
-        metrics=(BITS,),
-        values=tuple(tuple(seen[name].values[d] for name in names) for d in found),
-        ours=ours,
+    count, read = comparison.windows(seen[ours]), sum(map(sum, seen[ours].sizes.values()))
+    says = (
+        f"On {count:,} windows of the test slice, {read:,} bytes of text; fewer bits are better. "
+        "Figures of the same model on other windows, or on whole documents, differ."
     )
+    arms = {name: seen[name] for name in words if name in seen}
+    return groups_by_arm("quality", "Bits per byte by domain", says, BITS, arms, ours)
+
+
+def groups_by_arm(
+    name: str,
+    title: str,
+    says: str,
+    metric: Metric,
+    seen: Seen,
+    ours: str | None = None,
+    band: tuple[float, float] | None = None,
+) -> Matrix:
+    """Return the figures by group and arm; the groups are those of `ours`, or of the first arm."""
+    ours = ours if ours in seen else None
+    groups = tuple(seen[ours or next(iter(seen))].values)
+    values = tuple(tuple(arm.values.get(g) for arm in seen.values()) for g in groups)
+    fields = {"name": name, "title": title, "says": says, "ours": ours, "band": band}
+    return Matrix(rows=groups, columns=tuple(seen), metrics=(metric,), values=values, **fields)

@@ -54,6 +54,8 @@ class Scale:
     count: Callable[[Observed], int]
     #: Measurements, purpose and seed → arm → figure in each resample.
     drawn: Callable[[Seen, str, int], Drawn]
+    #: Word for the items.
+    items: str = "windows"
 
 
 BITS_PER_BYTE = Scale(BITS, mean, windows, drawn)
@@ -71,6 +73,11 @@ def leads(
         for arm, event in seen.items()
         if arm != ours
     }
+
+
+def drift(before: Observed, after: Observed) -> float:
+    """Return the largest relative change of bits per byte of a domain, up or down."""
+    return max(abs(after.values[domain] / bits - 1) for domain, bits in before.values.items())
 
 
 def arms(seen: Seen) -> dict[str, Arm]:

@@ -99,8 +99,8 @@ class Declaration(Scripted[S]):
     def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
         """Return the panels of the arms, once the arm `ours` is measured."""
         arms = self.arms_of(run)
-        groups = {name: arm.group for name, arm in arms.items()}
         title, note = self.comparison_title, self.comparison_note
+        groups = arm_panels.groups(arms)
         compared = (words(arms), run.seen, run.leads, groups, ours, self.baseline)
         return (
             arm_panels.arms(title, *compared, note),

@@ -150,7 +150,7 @@ class Study(StudyView[S]):
         """Return the given model's name if the result is that model or its copy in float32."""
         made, given = state.completed.models[MODEL], state.started.model
         same = made.digest == given.digest or made.recipe_id == as_float32(state.started).id
-        return given.name if same else None
+        return state.called.get(given.digest, given.name) if same else None
 
     def architectures(
         self, config: Any, given: Mapping[str, Sequence[Architecture | None]]

@@ -201,7 +201,10 @@ class StudyView(Declaration[S]):
             for name, (value, unit) in self.facts(run).items()
         )
         facts = (*training_panels.speed(state, self.trainings(state).values()), *shown)
-        return default_panels.head(self, state, self.headline(run), facts)
+        if (result := self.headline(run)) and result.model:
+            called = self.names(state).get(result.model, "")
+            result = result.model_copy(update={"called": called})
+        return default_panels.head(self, state, result, facts)
 
     def panels(self, state: S, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return arms, domains, training curves, the study's own panels, and models."""

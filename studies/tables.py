@@ -59,13 +59,13 @@ def ratio(over: str, words: str) -> FigureRule:
     return share(words, rule)
 
 
-def lead(over: str, words: str, unit: str = "bits/byte") -> FigureRule:
-    """Return the rule of what an arm needs more than our arm."""
+def lead(over: str, words: str, unit: str = "bits/byte", arm: str | None = None) -> FigureRule:
+    """Return the rule of what an arm needs more than another one: by default ours."""
 
     def rule(run: Run) -> Figure:
-        assert run.ours is not None
-        more = run.mean(over) - run.mean(run.ours)
-        return figure(more, run.drawn[over] - run.drawn[run.ours], run.windows)
+        ahead = str(arm or run.ours)
+        more = run.mean(over) - run.mean(ahead)
+        return figure(more, run.drawn[over] - run.drawn[ahead], run.windows)
 
     return FigureRule(words, rule, unit)
 

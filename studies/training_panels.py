@@ -11,6 +11,7 @@ from runs.panels.panels import Axis, Column, Lead, Lines, Metric, Panel, Series,
 from studies import training_pace
 from studies.making.events import Making
 from studies.making.making import MakingState
+from studies.training_rows import Chain
 from weights.recipes import Train
 
 BITS = Metric(name="bits per byte", better="down")
@@ -59,18 +60,10 @@ def _speed(
             steps, speeds = zip(*points, strict=True)
             role = "reference" if name in references else "ours"
             series.append(Series(name=name, role=role, x=steps, y=speeds))
-    if not series:
-        return []
-    return [
-        Lines(
-            name="speed",
-            title="Speed",
-            says="Tokens a second of each training, from the first step of a segment to its last.",
-            x=STEPS,
-            y=Axis(name="speed", unit="tokens/s", better="up"),
-            series=tuple(series),
-        )
-    ]
+    says = "Tokens a second of each training, from the first step of a segment to its last."
+    y = Axis(name="speed", unit="tokens/s", better="up")
+    lines = Lines(name="speed", title="Speed", says=says, x=STEPS, y=y, series=tuple(series))
+    return [lines] if series else []
 
 
 def _curve(
@@ -94,20 +87,19 @@ def models(
     state: Any,
     recipes: Mapping[str, Making],
     says: str = MADE,
-    trainings: Mapping[str, Train] = MappingProxyType({}),
+    chains: Mapping[str, Chain] = MappingProxyType({}),
 ) -> Units:
     """Return all models with their steps and weights; `says` tells what they are.
 
-    `trainings` are those of models that are made of a training's.
+    `chains` are the trainings of models that are made of a training's, or by several.
     """
     rows = []
     for name, recipe in recipes.items():
         steps = of = seconds = None  # of what no training makes
-        training = trainings.get(name, recipe)
-        if isinstance(training, Train):
-            events = state.advanced.get(training.stem, {}).values()
-            steps, of = state.steps(training), training.upto
-            seconds = sum(event.seconds for event in events if event.step <= training.upto)
+        if chain := chains.get(name, (recipe,) if isinstance(recipe, Train) else ()):
+            steps, of = state.steps(chain[-1]), chain[-1].upto
+            events = (e for training in chain for e in training_pace.segments(state, training))
+            seconds = sum(event.seconds for event in events if event.step <= of)
         made = state.made.get(recipe.id)
         rows.append((name, steps, of, seconds, made.digest[:12] if made else None))
     return Units(
@@ -118,8 +110,8 @@ def models(
         columns=(
             Column(name="model", type="text"),
             Column(name="steps", type="integer"),
-            Column(name="of", type="integer"),
-            Column(name="seconds", type="number", unit="s"),
+            Column(name="steps in all", type="integer"),
+            Column(name="time", type="number", unit="s"),
             Column(name="weights", type="text"),
         ),
         rows=tuple(rows),

@@ -33,6 +33,7 @@ from runs.panels.panels import (
     Point,
     Series,
     Units,
+    columns,
 )
 
 FITNESS = Metric(name="fitness", better="up")
@@ -54,11 +55,8 @@ COLUMNS = (
     Column(name="spread", type="number"),
     Column(name="champion", type="number", better="up"),
     Column(name="champion_id", type="model"),
-    Column(name="changed", type="flag"),
-    Column(name="diversity", type="number"),
-    Column(name="level", type="text"),
-    Column(name="evaluations", type="integer"),
-    Column(name="items", type="integer"),
+    *columns(changed="flag", diversity="number", level="text"),
+    *columns(evaluations="integer", items="integer"),
     Column(name="device_seconds", type="number", unit="s"),
     Column(name="wall_seconds", type="number", unit="s"),
 )

@@ -73,8 +73,8 @@ def panels(run: Run, curves: Curves) -> list[Panel]:
         shown += _leads(run, quality)
     if line := figures.line(run):
         shown.append(_line(line))
-    says = "The specialists start from the base."
-    shown.append(training_panels.models(run.state, models, says, trainings))
+    says, chains = "The specialists start from the base.", {n: (t,) for n, t in trainings.items()}
+    shown.append(training_panels.models(run.state, models, says, chains))
     return [*shown, _lineage(run)]
 
 

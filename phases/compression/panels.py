@@ -8,10 +8,12 @@ from typing import Any
 from phases.compression import figures, recipes
 from phases.compression.figures import Point, Rival
 from phases.compression.recipes import Subject
+from phases.compression.settings import CompressionConfig
 from runs.panels.head import Fact, Result
-from runs.panels.panels import Axis, Column, Front, Metric, Panel, Units
+from runs.panels.panels import Axis, Column, Front, Metric, Panel, Units, columns
 from runs.panels.panels import Point as Dot
 from runs.panels.shapes import Limit
+from runs.system.durations import size
 from studies.run import Run
 
 KEPT = Metric(name="kept", unit="share", better="up")
@@ -24,9 +26,9 @@ POINTS = {
     "ratio": Column(name="× float32", type="number"),
     "bits_per_weight": Column(name="bits a weight", type="number"),
     "bits_per_byte": Column(name="bits per byte", type="number"),
-    "retention": Column(name="retention", type="number"),
-    "regression": Column(name="worst domain", type="number"),
-    "weight_error": Column(name="weights' error", type="number"),
+    "retention": Column(name="retention", type="number", unit="share"),
+    "regression": Column(name="worst domain", type="number", unit="share"),
+    "weight_error": Column(name="weights' error", type="number", unit="share"),
     "encoding_seconds": Column(name="encoding", type="number", unit="s"),
     "decoding_seconds": Column(name="decoding", type="number", unit="s"),
 }
@@ -41,13 +43,13 @@ AGAINST = (
     Column(name="low", type="number"),
     Column(name="high", type="number"),
 )
-MATRICES = (
-    Column(name="matrix", type="text"),
-    Column(name="rows", type="integer"),
-    Column(name="columns", type="integer"),
-    Column(name="tried at", type="text"),
-    Column(name="rise of bits per byte", type="number"),
-    Column(name="setting", type="text"),
+MATRICES = columns(
+    matrix="text",
+    rows="integer",
+    columns="integer",
+    tried_at="text",
+    rise_of_bits_per_byte="number",
+    setting="text",
 )
 
 
@@ -113,12 +115,12 @@ def _front(run: Run) -> Front:
         limits.append(Limit(at=config.budget, says="budget", axis=0))
     elif own:
         most = own / config.retention
-        limits.append(Limit(at=most, says="retention that is asked for"))
+        limits.append(Limit(at=most, says=f"{100 * config.retention:g} % retention, as asked"))
     return Front(
         name="front",
         title="Size and quality",
         says="Bytes of whole files against bits per byte on the selection slice; a point of the front "
-        "is beaten by no other in both.",
+        f"is beaten by no other in both. {_rule(config)}",
         axes=(
             Axis(name="bytes", unit="B", log=True, better="down"),
             Axis(name="bits per byte", better="down"),
@@ -129,11 +131,23 @@ def _front(run: Run) -> Front:
     )
 
 
+def _rule(config: CompressionConfig) -> str:
+    """Return which point is chosen, in a sentence."""
+    if config.budget:
+        return f"Chosen is the point with the fewest bits per byte within {size(config.budget)}."
+    kept = f"{100 * config.retention:g} % of the given model's quality"
+    if (most := config.regression) is not None:
+        kept += f" and loses at most {100 * most:g} % in any domain"
+    return f"Chosen is the smallest point that keeps {kept}."
+
+
 def _points(run: Run) -> Units:
     """Return the rate–distortion table."""
     points, columns = rows(run), POINTS
     says = "Bytes are those of whole files, embedding included, tokenizer not. The worst domain is the "
-    says += "largest rise of bits per byte in any, as a share."
+    says += "one with the largest rise of bits per byte over the given model's. " + _rule(
+        run.settings
+    )
     if failed := sum(row["failure"] is not None for row in points):
         columns = POINTS | FAILURE
         says += f" {failed} of {len(points)} could not be measured, and are never chosen."

@@ -140,7 +140,10 @@ class CompressionView(Scripted[CompressionState]):
     ) -> Sequence[Panel]:
         """Return the front, the table of points, and the settings of the matrices."""
         run = self.begun(state)
-        return [*(panels.panels(run) if run else ()), default_panels.tasks(self, state)]
+        tasks, further = default_panels.tasks(self, state), len(state.made) + len(state.refused)
+        says = f"{tasks.says} {further:,} more encoded or packed, and are not listed."
+        tasks = tasks.model_copy(update={"says": says if further else tasks.says})
+        return [*(panels.panels(run) if run else ()), tasks]
 
     def report(self, state: CompressionState, rows: Sequence[Envelope]) -> dict[str, Any]:
         """Return the report of a completed compression."""

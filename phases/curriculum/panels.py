@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from dataclasses import replace
 
 from phases.curriculum import recipes
 from phases.curriculum.figures import ADAPTIVE, Course, CurriculumRun
@@ -12,10 +12,8 @@ from phases.curriculum.recipes import START
 from phases.curriculum.report import bursts, dreams, frontiers, reason, verdicts
 from runs.panels.head import Result
 from runs.panels.panels import (
-    Arm,
     Arms,
     Axis,
-    Column,
     Lines,
     Matrix,
     Metric,
@@ -24,37 +22,25 @@ from runs.panels.panels import (
     Series,
     Shares,
     Units,
+    columns,
 )
-from studies import comparison, tables, training_panels
-from studies.arm_panels import items, lead
+from studies import arm_panels, comparison, tables, training_panels
 from studies.declaration import Declaration
 from studies.observing import Observed
-from studies.paired_bits import mean
 from studies.training_panels import Curves
 
 ACCURACY = Metric(name="accuracy", better="up")
 SEGMENT = Axis(name="segment", whole=True)
 TOKENS = Axis(name="tokens", whole=True)
-Type = Literal["text", "number", "integer"]
 
 
 def headline(run: CurriculumRun, over: str) -> Result | None:
     """Return the result's accuracy beside the given model's; None until the run has completed."""
     if run.state.completed is None or run.result is None:
         return None
-    figures, event = run.state.completed.figures, run.seen[run.result]
-    return Result(
-        name="model",
-        model=event.recipe_id,
-        metric=ACCURACY,
-        value=figures["accuracy"].value,
-        low=figures["accuracy"].low,
-        high=figures["accuracy"].high,
-        over=over,
-        lead=lead(figures["gain"]),
-        on=f"{comparison.TEST} slice",
-        n=items(event),
-    )
+    figures = run.state.completed.figures
+    gain = arm_panels.lead(figures["gain"])
+    return arm_panels.figured(run, run.result, ACCURACY, figures["accuracy"], over, gain)
 
 
 def panels(study: Declaration, run: CurriculumRun, curves: Curves) -> list[Panel]:
@@ -72,7 +58,7 @@ def _panels(study: Declaration, run: CurriculumRun, curves: Curves) -> Iterator[
     if following is not None:
         yield _levels(following)
         yield _mix(run, following)
-        yield _reasons(following)
+        yield _reasons(run, following)
     yield from additions(run)
     for arm, course in run.courses.items():
         if course.measured:
@@ -80,29 +66,16 @@ def _panels(study: Declaration, run: CurriculumRun, curves: Curves) -> Iterator[
     others = [arm for arm in curves if arm != ADAPTIVE]
     yield from training_panels.curves(curves, others, run.state, {})
     ends = {arm: run.recipes[arm] for arm in (START, *run.courses) if arm in run.recipes}
-    yield training_panels.models(run.state, ends, trainings=run.trainings)
+    chains = {arm: course.segments for arm, course in run.courses.items()}
+    yield training_panels.models(run.state, ends, chains=chains)
 
 
 def _arms(study: Declaration, run: CurriculumRun) -> Arms:
-    words = tables.words(study.arms_of(run))
-    return Arms(
-        name="arms",
-        title=study.comparison_title,
-        says="; ".join(f"{arm}: {words[arm]}" for arm in run.seen)
-        + ". The share of test items that are solved, the mean over families and levels.",
-        metric=ACCURACY,
-        ours=str(run.result),
-        baseline=START,
-        arms=tuple(
-            Arm(
-                name=arm,
-                group=study.arms[arm].group,
-                value=mean(event),
-                n=items(event),
-                lead=lead(run.leads[arm]) if arm in run.leads else None,
-            )
-            for arm, event in run.seen.items()
-        ),
+    compared = tables.words(study.arms), run.seen, run.leads, arm_panels.groups(study.arms)
+    return arm_panels.arms(
+        *(study.comparison_title, *compared, str(run.result), START),
+        "The share of test items that are solved, the mean over families and levels.",
+        replace(comparison.BITS_PER_BYTE, metric=ACCURACY),
     )
 
 
@@ -146,7 +119,7 @@ def _mix(run: CurriculumRun, course: Course) -> Shares:
     return Shares(
         name="mix",
         title="Mix by time",
-        says=f"Share of a family's items in each segment of the arm {course.arm}.",
+        says=f"Share of each family's items in each segment of the arm {course.arm}.",
         metric=Metric(name="share"),
         x=SEGMENT,
         at=tuple(event.segment + 1 for event in course.mixes),
@@ -181,10 +154,10 @@ def _matrix(arm: str, event: Observed) -> Matrix:
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def _reasons(course: Course) -> Units:
+def _reasons(run: CurriculumRun, course: Course) -> Units:
     """Return why frontiers moved."""
     rows = tuple(
-        (event.segment + 1, family, frontier.level, frontier.change, reason(family, frontier))
+        (event.segment + 1, family, frontier.level, frontier.change, reason(run.settings, frontier))
         for event in course.mixes
         for family, frontier in event.frontiers.items()
         if frontier.change != "held"
@@ -192,9 +165,10 @@ def _reasons(course: Course) -> Units:
     return Units(
         name="changes",
         title="Levels gained, opened, lost",
-        says=f"Each move of a frontier in the arm {course.arm}, and the success that it follows from.",
+        says=f"Each move of a family's frontier, the highest level that it is to learn, in the arm "
+        f"{course.arm}, and the rule by which it moved.",
         unit="change",
-        columns=_columns(
+        columns=columns(
             segment="integer", family="text", level="integer", change="text", reason="text"
         ),
         rows=rows,
@@ -211,9 +185,7 @@ def additions(run: CurriculumRun) -> Iterator[Units]:
             says="Accuracy on the test slice minus that of the arm adaptive, with its interval: an "
             "addition is better if the whole interval is above zero, and worse if it is below.",
             unit="addition",
-            columns=_columns(
-                arm="text", lead="number", low="number", high="number", verdict="text"
-            ),
+            columns=columns(arm="text", lead="number", low="number", high="number", verdict="text"),
             rows=tuple(
                 (arm, lead.value, lead.low, lead.high, word)
                 for arm, word in words.items()
@@ -240,7 +212,7 @@ def _bursts(run: CurriculumRun) -> Iterator[Units]:
             says="Accuracy on the selection slice before and after the segment of a burst. If it lost "
             "more than the setting relapse, the next segment began with the model before it.",
             unit="burst",
-            columns=_columns(
+            columns=columns(
                 arm="text", segment="integer", before="number", after="number", left="text"
             ),
             rows=rows,
@@ -258,7 +230,7 @@ def _dreams(run: CurriculumRun) -> Iterator[Units]:
             title="Dreams",
             says="What the model of an arm answered to tasks that it had passed, before each segment.",
             unit="segment",
-            columns=_columns(
+            columns=columns(
                 arm="text", segment="integer", cells="integer", items="integer", right="integer"
             ),
             rows=rows,
@@ -276,14 +248,9 @@ def _stages(course: Course) -> Iterator[Units]:
         says="The stage of each segment of the arm stages, and accuracy on the selection slice at its "
         "end.",
         unit="segment",
-        columns=_columns(segment="integer", stage="text", accuracy="number"),
+        columns=columns(segment="integer", stage="text", accuracy="number"),
         rows=tuple(
             (number, stage, accuracy)
             for number, (stage, accuracy) in enumerate(zip(names, course.accuracy, strict=False))
         ),
     )
-
-
-def _columns(**types: Type) -> tuple[Column, ...]:
-    """Return columns by name and type."""
-    return tuple(Column(name=name, type=type_) for name, type_ in types.items())

@@ -8,6 +8,7 @@ from typing import Any
 from phases.curriculum import figures, recipes
 from phases.curriculum.events import Frontier, MixChosen
 from phases.curriculum.figures import BESIDE, Course, CurriculumRun
+from phases.curriculum.settings import CurriculumConfig
 from runs.event_types import Figure
 
 
@@ -147,10 +148,21 @@ def mix_line(event: MixChosen) -> str:
     return ": ".join([about, *([", ".join(moved)] if moved else [])])
 
 
-def reason(family: str, frontier: Frontier) -> str:
-    """Return why a family's frontier is where it is, in words."""
-    seen = f"{100 * frontier.success:.0f} % of {frontier.items} items of level {frontier.by}"
-    return f"{family} {frontier.change} at level {frontier.level}: {seen}"
+def reason(config: CurriculumConfig, frontier: Frontier) -> str:
+    """Return the rule by which a family's frontier moved, with the success that it follows from."""
+    solved = f"{100 * frontier.success:.0f} % of its {frontier.items} items are solved"
+    passing = f"more than {100 * config.promote:g} %"
+    match frontier.change:
+        case "placed":
+            return f"level {frontier.by} is the lowest not passed ({passing}), or the highest: {solved}"
+        case "opened":
+            return (
+                f"after {config.patience} segments in which level {frontier.by} was not passed "
+                f"({passing}), the next one is added all the same: {solved}"
+            )
+        case "demoted":
+            return f"level {frontier.by} fell below {100 * config.demote:g} %: {solved}"
+    return f"level {frontier.by} is passed ({passing}): {solved}"
 
 
 def _span(lead: Figure) -> str:

@@ -182,12 +182,13 @@ class Context(work.Context):
     def notes(self, started: Started) -> Sequence[str]:
         """Return a note on the cells with fewer items than are asked for."""
         pool = self.state.submitted.config.pool
-        short = [f"{name} {count}" for name, count in started.pool.items() if count < pool]
+        cells = ((*name.split("/"), count) for name, count in started.pool.items() if count < pool)
+        short = [f"{count:,} of {family} at level {level}" for family, level, count in cells]
         plain = items.read(self.text.folder / ITEMS, self.text.tokenizer, "selection")
         held = {**plain, **self._tool_items(CHOOSING)}
         scarce = [name for name, tasks in held.items() if len(tasks) < EVIDENCE]
-        few = ", ".join(short)
-        notes = [f"there are fewer items to train on than asked for: {few}."] if short else []
+        few = ", ".join(short).replace(" of ", " items of ", 1)
+        notes = [f"there are only {few} to train on; {pool:,} were asked for."] if short else []
         if scarce:
             notes.append(f"{', '.join(scarce)} have too few items to be passed by.")
         return notes

@@ -33,7 +33,7 @@ def _gains(gains: Mapping[str, Mapping[str, Figure]], ours: str | None) -> Matri
     return _matrix(
         "experts",
         "Gain by domain",
-        "Relative gain in bits per byte over the given model on the test slice, with intervals; below "
+        "Bits per byte saved on the test slice, as a share of the given model's, with intervals; below "
         "zero is damage.",
         "gain",
         gains,
@@ -68,7 +68,7 @@ def _matrix(
         says=says,
         rows=tuple(domains),
         columns=tuple(figures),
-        metrics=(Metric(name=metric, better="up"),),
+        metrics=(Metric(name=metric, unit="share", better="up"),),
         values=tuple(tuple(one.value for one in row) for row in rows),
         low=tuple(tuple(one.low for one in row) for row in rows),
         high=tuple(tuple(one.high for one in row) for row in rows),
@@ -128,6 +128,6 @@ def _volumes(searches: Mapping[str, Search]) -> Lines:
                 x=tuple(event.evaluations for event in search.ended),
                 y=tuple(event.hypervolume for event in search.ended),
             )
-            for arm, search in sorted(searches.items())
+            for arm, search in searches.items()
         ),
     )

@@ -324,11 +324,11 @@ class Experts(Study[MakingState]):
         gain = done.figures.get("gain") if done else None
         return {
             "experts": (len(run.known.get("experts", ())), ""),
-            "numbers of an expert": (run.started.numbers, ""),
-            **({"numbers of adapters": (adapters.numbers, "")} if adapters else {}),
+            "parameters of an expert": (run.started.numbers, ""),
+            **({"parameters of adapters": (adapters.numbers, "")} if adapters else {}),
             "further models": (len(run.started.merges), ""),
             "mixtures of an arm": (max(measured, default=0), ""),
-            **({"fewer bits per byte": (gain.value, "share")} if gain else {}),
+            **({"fewer bits per byte in experts' domains": (gain.value, "share")} if gain else {}),
         }
 
     def references_of(self, run: Run) -> Sequence[str]:

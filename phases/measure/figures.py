@@ -19,14 +19,16 @@ from studies.paired_bits import draws, figure, mean, rates, resampled
 MEASURE = "rolling-bits-per-byte@1"
 #: Figure → what it is, in words.
 FIGURES = {
-    "bits_per_byte": "bits per byte: of the model, the mean over domains",
-    "retention": "quality kept of the best input: its bits per byte over those of the model",
-    "regression": "loss in the worst domain: the largest rise of bits per byte in any, as a share, "
-    "over the worst there of the models it is compared with",
-    "cumulative": "quality kept since the beginning: bits per byte of the best first model, over the "
-    "model's own",
-    "bytes": "size: bytes of the model's tensors",
-    "size": "size beside the largest input: bytes of the model's tensors over those of that model",
+    "bits_per_byte": "bits per byte: those of the measured model, the mean over domains",
+    "retention": "quality kept of the best input: bits per byte of the best model that it is compared "
+    "with, divided by those of the measured model",
+    "regression": "loss in the worst domain: rise of bits per byte over the worst compared model, in "
+    "the domain where this rise is largest; below zero the measured model is better everywhere",
+    "cumulative": "quality kept since the beginning: bits per byte of the best model that the pipeline "
+    "began with, divided by those of the measured model",
+    "bytes": "size unpacked: bytes of the measured model's tensors, even if its file is packed",
+    "size": "unpacked size beside the largest input: bytes of the measured model's tensors, divided by "
+    "those of the largest model that it is compared with",
 }
 #: Figures that are shares, shown beside the result.
 SHARES = ("retention", "cumulative", "regression", "size")

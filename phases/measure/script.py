@@ -29,9 +29,9 @@ from runs.kinds.outcome import figure_metric, figure_text
 from runs.kinds.tasks import Decision, Start, Task
 from runs.kinds.view import OTHER_DATA
 from runs.panels.head import Fact, Head, Result, listed, measured
-from runs.panels.panels import Column, Matrix, Panel, Units
+from runs.panels.panels import Matrix, Panel, Units, columns
 from runs.system.rounding import alike
-from studies import paired_bits
+from studies import arm_panels, comparison, paired_bits
 from studies.observing import Observe, Observed
 from studies.observing import unasked as wrong_observation
 from studies.script import Ask, Script, follow
@@ -207,19 +207,25 @@ class Measure(Kind[MeasureState]):
     # ---- what is shown ---------------------------------------------------------------------------
 
     def names(self, state: MeasureState) -> dict[str, str]:
-        """Return recipe id → the model's name as it was given; equal names get the id's beginning."""
-        sources = state.started.sources if state.started else ()
-        names = [source.name for source in sources]
+        """Return recipe id → the model's name as it was given, or as the run's pipeline calls it.
+
+        Equal names get the id's beginning.
+        """
+        sources, whole = (
+            state.started.sources if state.started else (),
+            state.run.rpartition(".")[0],
+        )
+        called = [state.called.get(s.digest, s.name.removeprefix(f"{whole}.")) for s in sources]
         return {
-            s.recipe_id: s.name if names.count(s.name) == 1 else f"{s.name} ({s.recipe_id[:6]})"
-            for s in sources
+            s.recipe_id: name if called.count(name) == 1 else f"{name} ({s.recipe_id[:6]})"
+            for s, name in zip(sources, called, strict=True)
         }
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         match type_:
             case "submitted":
-                return data["model"][0]["name"]
+                return next(iter(names.values()), data["model"][0]["name"])
             case "started":
                 count = sum(data["documents"].values())
                 return f"{len(data['sources'])} models, {count:,} documents"
@@ -305,7 +311,13 @@ class Measure(Kind[MeasureState]):
             for name in (*SHARES, "bytes")
             if name in values and (metric := figure_metric(self, name))
         ]
-        return default_panels.head(self, state, result, facts)
+        head = default_panels.head(self, state, result, facts)
+        if id_ not in state.started.roles.get("against", ()):
+            return head
+        verdict = (
+            f"{result.name} is itself among those that it is compared with: it passed unchanged."
+        )
+        return head.model_copy(update={"verdict": verdict})
 
     def panels(self, state: MeasureState, curve: Sequence[float | None] = ()) -> Sequence[Panel]:
         """Return the figures, and every model by domain."""
@@ -343,22 +355,20 @@ class Measure(Kind[MeasureState]):
             title="Figures",
             says="Intervals are the middle 95 % of a paired bootstrap over documents.",
             unit="figure",
-            columns=tuple(Column(name=n, type="text") for n in ("figure", "value", "what it is")),
+            columns=columns(figure="text", value="text", what_it_is="text"),
             rows=tuple(rows),
         )
 
 
 def _domains_panel(state: MeasureState, names: Mapping[str, str]) -> Matrix:
     """Return bits per byte by domain and model."""
-    seen, documents = observed(state), state.started.documents
-    (own,) = state.started.roles["model"]
-    return Matrix(
-        name="quality",
-        title="Bits per byte by domain",
-        says=f"On {sum(documents.values())} documents; fewer bits are better.",
-        rows=tuple(documents),
-        columns=tuple(names[id_] for id_ in seen),
-        metrics=(BITS,),
-        values=tuple(tuple(event.values[d] for event in seen.values()) for d in documents),
-        ours=names[own] if own in seen else None,
+    seen = {names[id_]: event for id_, event in observed(state).items()}
+    first, (own,) = next(iter(seen.values())), state.started.roles["model"]
+    count, read = comparison.windows(first), sum(map(sum, first.sizes.values()))
+    says = (
+        f"On {count:,} whole documents of the {first.on} slice, {read:,} bytes of text; fewer bits are "
+        "better. Figures of the same model on other documents, or on windows, differ."
+    )
+    return arm_panels.groups_by_arm(
+        *("quality", "Bits per byte by domain", says, BITS, seen, names[own])
     )

@@ -88,7 +88,7 @@ def curve(run: Run, course: Course) -> dict[str, tuple[float, float]]:
         apart = answers.get(Observe(candidate.recipe.id, DIVERGENCE, CHOOSING).key)
         bits = answers.get(Observe(candidate.recipe.id, BITS, CHOOSING).key)
         if apart and bits:
-            points[name] = apart.values[PROMPT] / below, drift(text, bits)
+            points[name] = apart.values[PROMPT] / below, comparison.drift(text, bits)
     return points
 
 
@@ -96,11 +96,6 @@ def nearest(points: Mapping[str, tuple[float, float]]) -> str:
     """Return the model with the least ratio of those that do not drift; of all if all do."""
     still = [name for name, (_, change) in points.items() if change <= DRIFT]
     return min(still or points, key=lambda name: points[name][0])
-
-
-def drift(text: Observed, bits: Observed) -> float:
-    """Return the largest relative change of bits per byte of a domain, up or down."""
-    return max(abs(bits.values[d] / value - 1) for d, value in text.values.items())
 
 
 def expected(run: Run) -> list[Observe]:
@@ -284,7 +279,7 @@ RULES = {
     ),
     "drift": _rule(
         "drift on ordinary text: largest relative change of bits per byte of a domain",
-        lambda run: Figure(value=drift(run.seen[PARENT], run.seen[str(run.result)])),
+        lambda run: Figure(value=comparison.drift(run.seen[PARENT], run.seen[str(run.result)])),
         "share",
     ),
     "retention": _rule(

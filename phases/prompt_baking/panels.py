@@ -6,10 +6,10 @@ from phases.prompt_baking import figures, prompts, words
 from phases.prompt_baking.figures import LIMITS
 from phases.prompt_baking.recipes import PARENT
 from runs.kinds.outcome import figure_metric
-from runs.panels.head import Result
+from runs.panels.head import Result, quantity
 from runs.panels.panels import Lines, Matrix, Panel, Series
 from runs.panels.shapes import Axis, Limit, Metric
-from studies import comparison
+from studies import arm_panels, comparison
 from studies.observing import Observed
 from studies.run import Run
 
@@ -35,17 +35,7 @@ def headline(run: Run, title: str) -> Result | None:
     done = run.state.completed
     if done is None or "ratio" not in done.figures:
         return None
-    ratio = done.figures["ratio"]
-    return Result(
-        name=title,
-        model=done.models["model"].recipe_id,
-        metric=RATIO,
-        value=ratio.value,
-        low=ratio.low,
-        high=ratio.high,
-        on=f"{comparison.TEST} slice",
-        n=ratio.n,
-    )
+    return arm_panels.figured(run, title, RATIO, done.figures["ratio"])
 
 
 def facts(run: Run) -> dict[str, tuple[float | str, str]]:
@@ -84,8 +74,12 @@ def _along(
     run: Run, name: str, index: int, curves: dict[str, dict[float, tuple[float, float]]]
 ) -> Lines:
     """Return ratio or drift along the strength, with its limit; a series for each way to it."""
-    axis, says = ALONG[name]
+    (axis, says), done = ALONG[name], run.state.completed
     chosen = f" Chosen: {words.of_arm(run.result)}." if run.result else ""
+    if done and name in done.met:
+        value = quantity(done.figures[name].value, figure_metric(run.study, name).unit)
+        how = f"{words.MET[done.met[name]]} the limit of {words.LIMIT[name]}"
+        chosen += f" On the test slice the value is {value}, {how}."
     return Lines(
         name=name,
         title=f"{axis.name[:1].upper()}{axis.name[1:]} by strength",
@@ -107,31 +101,21 @@ def _along(
 
 def _behaviour(behaved: dict[str, Observed]) -> Matrix:
     """Return the share of replies that pass the prompts' checks, by check, place and model."""
-    groups = tuple(behaved[PARENT].values)
-    return Matrix(
-        name="behaviour",
-        title="Replies that pass",
-        says="Share of greedy replies on the test slice that pass a prompt's check: with and without "
-        "the prompts, at the beginning (near) and after ordinary text (far).",
-        rows=groups,
-        columns=tuple(behaved),
-        metrics=(Metric(name="replies that pass", better="up"),),
-        values=tuple(tuple(arm.values.get(group) for arm in behaved.values()) for group in groups),
+    says = (
+        "Share of greedy replies on the test slice that pass a prompt's check: with and without the "
+        "prompts, at the beginning (near) and after ordinary text (far)."
     )
+    metric = Metric(name="replies that pass", better="up")
+    return arm_panels.groups_by_arm("behaviour", "Replies that pass", says, metric, behaved)
 
 
 def _divergences(run: Run, apart: dict[str, Observed]) -> Matrix:
     """Return the divergences on the test slice by prompt and arm."""
-    groups = tuple(apart.get(run.result or PARENT, apart[PARENT]).values)
     others = enumerate(prompts.measured(run.settings), 1)
-    listed = "; ".join(f"{figures.OTHER}{n}: {text.strip()[:60]}" for n, text in others)
-    return Matrix(
-        name="divergences",
-        title="Divergence from the given model under prompts",
-        says=f"On the test slice. prompt: the model without it, from the given one with it. {listed}",
-        rows=groups,
-        columns=tuple(apart),
-        metrics=(NATS,),
-        values=tuple(tuple(arm.values[group] for arm in apart.values()) for group in groups),
-        ours=run.result if run.result in apart else None,
+    listed = "; ".join(f"{figures.OTHER}{n}: “{text.strip()[:60]}”" for n, text in others)
+    says = (
+        "On the test slice. prompt: how far a model without the baked prompt is from the given one "
+        f"with it. The others: how far each is from the given one, both with that prompt. {listed}."
     )
+    title = "Divergence from the given model under prompts"
+    return arm_panels.groups_by_arm("divergences", title, says, NATS, apart, run.result)

@@ -14,6 +14,9 @@ from studies.run import Run
 
 #: Titles of a curve's points: interpolated weights, and trainings that were stopped.
 INTERPOLATED, STOPPED = "interpolated", "stopped early"
+#: True if a figure is within its limit → in words; figure → its limit.
+MET = {True: "within", False: "above"}
+LIMIT = {"ratio": f"{LIMITS['ratio']:g}", "drift": f"{100 * LIMITS['drift']:g} %"}
 
 
 def gist(type_: str, data: Mapping[str, Any], name: str) -> str | None:
@@ -155,14 +158,12 @@ def sentences(run: Run) -> list[str]:
             f"nats a token off itself with it, below {figures.LEAST:g} on the slice that decides. A "
             "ratio is not defined, nothing was trained, and the result is the given model."
         ]
-    word = {True: "within", False: "above"}
     out = [
         f"- The result is {of_arm(str(run.result))}. Without the prompt it is {_span(values['baked'])} "
         f"nats a token off the prompted model, where the given model is {_span(values['unprompted'])}.",
-        f"- The ratio is {_span(values['ratio'])}, {word[met['ratio']]} the limit of "
-        f"{LIMITS['ratio']:g}.",
+        f"- The ratio is {_span(values['ratio'])}, {MET[met['ratio']]} the limit of {LIMIT['ratio']}.",
         f"- Bits per byte of ordinary text change by {values['drift'].value:.2%} at most, "
-        f"{word[met['drift']]} the limit of {LIMITS['drift']:.1%}.",
+        f"{MET[met['drift']]} the limit of {LIMIT['drift']}.",
     ]
     out += [
         f"- {of_arm(name).capitalize()}: ratio {_span(ratio)}."

@@ -86,7 +86,8 @@ def _resampled(event: Observed, part: str, resamples: Mapping[str, Counts]) -> C
 
 
 HARD_NATS = Scale(
-    Metric(name="loss of hard tokens", unit="nat/token", better="down"), mean, documents, drawn
+    *(Metric(name="loss of hard tokens", unit="nat/token", better="down"), mean, documents, drawn),
+    items="documents",
 )
 
 
@@ -114,11 +115,6 @@ def _genuine(run: Run) -> Figure:
     lost = run.mean(SHUFFLED) - run.mean(THOUGHTS)
     losses = run.drawn[SHUFFLED] - run.drawn[THOUGHTS]
     return figure(lost - GENUINE * gained, losses - GENUINE * gains, run.windows)
-
-
-def _moved(run: Run) -> Figure:
-    point = run.mean(BASE) - run.mean(CONTINUED)
-    return figure(point, run.drawn[BASE] - run.drawn[CONTINUED], run.windows)
 
 
 def _retention(run: Run) -> Figure:
@@ -155,10 +151,11 @@ FIGURES = {
         "gain on the selection slice: the same there, nats a hard token", _gain_on_selection, NATS
     ),
     "hard_nats": bits("loss of hard tokens: nats a hard token with thoughts", NATS),
-    "moved": FigureRule(
+    "moved": lead(
+        BASE,
         "gain of continued training: nats a hard token that it took off the common base",
-        _moved,
         NATS,
+        CONTINUED,
     ),
     "weight": share(
         "weight of thoughts: share of the thought in the mixture, the mean over all tokens",

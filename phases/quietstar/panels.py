@@ -49,7 +49,7 @@ def domains(names: list[str], seen: Seen, ours: str) -> Matrix:
     return Matrix(
         name="quality",
         title="Loss by domain",
-        says="Nats a token on the test slice; fewer are better.",
+        says="Nats a token on the test slice, of the hard tokens and of all; fewer are better.",
         rows=tuple(parts),
         columns=tuple(names),
         metrics=(ANY,),

@@ -89,9 +89,11 @@ class Quietstar(Study[MakingState]):
         START: Arm("the model that was given", "without"),
         BASE: Arm("the trained base that all arms branch from", "without"),
         CONTINUED: Arm("ordinary training", "without"),
-        PAUSE: Arm("pauses: the same computation without thoughts", "without"),
-        THOUGHTS: Arm("thoughts", "thoughts"),
-        SHUFFLED: Arm("the same, with thoughts of other positions", "thoughts"),
+        PAUSE: Arm("training with pauses, which cost as much as thoughts", "without"),
+        THOUGHTS: Arm("a thought before each token", "thoughts"),
+        SHUFFLED: Arm(
+            "the same model with exchanged thoughts, those of other positions", "thoughts"
+        ),
         SILENT: Arm("the model that learned to think, without thoughts", "without"),
     }
     scale = figures.HARD_NATS
@@ -163,9 +165,9 @@ class Quietstar(Study[MakingState]):
 
     def headline(self, run: Run) -> Result | None:
         """Return the loss of hard tokens with thoughts beside the better rival's."""
-        if not run.seen.keys() >= set(TRAINED):
+        if (rival := _rival(run)) is None:
             return None
-        return arm_panels.headline(run, THOUGHTS, words(self.arms), min(RIVALS, key=run.mean))
+        return arm_panels.headline(run, THOUGHTS, words(self.arms), rival)
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return size and tokens, how thoughts are, and what the gate has decided."""
@@ -180,17 +182,11 @@ class Quietstar(Study[MakingState]):
 
     def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
         """Return the arms with what it took to measure them, the gate, and loss by domain."""
-        groups = {name: arm.group for name, arm in self.arms.items()}
+        compared = words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
         arms = arm_panels.arms(
-            *(
-                self.comparison_title,
-                words(self.arms),
-                run.seen,
-                run.leads,
-                groups,
-                ours,
-                self.baseline,
-            ),
+            *(*(self.comparison_title, *compared, ours, _rival(run) or self.baseline),),
+            note=f"The {100 * run.settings.hard:g} % of tokens that the given model predicts worst are "
+            f"hard. {arm_panels.SAME_WINDOWS}",
             scale=self.scale,
             cost=panels.COST,
             costs=figures.costs(run.seen),
@@ -329,6 +325,11 @@ class Quietstar(Study[MakingState]):
 
         told = super().write_result(home, state, out)
         return {**told, "thoughts_folder": write_thinker(self, home, state, Path(told["folder"]))}
+
+
+def _rival(run: Run) -> str | None:
+    """Return the better rival of thoughts; None before all are measured."""
+    return min(RIVALS, key=run.mean) if run.seen.keys() >= set(TRAINED) else None
 
 
 def _count(places: Mapping[str, Sequence[Sequence[int]]]) -> int:

@@ -121,13 +121,6 @@ def _share(arm: Callable[[Run], str | None]) -> Callable[[Run], Figure]:
     return value
 
 
-def _drift(run: Run) -> Figure:
-    """Return the largest relative change of bits per byte of a domain, up or down."""
-    assert run.result is not None
-    before, after = run.seen[START].values, run.seen[run.result].values
-    return Figure(value=max(abs(after[domain] / bits - 1) for domain, bits in before.items()))
-
-
 def _ratio(run: Run) -> Figure | None:
     """Return the ratio of divergences over the same turns; None if the prompt changes nothing."""
     assert run.result is not None
@@ -161,7 +154,7 @@ RULES = {
     ),
     "drift": FigureRule(
         "drift on ordinary text: largest relative change of bits per byte of a domain",
-        _drift,
+        lambda run: Figure(value=comparison.drift(run.seen[START], run.seen[str(run.result)])),
         "share",
     ),
     "retention": ratio(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from phases.tool_baking import figures, recipes, words
 from phases.tool_baking.figures import PROMPT
 from phases.tool_baking.recipes import START
 from runs.kinds.outcome import figure_metric
 from runs.panels.head import Result
-from runs.panels.panels import Arm, Arms, Column, Lines, Matrix, Panel, Series, Units
+from runs.panels.panels import Arms, Lines, Matrix, Panel, Series, Units, columns
 from runs.panels.shapes import Axis, Metric
-from studies import arm_panels, comparison, training_panels
-from studies.events import MODEL
+from studies import arm_panels, comparison, tables, training_panels
 from studies.observing import Observed
 from studies.run import Run
 from studies.tables import Arm as StudyArm
@@ -27,19 +27,10 @@ def headline(run: Run, title: str, over: str) -> Result | None:
     done = run.state.completed
     if done is None:
         return None
-    success = done.figures["success"]
-    return Result(
-        name=title,
-        model=done.models[MODEL].recipe_id,
-        metric=SUCCESS,
-        value=success.value,
-        low=success.low,
-        high=success.high,
-        over=over,
-        lead=arm_panels.lead(done.figures["gain"]),
-        on=f"{comparison.TEST} slice",
-        n=success.n,
-    )
+    success, gain = done.figures["success"], arm_panels.lead(done.figures["gain"])
+    if run.result == START:
+        return arm_panels.figured(run, "given model", SUCCESS, success)
+    return arm_panels.figured(run, title, SUCCESS, success, over=over, lead=gain)
 
 
 def facts(run: Run) -> dict[str, tuple[str | float, str]]:
@@ -49,13 +40,14 @@ def facts(run: Run) -> dict[str, tuple[str | float, str]]:
         "families": len(run.settings.families),
         "calls are written as": run.started.form,
         "iterations": len(words.ends(run)),
+        "bakes kept": sum(end.outcome == "kept" for end in words.ends(run)),
     }
     if run.started.trainable is not None:
         shown["trained parameters"] = run.started.trainable
     if done is None:
         shown["cycle"] = iterations[-1].cycle if iterations else run.settings.cycles[0]
     told = {name: (value, "") for name, value in shown.items()}
-    for name in ("prompted", "ratio", "drift"):
+    for name in ("prompted",) if run.result == START else ("prompted", "ratio", "drift"):
         if done and name in done.figures:
             metric = figure_metric(run.study, name)
             told[metric.name] = (done.figures[name].value, metric.unit)
@@ -83,42 +75,20 @@ def panels(run: Run, arms: Mapping[str, StudyArm], title: str, curves: Curves) -
 
 def _arms(run: Run, arms: Mapping[str, StudyArm], title: str, result: str) -> Arms:
     solved = figures.solved(run)
-    says = {result: "the result, without a prompt"} | {name: arms[name].words for name in arms}
-    return Arms(
-        name="arms",
-        title=title,
-        says="; ".join(f"{arm}: {says[arm]}" for arm in solved)
-        + ". The share of test tasks, the mean over families.",
-        metric=SUCCESS,
-        ours=result,
-        baseline=START,
-        arms=tuple(
-            Arm(
-                name=arm,
-                group="baked" if arm == result else "given",
-                value=figures.success(event),
-                n=comparison.windows(event),
-                lead=None if arm == result else arm_panels.lead(figures.lead(run, arm)),
-            )
-            for arm, event in solved.items()
-        ),
-    )
+    every = {**arms, result: arms.get(result, StudyArm("the result, without a prompt", "baked"))}
+    leads = {arm: figures.lead(run, arm) for arm in solved if arm != result}
+    compared = tables.words(every), solved, leads, arm_panels.groups(every), result, START
+    kept = "" if result != START else " No bake was kept: the result is the given model."
+    note = f"The share of test tasks, the mean over families.{kept}"
+    scale = replace(comparison.BITS_PER_BYTE, metric=SUCCESS)
+    return arm_panels.arms(title, *compared, note, scale)
 
 
 def _families(solved: Mapping[str, Observed], result: str) -> Matrix:
     """Return success by family and arm."""
-    families = tuple(next(iter(solved.values())).values)
-    return Matrix(
-        name="success",
-        title="Success by family of tasks",
-        says="Share of the test tasks that are solved: a call ran, and the end is right.",
-        rows=families,
-        columns=tuple(solved),
-        metrics=(SUCCESS,),
-        values=tuple(tuple(event.values[f] for event in solved.values()) for f in families),
-        ours=result,
-        band=(0.0, 1.0),
-    )
+    says = "Share of the test tasks that are solved: a call ran, and the end is right."
+    head = ("success", "Success by family of tasks", says)
+    return arm_panels.groups_by_arm(*head, SUCCESS, solved, result, band=(0.0, 1.0))
 
 
 def _scores(run: Run) -> Lines:
@@ -173,13 +143,13 @@ def _cycles(run: Run) -> Units:
         title="Cycles",
         says="Each iteration, and why a cycle ended with it.",
         unit="iteration",
-        columns=(
-            Column(name="iteration", type="integer"),
-            Column(name="cycle", type="text"),
-            Column(name="outcome", type="text"),
-            Column(name="before", type="number"),
-            Column(name="after", type="number"),
-            Column(name="end", type="text"),
+        columns=columns(
+            iteration="integer",
+            cycle="text",
+            outcome="text",
+            before="number",
+            after="number",
+            end="text",
         ),
         rows=tuple(rows),
     )
@@ -200,12 +170,12 @@ def _personas(run: Run) -> Units:
         says="What the model proposed, and its success on the selection slice under each; `forge bake "
         "--prompt` bakes any of them.",
         unit="persona",
-        columns=(
-            Column(name="iteration", type="integer"),
-            Column(name="persona", type="text"),
-            Column(name="success", type="number"),
-            Column(name="over none", type="number"),
-            Column(name="baked", type="text"),
+        columns=columns(
+            iteration="integer",
+            persona="text",
+            success="number",
+            over_none="number",
+            baked="text",
         ),
         rows=tuple(rows),
     )

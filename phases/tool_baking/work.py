@@ -291,11 +291,11 @@ class Context(study_work.Context):
             "test": self.config.test_items,
         }
         few = [
-            f"{name} {count}"
+            f"{count} of {name}"
             for name, count in started.counts.items()
             if count < wanted[name.partition("/")[2]]
         ]
-        said = [f"of {', '.join(few)} there are no more tasks."] if few else []
+        said = [f"there are fewer tasks than asked for: only {', '.join(few)}."] if few else []
         return [*super().notes(started), *said]
 
     def canary(self, started: Started, first: Model) -> tuple[str, float]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from events import Envelope
-from runs.history import repository
+from runs import kinds
+from runs.history import children, repository
 from runs.history.places import at_place
 from runs.history.repository import Log
 
@@ -36,6 +37,7 @@ class RunCache:
         self._lock = threading.Lock()
         self._runs: OrderedDict[str, _Folded] = OrderedDict()
         self._past: OrderedDict[tuple[str, int], Any] = OrderedDict()
+        self._called: dict[str, Mapping[str, str]] = {}
 
     def __contains__(self, run: str) -> bool:
         """Return True if the run is kept."""
@@ -82,13 +84,31 @@ class RunCache:
         The state is not to be changed, nor kept. Raises NotFoundError, and ConfigError for a place
         inside of an append.
         """
-        folded = self._folded(run)
+        folded, called = self._folded(run), self._names(run)
         with folded.lock:
             now = self.get(run)
+            now.called = called
             if at is None or at == now.place:
                 yield now
                 return
-        yield self._at(run, at)
+        past = self._at(run, at)
+        past.called = called
+        yield past
+
+    def _names(self, run: str) -> Mapping[str, str]:
+        """Return digest → PHASE or PHASE:ROLE, of models of the run that this run is a task of."""
+        if self._showing and run not in self._called:
+            parent, names = run.rpartition(".")[0], dict[str, str]()
+            if parent and repository.stream_of(self._log, parent) is not None:
+                with self.reading(parent) as state:
+                    if children.is_child(self._log, state, run):
+                        for _, end in kinds.of(state.kind).children(state):
+                            phase, models = getattr(end, "name", ""), getattr(end, "models", {})
+                            for role, model in models.items():
+                                name = phase if len(models) == 1 else f"{phase}:{role}"
+                                names.setdefault(model.digest, name)
+            self._called[run] = names
+        return self._called.get(run, {})
 
     def _at(self, run: str, at: int) -> Any:
         with self._lock:

@@ -11,15 +11,10 @@ from typing import Any
 from runs.kinds.decide import pending
 from runs.kinds.state import State
 from runs.panels.head import Fact, Head, Result, measured
-from runs.panels.panels import Axis, Column, Lines, Panel, Series, Units
+from runs.panels.panels import Axis, Lines, Panel, Series, Units, columns
 
 #: Columns of the table of tasks.
-TASKS = (
-    Column(name="task", type="text"),
-    Column(name="what", type="text"),
-    Column(name="state", type="text"),
-    Column(name="failed attempts", type="integer"),
-)
+TASKS = columns(what="text", state="text", failed_attempts="integer", task="text")
 
 
 def head(kind: Any, state: State, result: Result | None = None, facts: Sequence[Fact] = ()) -> Head:
@@ -79,14 +74,9 @@ def panels(kind: Any, state: State, curve: Sequence[float | None]) -> list[Panel
 def scores(kind: Any, curve: Sequence[float | None]) -> Lines:
     """Return the run list's curve as a panel."""
     series = Series(name=kind.curve_of, x=tuple(range(len(curve))), y=tuple(curve))
-    return Lines(
-        name="scores",
-        title="Score",
-        says=f"The {kind.curve_of} of each {kind.unit}, as the list of runs has it.",
-        x=Axis(name=kind.unit, whole=True),
-        y=Axis(name=kind.curve_of),
-        series=(series,),
-    )
+    says = f"The {kind.curve_of} of each {kind.unit}, as the list of runs has it."
+    x, y = Axis(name=kind.unit, whole=True), Axis(name=kind.curve_of)
+    return Lines(name="scores", title="Score", says=says, x=x, y=y, series=(series,))
 
 
 def tasks(kind: Any, state: State) -> Units:
@@ -97,22 +87,16 @@ def tasks(kind: Any, state: State) -> Units:
     told |= {key: "open" for key in pending(state) if key not in told}
     told |= {key: "failed" for key in state.failures if key not in told}
     rows = [
-        (key, kind.task_words(key, names), what, _attempts(state, key))
+        (kind.task_words(key, names), what, _attempts(state, key), key)
         for key, what in told.items()
     ]
     counts = ", ".join(
         f"{number} {what}"
         for what in ("done", "open", "failed", "given up")
-        if (number := sum(row[2] == what for row in rows))
+        if (number := sum(row[1] == what for row in rows))
     )
-    return Units(
-        name="tasks",
-        title="Tasks",
-        says=f"{counts}." if counts else "No task has begun.",
-        unit="task",
-        columns=TASKS,
-        rows=tuple(rows),
-    )
+    says, shown = f"{counts}." if counts else "No task has begun.", tuple(rows)
+    return Units(name="tasks", title="Tasks", says=says, unit="task", columns=TASKS, rows=shown)
 
 
 def _attempts(state: State, key: str) -> int:

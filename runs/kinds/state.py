@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
@@ -89,6 +89,8 @@ class State:
     spent: Spent = field(default_factory=Spent)
     #: When the newest event was recorded; None while the clock does not count.
     clock: str | None = None
+    #: Digest → what the run that this run is a task of calls the model; only for display, of no event.
+    called: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     #: Cache of `remembered`; no part of the state.
     memory: dict[tuple[object, ...], Any] = field(default_factory=dict, compare=False, repr=False)
 

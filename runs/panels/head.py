@@ -13,9 +13,11 @@ from runs.system.durations import duration, size
 class Result(Shape):
     """Result of the run: a value with its interval, if that is known, over `n` items."""
 
-    #: What has the value: "champion", and the id of its model if it is one.
+    #: What has the value: "champion", and the id of its model if it is one; its name in the run's
+    #: table of models, if it has one there.
     name: str
     model: str | None = None
+    called: str = ""
     metric: Metric
     value: Number
     low: Maybe = None

@@ -252,10 +252,18 @@ class Shares(PanelBase):
 # ---- Units, samples, gates -------------------------------------------------------------------
 
 
+Type = Literal["text", "number", "integer", "flag", "model", "run"]
+
+
 class Column(Metric):
     """A column of a table. `model` and `run` hold ids that a page links."""
 
-    type: Literal["text", "number", "integer", "flag", "model", "run"]
+    type: Type
+
+
+def columns(**types: Type) -> tuple[Column, ...]:
+    """Return columns without units, by name and type; an underscore is a space."""
+    return tuple(Column(name=name.replace("_", " "), type=type_) for name, type_ in types.items())
 
 
 class Units(PanelBase):

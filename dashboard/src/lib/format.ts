@@ -24,9 +24,10 @@ export function signed(value: number | null | undefined): string {
   return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(4)}`;
 }
 
-/** Seconds as 42 s, 12 min 05 s, 3 h 20 min, 2 d 4 h. */
+/** Seconds as 24 ms, 42 s, 12 min 05 s, 3 h 20 min, 2 d 4 h. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) return NONE;
+  if (seconds > 0 && seconds < 0.1) return `${Math.ceil(1000 * seconds)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;
@@ -46,6 +47,11 @@ export function bytes(count: number | null | undefined): string {
     unit += 1;
   }
   return `${unit === 0 ? size : size.toFixed(size < 10 ? 2 : 1)} ${units[unit]}`;
+}
+
+/** A text with the minus sign before its numbers that all other numbers have. */
+export function minuses(text: string): string {
+  return text.replace(/(^|[\s(])-(?=\d)/g, "$1−");
 }
 
 /** The beginning of an id. */

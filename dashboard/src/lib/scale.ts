@@ -42,7 +42,9 @@ export function shows(value: number | null | undefined, log: boolean): value is 
 export function scaleOver(values: Iterable<number | null | undefined>, range: Extent, log: boolean, share = 0.08): Scale | null {
   const found = extent(log ? positive(values) : values);
   if (!found) return null;
-  return log ? scaleLog(paddedLog(found, share), range) : scaleLinear(padded(found, share), range);
+  if (log) return scaleLog(paddedLog(found, share), range);
+  const [low, high] = padded(found, share);
+  return scaleLinear([found[0] >= 0 ? Math.max(0, low) : low, high], range);  // what is never below 0 has no room there
 }
 
 /** A scale between two values, without room around them. */

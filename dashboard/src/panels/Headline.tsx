@@ -18,7 +18,7 @@ export function Headline({ head }: { head: Head }) {
           <dd>{head.result ? <Told result={head.result} /> : <span className="quiet">none yet</span>}</dd>
         </div>
       )}
-      <Fact name={plural(2, head.unit).slice(2)} value={number(head.done)} more={head.of === null ? "" : `of ${number(head.of)}`} />
+      {head.of !== 0 && <Fact name={plural(2, head.unit).slice(2)} value={number(head.done)} more={head.of === null ? "" : `of ${number(head.of)}`} />}
       {head.facts.filter((fact) => fact.name !== "reason").map((fact) => (  // the page says it in a line of its own
         <Fact key={fact.name} name={fact.name} value={said(fact.unit) ? measured(fact.value, fact.unit) : measured(fact.value, "")} more={said(fact.unit) ? "" : fact.unit} />
       ))}
@@ -32,7 +32,7 @@ function titleOf({ name, metric }: Result): string {
 }
 
 function Told({ result }: { result: Result }) {
-  const { metric, value, low, high, on, n, over, model } = result;
+  const { metric, value, low, high, on, n, over, model, called } = result;
   const unit = measured(value, metric.unit).endsWith(` ${metric.unit}`) ? metric.unit : "";
   const range = low !== null && high !== null ? `95 % interval ${between(low, high, metric.unit)}` : "";
   const stands = [unit, range, metric.better ? `${metric.better === "up" ? "higher" : "lower"} is better` : ""].filter(Boolean).join("; ");
@@ -48,7 +48,7 @@ function Told({ result }: { result: Result }) {
             {lead(result.lead.value)} over {over}, 95 % interval {lead(result.lead.low)} … {lead(result.lead.high)}: {VERDICTS[result.lead.verdict].word}
           </span>
         )}
-        {model && <span>model <span className="mono">{short(model)}</span></span>}
+        {model && <span>{called ? `“${called}” among the models` : <>model <span className="mono">{short(model)}</span></>}</span>}
       </span>
     </>
   );

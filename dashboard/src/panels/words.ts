@@ -10,6 +10,11 @@ const SAID: Record<string, (value: number) => string> = {
   share: (value) => `${number(Number((100 * value).toPrecision(12)))} %`,
 };
 
+/** A value, or that it is smaller than what can be told apart: "< 0.001". */
+function least(value: number, limit: number, form: (value: number) => string): string {
+  return value === 0 || Math.abs(value) >= limit ? form(value) : `${value < 0 ? "> −" : "< "}${limit}`;
+}
+
 /** How a unit says its values; undefined for a unit that stands behind them. */
 export function said(unit: string): ((value: number) => string) | undefined {
   return SAID[unit];
@@ -26,17 +31,22 @@ export function valued(value: number | null | undefined, unit: string): string {
   return SAID[unit]?.(value) ?? number(value);
 }
 
-/** The values of one column or one axis in one form: all with the same decimals, which give the largest four digits. */
-export function inOneForm(values: Iterable<number | null | undefined>, unit: string): (value: number | null | undefined) => string {
+/** The values of one column or one axis in one form: all with the same decimals, which give the largest four digits. In a table the decimals are few. */
+export function inOneForm(values: Iterable<number | null | undefined>, unit: string, table = false): (value: number | null | undefined) => string {
+  if (unit === "share") {
+    const told = table ? (size: number) => least(size, 0.01, (rest) => `${rest < 0 ? "−" : ""}${Math.abs(rest).toFixed(2)}`) : inOneForm([...values].map((value) => (value ?? null) && 100 * (value as number)), "");
+    return (value) => (value === null || value === undefined ? NONE : `${told(Number((100 * value).toPrecision(12)))} %`);
+  }
   const sizes = [...values].flatMap((value) => (value === null || value === undefined ? [] : [Math.abs(value)]));
   const largest = Math.max(0, ...sizes);
-  const least = Math.min(...sizes.filter((size) => size > 0));
-  const plain = unit in SAID || sizes.every(Number.isInteger) || largest >= 1000 || largest > 1e4 * least;
+  const smallest = Math.min(...sizes.filter((size) => size > 0));
+  const plain = unit in SAID || sizes.every(Number.isInteger) || largest >= 1000 || (!table && largest > 1e4 * smallest);
   if (plain) return (value) => valued(value, unit);
   const places = (size: number) => Math.max(0, 3 - Math.floor(Math.log10(size)));
   // Values on both sides of 1, of 10 and so on have a decimal more: 1.0195 beside 0.9990.
-  const decimals = Math.min(places(least), places(largest) + 1);
-  return (value) => (!value ? valued(value, unit) : `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(decimals)}`);
+  const decimals = Math.min(places(smallest), places(largest) + 1);
+  const fixed = (value: number) => `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(decimals)}`;
+  return (value) => (value === null || value === undefined ? NONE : least(value, 10 ** -decimals, (size) => (size === 0 ? number(size) : fixed(size))));
 }
 
 interface Listed {

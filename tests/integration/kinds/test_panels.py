@@ -68,9 +68,9 @@ def test_show_draws_head_and_panels_from_the_data_of_the_api(ended: Home) -> Non
         f"1     {second:,}",
         "",
         "Tasks: 6 done.",
-        "task       what                    state  failed attempts",
+        "what                    state  failed attempts  task",
         *(
-            f"count/{step}/{slot}  count slot {slot} of step {step}  done   0"
+            f"count slot {slot} of step {step}  done   0                count/{step}/{slot}"
             for step in range(2)
             for slot in range(3)
         ),
@@ -204,7 +204,7 @@ def test_a_kind_with_no_words_shows_its_progress_on_the_terminal(bare: Home) -> 
     lines = call(bare, "show", "r").stdout.splitlines()
     assert lines[:3] == ["run       r  running", "kind      a bare run", "done      4 steps done"]
     assert "Tasks: 4 done, 2 open." in lines
-    assert [row.split()[-2] for row in lines[-6:]] == ["done"] * 4 + ["open"] * 2
+    assert [row.split()[-3] for row in lines[-6:]] == ["done"] * 4 + ["open"] * 2
     toy_runs.finish(bare)
     assert "done      6 of 6 steps" in call(bare, "show", "r").stdout.splitlines()
 
@@ -220,7 +220,7 @@ def test_a_kind_with_no_words_shows_its_progress_to_a_page(bare: Home, tmp_path:
     assert (told["head"]["done"], told["head"]["of"]) == (4, None)
     assert told["head"]["now"]["waits_for"] == "a worker (none is connected)"
     (tasks,) = told["panels"]
-    assert [row[2] for row in tasks["rows"]] == ["done"] * 4 + ["open"] * 2
+    assert [row[1] for row in tasks["rows"]] == ["done"] * 4 + ["open"] * 2
 
 
 def test_a_failed_task_and_the_reason_of_a_failure_are_shown(
@@ -231,7 +231,7 @@ def test_a_failed_task_and_the_reason_of_a_failure_are_shown(
     world.fail("count/0/1")
     seen = kinds.of("toy").overview(world.state)
     tasks = next(panel for panel in seen.panels if panel.name == "tasks")
-    assert [row[2:] for row in tasks.rows] == [("open", 0), ("open", 1), ("open", 0)]  # pyright: ignore
+    assert [row[1:3] for row in tasks.rows] == [("open", 0), ("open", 1), ("open", 0)]  # pyright: ignore
     while not world.state.failed:
         world.fail("count/0/1") if world.state.failures["count/0/1"].attempt < 3 else world.step()
     facts = {fact.name: fact.value for fact in kinds.of("toy").overview(world.state).head.facts}

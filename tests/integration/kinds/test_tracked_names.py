@@ -100,7 +100,7 @@ UNITS = {
     "tokens": "tokens",
     "parameters": "count",
 }
-RATIO = re.compile(r"(?<!mean) over ")
+RATIO = re.compile(r"(?<!mean) over | divided by ")
 
 
 @pytest.mark.parametrize("name", sorted(kinds.KINDS))

@@ -105,7 +105,7 @@ def test_a_measurement_says_what_it_found(measured: Home) -> None:
     assert "domain animals has 3 documents: intervals are rough." in done.started.warnings
     shown = call(measured, "show", "m", "--all")
     assert "quality kept of the best input" in shown.output
-    assert "Bits per byte by domain: On 6 documents" in shown.output
+    assert "Bits per byte by domain: On 6 whole documents" in shown.output
     told = call(measured, "start", "--resume", "m").output
     kept = done.completed.figures["retention"]
     assert kept.n == 6

@@ -1,5 +1,6 @@
 /** The time slider: every event of the run is a place; the whole page shows the run as it was there. */
 import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { minuses } from "../../lib/format";
 import { useThrottled } from "../../lib/hooks";
 import { useMaySubmit } from "../../lib/currentUser";
 import { go, replace, type Route } from "../../lib/router";
@@ -150,7 +151,7 @@ function Caption({ here, run, place, places, loading, snapped }: CaptionProps) {
       ) : here ? (
         <>
           {here.run !== run && <span className="quiet">{partOf(run, here.run)} </span>}
-          <span className="mono">{here.type}</span> <span className="soft">{here.gist}</span>{" "}
+          <span className="mono">{here.type}</span> <span className="soft">{minuses(here.gist)}</span>{" "}
           <span className="quiet">
             <Time at={here.recorded_at} />
           </span>

@@ -47,7 +47,7 @@ export function ArmsPanel({ panel }: { panel: Arms }) {
               {hasItems && <td className="num">{number(arm.n)}</td>}
               {leads.length > 0 && <td className="num nowrap">
                 {arm.lead ? lead(arm.lead.value) : NONE}
-                {arm.lead && <small className="quiet card-only">{` ${lead(arm.lead.low)} … ${lead(arm.lead.high)}`}</small>}
+                {arm.lead && <small className="quiet">{` ${lead(arm.lead.low)} … ${lead(arm.lead.high)}`}</small>}
               </td>}
               <td className="interval-cell">
                 <Interval arm={arm} x={x} zero={line} limit={panel.limit} ofLead={leads.length > 0} />
@@ -95,7 +95,7 @@ function Interval({ arm, x, zero, limit, ofLead }: IntervalProps) {
   if (value === null) return null;
   const told = low === null || high === null ? number(value) : `${ofLead ? lead(low) : number(low)} … ${ofLead ? lead(high) : number(high)}`;
   return (
-    <svg className="interval" data-beaten={!ofLead || arm.lead?.verdict === "better"} width={WIDE} height="18" role="img" aria-label={told}>
+    <svg className="interval" data-verdict={ofLead ? arm.lead?.verdict : undefined} width={WIDE} height="18" role="img" aria-label={told}>
       <title>{told}</title>
       {zero !== null && <line className="zero" x1={x(zero)} x2={x(zero)} y1="0" y2="18" />}
       {limit !== null && <line className="zero" strokeDasharray="2 3" x1={x(limit)} x2={x(limit)} y1="0" y2="18" />}

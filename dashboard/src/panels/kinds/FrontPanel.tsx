@@ -148,12 +148,12 @@ function Drawn({ panel, a, b, xAxis, yAxis }: DrawnProps) {
           const level = limit.axis === 1;
           if (!shows(limit.at, level ? yAxis.log : xAxis.log)) return null;
           const [left, up] = level ? [LEFT, y(limit.at)] : [x(limit.at), TOP];
-          // The words of a line that is close to one before it stand at the other end.
-          const close = level && panel.limits.slice(0, number_).some((other) => other.axis === 1 && Math.abs(y(other.at) - up) < 14);
+          // The words of a line stand above it; of two lines that are close the lower one has them beneath.
+          const under = level && panel.limits.some((other, at) => other.axis === 1 && at !== number_ && up >= y(other.at) && up - y(other.at) < 18);
           return (
             <g key={`${limit.axis} ${limit.at}`} className="threshold">
               <line x1={left} x2={level ? width - RIGHT : left} y1={up} y2={level ? up : HEIGHT - BOTTOM} />
-              <text x={close ? width - RIGHT - 4 : left + 4} y={level ? up - 5 : up + 10} textAnchor={close ? "end" : undefined}>{limit.says}</text>
+              <text x={level ? width - RIGHT - 4 : left + 4} y={up + (!level ? 10 : under ? 13 : -5)} textAnchor={level ? "end" : undefined}>{limit.says}</text>
             </g>
           );
         })}

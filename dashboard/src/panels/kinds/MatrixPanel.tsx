@@ -18,7 +18,8 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
   const metricOf = (row: number) => panel.metrics[alike ? 0 : row] as Metric;
   const all = useMemo(() => extent(panel.values.flat()), [panel.values]);
   const ground = (row: number, value: number) => {
-    const [low, high] = (alike ? all : extent(panel.values[row] ?? [])) ?? [0, 1];
+    // One colour scale over all rows would hide the best of a row whose values are all low.
+    const [low, high] = (alike && (panel.band || panel.diverging_at !== null) ? all : extent(panel.values[row] ?? [])) ?? [0, 1];
     if (panel.diverging_at !== null) {
       const most = Math.max(Math.abs(high - panel.diverging_at), Math.abs(low - panel.diverging_at)) || 1;
       const far = (value - panel.diverging_at) / most;
@@ -28,7 +29,7 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
     // The strongest colour stops short of the theme's end: a whole row of it would shout.
     return mix(ends.much, ends.none, 0.75 * (metricOf(row).better === "down" ? 1 - share : share));
   };
-  const forms = panel.rows.map((_, r) => inOneForm([...(panel.values[r] ?? []), ...(panel.low?.[r] ?? []), ...(panel.high?.[r] ?? [])], metricOf(r).unit));
+  const forms = panel.rows.map((_, r) => inOneForm([...(panel.values[r] ?? []), ...(panel.low?.[r] ?? []), ...(panel.high?.[r] ?? [])], metricOf(r).unit, true));
   return (
     <>
       <p className="quiet small">{legend(panel)}</p>
@@ -66,11 +67,11 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
                       {column === panel.ours ? <b>{told(value)}</b> : told(value)}
                       {panel.band && value < panel.band[0] && <span title="below the band"> ▾</span>}
                       {panel.band && value > panel.band[1] && <span title="above the band"> ▴</span>}
-                      {low !== null && high !== null && <small>{` ${told(low)} … ${told(high)}`}</small>}
+                      {low !== null && high !== null && <small className="nowrap"><br />{metricOf(r).unit === "share" ? `${hundredths(low)} … ${hundredths(high)} %` : `${told(low)} … ${told(high)}`}</small>}
                     </td>
                   );
                 })}
-                {compared && <td className="nowrap">{against(panel, r, metricOf(r))}</td>}
+                {compared && <td className={panel.columns.length > 8 ? "against" : "nowrap"}>{against(panel, r, metricOf(r))}</td>}
               </tr>
             ))}
           </tbody>
@@ -80,14 +81,19 @@ export function MatrixPanel({ panel }: { panel: Matrix }) {
   );
 }
 
+/** The end of an interval of shares in per cent. */
+const hundredths = (share: number) => (100 * share).toFixed(2).replace(/^-(?!0\.00$)/, "−").replace(/^-/, "");
+
 const direction = ({ better }: Metric) => (better ? `(${better === "up" ? "higher" : "lower"} is better)` : "");
 
 function legend(panel: Matrix): string {
   const [metric] = panel.metrics;
   const parts = panel.metrics.length === 1 && metric ? [named(metric)] : [];
   if (panel.diverging_at !== null) parts.push(`colours change sides at ${number(panel.diverging_at)}`);
-  else if (panel.metrics.some((one) => one.better)) parts.push("the stronger the colour, the better");
-  if (panel.band) parts.push(`values are to lie from ${number(panel.band[0])} to ${number(panel.band[1])}; ▾ is below, ▴ above`);
+  else if (panel.metrics.some((one) => one.better)) parts.push(`the stronger the colour${panel.band ? "" : " in a row"}, the better`);
+  const [low, high] = panel.band ?? [-Infinity, Infinity];
+  const outside = panel.values.flat().some((value) => value !== null && (value < low || value > high));
+  if (panel.band) parts.push(`values are to lie from ${number(low)} to ${number(high)}${outside ? "; ▾ is below, ▴ above" : ""}`);
   return parts.join("; ");
 }
 
@@ -103,8 +109,14 @@ function against(panel: Matrix, row: number, metric: Metric): string {
   const best = others.sort((a, b) => sign * (b[1] - a[1]))[0];
   if (!best || ours === null) return NONE;
   const [name, value] = best;
-  if (value === 0) return ours === 0 ? `as good as ${name}` : `${sign * ours > 0 ? "better" : "worse"} than ${name}`;
+  const word = (more: number) => `${more > 0 ? "better" : "worse"} than ${name}`;
+  // Shares are compared by their difference: a share of a share, as of a gain near 0, says nothing.
+  if (metric.unit === "share") {
+    const points = 100 * sign * (ours - value);
+    return Math.abs(points) < 0.005 ? `as good as ${name}` : `${Math.abs(points).toFixed(2)} points ${word(points)}`;
+  }
+  if (value === 0) return ours === 0 ? `as good as ${name}` : word(sign * ours);
   const share = (100 * sign * (ours - value)) / Math.abs(value);
   if (Math.abs(share) < 0.05) return `as good as ${name}`;
-  return `${Math.abs(share).toFixed(1)} % ${share > 0 ? "better" : "worse"} than ${name}`;
+  return `${Math.abs(share).toFixed(1)} % ${word(share)}`;
 }

@@ -6,13 +6,13 @@ import { ChartTable } from "../../charts/ChartTable";
 import { number } from "../../lib/format";
 import { useWidth } from "../../lib/hooks";
 import { extent, labelled, linear, scaleBetween } from "../../lib/scale";
-import { look, named, valued } from "../words";
+import { directed, look, named, valued } from "../words";
 import { Sheet } from "../../ui/Sheet";
 
 const LEFT = 48;
 const RIGHT = 14;
 const TOP = 10;
-const BOTTOM = 26;
+const BOTTOM = 40;
 const HEIGHT = 220;
 
 const percent = (part: number, whole: number) => `${(whole ? (100 * part) / whole : 0).toFixed(1)} %`;
@@ -91,10 +91,13 @@ function Areas({ panel }: { panel: Shares }) {
           </g>
         ))}
         {labelled(x, Math.max(2, width / 90), axis.whole).map((tick) => (
-          <text key={tick.at} className="tick" x={x(tick.at)} y={HEIGHT - 8} textAnchor="middle">
+          <text key={tick.at} className="tick" x={x(tick.at)} y={HEIGHT - BOTTOM + 16} textAnchor="middle">
             {tick.label}
           </text>
         ))}
+        <text className="axis-name" x={width - RIGHT} y={HEIGHT - 6} textAnchor="end">
+          {directed(axis)}
+        </text>
         {layers.map((layer) => (
           <path key={layer.key} className="share" fill={look(layer.key).color} d={shape(layer.map((one): [number, number] => [one[0], one[1]])) ?? undefined}>
             <title>{panel.parts[layer.key]?.name}</title>

@@ -1,7 +1,7 @@
 /** The units of a run as a table with typed columns: heads sort it. */
 import { useMemo, useState } from "react";
 import type { Column, Units } from "../../api/types";
-import { NONE, number, short } from "../../lib/format";
+import { minuses, NONE, number, short } from "../../lib/format";
 import { href } from "../../lib/router";
 import { Id } from "../../ui/CopyButton";
 import { usePlace } from "../context";
@@ -12,13 +12,16 @@ type Cell = Units["rows"][number][number];
 
 const DIGEST = /\b[0-9a-f]{64}\b/;
 
+/** Seconds are said as times: heads that name what they are the time of. */
+const HEADS: Record<string, string> = { device_seconds: "device time", wall_seconds: "elapsed" };
+
 const isNumber = (column: Column) => column.type === "number" || column.type === "integer";
 
 export function UnitsPanel({ panel }: { panel: Units }) {
   const [sort, setSort] = useState<{ at: number; down: boolean } | null>(null);
   const rows = useMemo(() => (sort ? [...panel.rows].sort((a, b) => order(a[sort.at] ?? null, b[sort.at] ?? null, sort.down)) : panel.rows), [panel.rows, sort]);
   const forms = useMemo(
-    () => panel.columns.map((column, at) => inOneForm(panel.rows.map((row) => (typeof row[at] === "number" ? row[at] : null)), column.unit)),
+    () => panel.columns.map((column, at) => inOneForm(panel.rows.map((row) => (typeof row[at] === "number" ? row[at] : null)), column.unit, true)),
     [panel.columns, panel.rows],
   );
   const turn = (at: number) => setSort(sort?.at !== at ? { at, down: false } : sort.down ? null : { at, down: true });
@@ -31,7 +34,7 @@ export function UnitsPanel({ panel }: { panel: Units }) {
               <th key={column.name} scope="col" className={isNumber(column) ? "num" : undefined}
                 aria-sort={sort?.at === index ? (sort.down ? "descending" : "ascending") : undefined}>
                 <button type="button" className="sort" onClick={() => turn(index)}>
-                  {named(column).replaceAll("_", " ")}
+                  {HEADS[column.name] ?? named(column).replaceAll("_", " ")}
                   <span aria-hidden="true">{sort?.at === index ? (sort.down ? "↓" : "↑") : ""}</span>
                 </button>
               </th>
@@ -75,7 +78,7 @@ function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: t
         </a>
       );
     default:
-      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : cell;
+      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : minuses(cell);
   }
 }
 
