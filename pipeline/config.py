@@ -154,6 +154,11 @@ class PipelineConfig(BaseModel):
         """Return the models that the pipeline begins with; none if its first phase makes them."""
         return self.phases[0].given
 
+    def goes_on(self, number: int) -> bool:
+        """Return True if a phase is the last, or a later one is given a model of it."""
+        places = (self.named(model) for phase in self.phases[number:] for model in phase.given)
+        return number == len(self.phases) or any(place and place[0] == number for place in places)
+
     def items_of(self, data: str) -> int | None:
         """Return the number of the phase whose items are meant; None for a path."""
         found = self.named(data)

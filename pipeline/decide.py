@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from events import New
@@ -137,7 +138,8 @@ def in_words(decided: GateDecided, kind: str) -> str:
     metric = figure_metric(plan.giver(kind, gate.metric), gate.metric)
     bound = gate.at_most if gate.at_least is None else gate.at_least
     assert bound is not None
-    limit = f"at {'most' if gate.at_least is None else 'least'} {measured(bound, metric.unit)}"
+    exact = re.sub(r"\.0+\b|(\.\d*?[1-9])0+\b", r"\1", measured(bound, metric.unit))
+    limit = f"at {'most' if gate.at_least is None else 'least'} {exact}"
     if figure is None:
         return f"{metric.name} was not measured, and must be {limit}"
     value = measured(figure.value, metric.unit, figure.low, figure.high)

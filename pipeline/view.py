@@ -15,7 +15,7 @@ from runs import kinds
 from runs.event_types import Figure
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
-from runs.kinds.outcome import figure_metric, figure_text
+from runs.kinds.outcome import figure_text
 from runs.kinds.tracking import Parts
 from runs.kinds.view import Outlook, UserDecision, View
 from runs.panels.head import Fact, Head, Result
@@ -36,12 +36,18 @@ class PipelineView(View[PipelineState]):
     tracked_names = tracked.NAMES
 
     def names(self, state: PipelineState) -> dict[str, str]:
-        """Return recipe id → PHASE:ROLE."""
-        return {
+        """Return recipe id → PHASE:ROLE, and "phase 2: METRIC" → the gate in words."""
+        names = {
             model.recipe_id: f"{phase}:{role}" if role else phase
             for phase, models in origins.by_phase(state).items()
             for role, (_, model) in models.items()
         }
+        for number, decided in state.gates.items():
+            for gate in (event.gate for event in decided):
+                words = gates.metric(state, number, gate.metric, gate).name
+                phase = state.submitted.config.phase(number).name
+                names[_gate_id(number, gate.metric)] = f"phase {phase}: {words}"
+        return names
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
@@ -59,8 +65,8 @@ class PipelineView(View[PipelineState]):
                 return f"phase {data['name']}: {data['status']}: {data['reason']}"
             case "gate_decided":
                 decided = GateDecided.model_validate(data)
-                what = figure_metric(kinds.of(plan.MEASURE), decided.gate.metric).name
-                return f"phase {decided.phase}: {what}: {decided.verdict}"
+                gate = _gate_id(decided.phase, decided.gate.metric)
+                return f"{names.get(gate, gate)}: {decided.verdict}"
             case "passed_through":
                 return f"phase {data['phase']}: {data['reference']} goes on unchanged"
             case "gate_overridden":
@@ -198,6 +204,11 @@ class PipelineView(View[PipelineState]):
         return document.markdown(state, rows, {})
 
 
+def _gate_id(number: int, metric: str) -> str:
+    """Return what `names` has the words of a gate under."""
+    return f"phase {number}: {metric}"
+
+
 def report(state: PipelineState) -> dict[str, Any]:
     """Return a completed pipeline as plain data: phases, gates, models."""
     return {
@@ -228,6 +239,7 @@ def _result(state: PipelineState) -> Result | None:
     return Result(
         name=f"{ended.name}:{role}, after phase {rung.number}",
         model=model.recipe_id,
+        called=f"{ended.name}:{role}",
         metric=Metric(name="bits per byte", better="down"),
         value=figure.value,
         low=figure.low,

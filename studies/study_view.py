@@ -44,7 +44,7 @@ CURVE: dict[str, Kind] = {
 class StudyView(Declaration[S]):
     """The part of a study that is shown."""
 
-    curve_of = "loss"
+    curve_of = "losses of its trainings"
     result_name = "models"
     tracked_names = training_rows.NAMES
     #: Column of the table of figures with what a figure is of.

@@ -309,7 +309,8 @@ class Experts(Study[MakingState]):
             result = event.models[MODEL].recipe_id
             arm = next(one for one in event.arms.values() if one.recipe_id == result)
             bits = math.fsum(arm.bits_per_byte.values()) / len(arm.bits_per_byte)
-            entry |= listed(BITS, bits, f"{TEST} slice")
+            on = f"{TEST} slice, mean over {len(arm.bits_per_byte)} domains"
+            entry |= listed(BITS, bits, on)
 
     def headline(self, run: Run) -> Any:
         """Return the result, called by its arm, beside the given model."""

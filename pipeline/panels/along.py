@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from pipeline import ladder
 from pipeline.events import PipelineState
 from pipeline.ladder import BITS, BYTES
 from runs import kinds
@@ -49,7 +50,7 @@ def _quality(state: PipelineState) -> Lines | None:
             name="quality",
             title="Quality along the way",
             says="Bits per byte of the measured models, on items that no phase chose by; bands are "
-            "95 % intervals.",
+            f"95 % intervals.{_alone(state)}",
             x=_axis(state),
             y=Axis(name="bits per byte", better="down"),
             series=(),
@@ -66,7 +67,8 @@ def _bytes(state: PipelineState) -> Lines | None:
         Lines(
             name="bytes",
             title="Bytes along the way",
-            says="Bytes of the measured models' weights, or of the whole file of a compressed model.",
+            says="Bytes of the measured models' weights, or of the whole file of a compressed model; "
+            "no point: not measured.",
             x=_axis(state),
             y=Axis(name="bytes", unit="B", better="down", whole=True),
             series=(),
@@ -119,11 +121,18 @@ def _pair(
     return panel.model_copy(update={"series": series, "y": axis})
 
 
+def _alone(state: PipelineState) -> str:
+    """Return which points are of no measurement, in a sentence; empty if there is none."""
+    names = ", ".join(phase.name for phase in ladder.unmeasured(state))
+    return f" {names}: measured by the phase's own run, on its own items." if names else ""
+
+
 def _figures(state: PipelineState, number: int) -> dict[str, Figure]:
     """Return a phase's figures; quality is that of the measurement, if there is one."""
-    measured = state.measured_phase(number)
+    measured, figures = state.measured_phase(number), state.figures(number)
+    figures.pop(RETENTION, None)  # of a phase's own run it may be over another model
     quality = measured.figures if measured else {}
-    return state.figures(number) | {n: quality[n] for n in (BITS, RETENTION) if n in quality}
+    return figures | {n: quality[n] for n in (BITS, RETENTION) if n in quality}
 
 
 def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None:

@@ -83,11 +83,13 @@ def _says(found: list[Gate]) -> str:
     told = [f"{len(passed)} of {len(found)} passed"] if passed or missed else []
     if missed:
         told.append("not met: " + ", ".join(f"{_place(gate)} ({gate.verdict})" for gate in missed))
-    margins = {_margin(gate): gate for gate in reversed(passed)}
-    known = [margin for margin in margins if margin is not None]
-    if known:
-        nearest = margins[min(known)]
-        told.append(f"nearest to its limit: {_place(nearest)}")
+    margins = {margin: gate for gate in reversed(passed) if (margin := _margin(gate)) is not None}
+    if margins:
+        nearest = min(margins)
+        told.append(
+            f"nearest to its limit: {_place(margins[nearest])}, {nearest:.1f} times as far from it "
+            "as from the end of its 95 % interval"
+        )
     if ahead:
         told.append(f"{ahead} not reached yet")
     return f"{'; '.join(told)}."
@@ -95,16 +97,15 @@ def _says(found: list[Gate]) -> str:
 
 def _place(gate: Gate) -> str:
     """Return a gate by its phase and its figure."""
-    return f"{gate.group.partition(' ')[2]} {gate.metric.name}"
+    return f"{gate.group.partition(' ')[2]}: {gate.metric.name}"
 
 
 def _margin(gate: Gate) -> float | None:
-    """Return how far the worse end of a figure is from its limit, as a share of the limit."""
+    """Return how far a figure is from its limit, in distances to the worse end of its interval."""
     worse = gate.low if gate.metric.better == "up" else gate.high
-    value = gate.value if worse is None else worse
-    if value is None or not gate.limit:
+    if gate.value is None or gate.limit is None or worse is None or worse == gate.value:
         return None
-    return abs(value - gate.limit) / abs(gate.limit)
+    return abs((gate.value - gate.limit) / (gate.value - worse))
 
 
 def _why(decided: GateDecided | None, kind: str) -> str | None:

@@ -66,6 +66,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
         inside=seen.inside if seen else None,
         left_s=seen.eta_s if seen else None,
         gate=_gate(state, number),
+        aside=ended is not None and not state.submitted.config.goes_on(number),
         figure=_figure(state, number),
         runs=tuple(dict.fromkeys((*taken, *(child.run for child in runs)))),
     )
@@ -122,7 +123,7 @@ def _gate(state: PipelineState, number: int) -> str:
         return "1 gate waits" if len(wanted) == 1 else f"{len(wanted)} gates wait"
     told = _telling(decided)
     if told.verdict == "pass":
-        return "gate passes" if len(decided) == 1 else f"{len(decided)} gates pass"
+        return "1 gate passes" if len(decided) == 1 else f"{len(decided)} gates pass"
     if told.verdict == "stop":
         return "gate overridden" if number in state.overridden else "gate not met"
     return "input goes on"

@@ -27,12 +27,14 @@ export function Headline({ head }: { head: Head }) {
   );
 }
 
-function titleOf({ name, metric }: Result): string {
-  return name === metric.name ? name : `${name}: ${metric.name}`;
+/** The name of the model stands beneath the value. */
+function titleOf({ name, called, metric }: Result): string {
+  const title = called ? name.replace(`${called}, `, "") : name;
+  return title === metric.name ? title : `${title}: ${metric.name}`;
 }
 
 function Told({ result }: { result: Result }) {
-  const { metric, value, low, high, on, n, over, model } = result;
+  const { metric, value, low, high, on, n, over, model, called } = result;
   const unit = measured(value, metric.unit).endsWith(` ${metric.unit}`) ? metric.unit : "";
   const range = low !== null && high !== null ? `95 % interval ${between(low, high, metric.unit)}` : "";
   const stands = [unit, range, metric.better ? `${metric.better === "up" ? "higher" : "lower"} is better` : ""].filter(Boolean).join("; ");
@@ -48,7 +50,7 @@ function Told({ result }: { result: Result }) {
             {lead(result.lead.value)} over {over}, 95 % interval {lead(result.lead.low)} … {lead(result.lead.high)}: {VERDICTS[result.lead.verdict].word}
           </span>
         )}
-        {model && <span>model <span className="mono">{short(model)}</span></span>}
+        {model && <span>model {called || <span className="mono">{short(model)}</span>}</span>}
       </span>
     </>
   );

@@ -37,8 +37,8 @@ function inARow(stages: number): number {
   return Math.max(1, Math.ceil(stages / Math.max(1, Math.ceil(stages / MOST))));
 }
 
-/** A line does not end between a number and its sign. */
-const whole = (text: string) => text.replaceAll(" %", "\u00a0%");
+/** A line does not end between a number and its sign or its unit, nor within an interval. */
+const whole = (text: string) => text.replaceAll(" ", "\u00a0");
 
 function Cell({ stage }: { stage: Stage }) {
   const { upto } = usePlace();
@@ -50,7 +50,7 @@ function Cell({ stage }: { stage: Stage }) {
     </>
   );
   return (
-    <li className="strip-cell" data-state={stage.state}>
+    <li className="strip-cell" data-state={stage.state} data-aside={stage.aside}>
       <span className="strip-name">
         {first ? <a href={href(["runs", first], { upto })}>{name}</a> : name} <span className="quiet small">{stage.what}</span>
       </span>
@@ -64,6 +64,7 @@ function Cell({ stage }: { stage: Stage }) {
           <i style={{ width: `${share}%` }} />
         </span>
       )}
+      {stage.aside && <span className="small soft">no phase is given its model</span>}
       {stage.gate && <span className="small soft">{stage.gate.replaceAll("_", " ")}</span>}
       {stage.figure && (
         <span className="small strip-figure">
