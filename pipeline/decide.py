@@ -52,8 +52,7 @@ def _phase(state: PipelineState, number: int) -> Decision:
 def _run(state: PipelineState, number: int, what: Work = "phase") -> Decision:
     """Return the task of a phase's run or its measurement, or the failure that its failure is."""
     if wrong := plan.missing(state, number):
-        name = state.submitted.config.phase(number).name
-        return Decision(facts=[failure(state, f"phase {name}: {wrong}")])
+        return Decision(facts=[failure(state, f"phase {state.named(number)}: {wrong}")])
     troubles = state.troubles(number, what)
     if not troubles or troubles[-1].retries < state.retries:
         return Decision(tasks=[plan.delegate(state, number, what)])
@@ -97,7 +96,7 @@ def _verdict(
 
 def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
     """Return why a gate has stopped the pipeline, and what a user can do."""
-    name = state.submitted.config.phase(number).name
+    name = state.named(number)
     return (
         f"the gate of phase {name} stopped it: {told(gate)}. Go on nevertheless with `forge override "
         f"{state.run} {name} --reason WHY` and `forge start --resume {state.run}`, or fork it with "

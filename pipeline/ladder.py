@@ -50,8 +50,8 @@ class Rung:
 def ladder(state: PipelineState) -> list[Rung]:
     """Return the measured models in the order of their phases; empty if none was measured."""
     rungs: list[Rung] = []
-    for number in _numbers(state):
-        measured, name = state.measured_phase(number), _name(state, number)
+    for number in state.numbers:
+        measured, name = state.measured_phase(number), state.named(number)
         if measured is None:
             if (ended := state.ended_phase(number)) in unmeasured(state):
                 alone, on = ended.figures[BITS], goes_on(state, number)
@@ -68,7 +68,7 @@ def ladder(state: PipelineState) -> list[Rung]:
 
 def unmeasured(state: PipelineState) -> list[PhaseEnded]:
     """Return the phases with a model of which only their own runs have measured bits per byte."""
-    ends = [state.ended_phase(n) for n in _numbers(state) if not state.measured_phase(n)]
+    ends = [state.ended_phase(n) for n in state.numbers if not state.measured_phase(n)]
     return [ended for ended in ends if ended and ended.models and BITS in ended.figures]
 
 
@@ -78,7 +78,7 @@ def newest(state: PipelineState) -> Rung | None:
     A phase that passes its input on unchanged stands for the phase that made the input.
     """
     rungs = {rung.number: rung for rung in ladder(state) if rung.bits}
-    for number in reversed(_numbers(state)):
+    for number in reversed(state.numbers):
         maker = state.maker(number)
         if maker is None:
             return None
@@ -134,11 +134,3 @@ def _saving(ratio: float) -> str:
     """Return in words how many bits per byte a model needs, by the rival's bits over its own."""
     share = 1 - 1 / ratio
     return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} bits per byte".replace("%", " %")
-
-
-def _numbers(state: PipelineState) -> range:
-    return range(1, len(state.submitted.config.phases) + 1 if state.submitted else 1)
-
-
-def _name(state: PipelineState, number: int) -> str:
-    return state.submitted.config.phase(number).name

@@ -122,9 +122,8 @@ class StudyView(Declaration[S]):
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note steps, the last loss and the figure of the result in the run's row of the run list."""
         if isinstance(event, Advanced) and event.curve:
-            curve = [*json.loads(entry["curve"]), event.curve[-1].loss]
-            done = (entry["done"] or 0) + event.step - event.begin
-            entry |= {"done": done, "curve": json.dumps(curve)}
+            entry["curve"] = json.dumps([*json.loads(entry["curve"]), event.curve[-1].loss])
+            entry["done"] = (entry["done"] or 0) + event.step - event.begin
         if isinstance(event, ModelsCompleted):
             entry |= {"result": event.models[MODEL].recipe_id}
             name, metric = self.row_figure

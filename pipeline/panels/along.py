@@ -33,14 +33,9 @@ def along(state: PipelineState, children: Sequence[Child]) -> list[Lines]:
     return [panel for panel in found if panel is not None]
 
 
-def _numbers(state: PipelineState) -> range:
-    return range(1, len(state.submitted.config.phases) + 1 if state.submitted else 1)
-
-
 def _axis(state: PipelineState) -> Axis:
     """Return the axis of the phases, by their names; before the first is the beginning."""
-    phases = state.submitted.config.phases if state.submitted else ()
-    return Axis(name="phase", whole=True, names=(BEGINNING, *(phase.name for phase in phases)))
+    return Axis(name="phase", whole=True, names=(BEGINNING, *map(state.named, state.numbers)))
 
 
 def _quality(state: PipelineState) -> Lines | None:
@@ -91,7 +86,7 @@ def _pair(
     `ratio`: the figure that says the input's from the model's own, by `input_of`, and the input's name.
     None if no phase has the figure.
     """
-    phases = tuple(_numbers(state))
+    phases = tuple(state.numbers)
     figures = [_figures(state, number) for number in phases]
     own = [found.get(name) for found in figures]
     if not any(own):
@@ -137,7 +132,7 @@ def _figures(state: PipelineState, number: int) -> dict[str, Figure]:
 
 def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None:
     """Return the parameters of each phase's largest model, and of its smallest if they differ."""
-    sizes = {number: list(_sizes(state, children, number)) for number in _numbers(state)}
+    sizes = {number: list(_sizes(state, children, number)) for number in state.numbers}
     if not any(sizes.values()):
         return None
     largest = tuple(max(some, default=None) for some in sizes.values())

@@ -32,8 +32,7 @@ def plain(state: PipelineState) -> list[dict[str, Any]]:
 
 
 def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
-    phases = state.submitted.config.phases if state.submitted else ()
-    for number in range(1, len(phases) + 1):
+    for number in state.numbers:
         yield from _of_phase(state, number)
 
 

@@ -33,8 +33,7 @@ def strip(state: PipelineState, children: Sequence[Child] | None) -> Strip:
 
 def stages(state: PipelineState, children: Sequence[Child] | None) -> list[Stage]:
     """Return the phases as stages."""
-    config = state.submitted.config if state.submitted else None
-    return [_stage(state, n + 1, children) for n in range(len(config.phases) if config else 0)]
+    return [_stage(state, number, children) for number in state.numbers]
 
 
 def names(state: PipelineState, children: Sequence[Child]) -> dict[str, str]:
@@ -43,7 +42,7 @@ def names(state: PipelineState, children: Sequence[Child]) -> dict[str, str]:
     found: dict[str, str] = {}
     for child in children:
         work, number = child.task.split("/")[:2]
-        name = f"{number} {state.submitted.config.phase(int(number)).name}{told[work]}"
+        name = f"{number} {state.named(int(number))}{told[work]}"
         again = sum(other == name or other.startswith(f"{name}, run ") for other in found.values())
         found[child.run] = f"{name}, run {again + 1}" if again else name
     return found
@@ -66,7 +65,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
         inside=seen.inside if seen else None,
         left_s=seen.eta_s if seen else None,
         gate=_gate(state, number),
-        aside=ended is not None and not state.submitted.config.goes_on(number),
+        aside=bool(ended and ended.models) and not state.submitted.config.goes_on(number),
         figure=_figure(state, number),
         runs=tuple(dict.fromkeys((*taken, *(child.run for child in runs)))),
     )

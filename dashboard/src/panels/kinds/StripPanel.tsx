@@ -37,8 +37,8 @@ function inARow(stages: number): number {
   return Math.max(1, Math.ceil(stages / Math.max(1, Math.ceil(stages / MOST))));
 }
 
-/** A line does not end between a number and its sign or its unit, nor within an interval. */
-const whole = (text: string) => text.replaceAll(" ", "\u00a0");
+/** A line does not end between a number and its sign. */
+const whole = (text: string) => text.replaceAll(" %", "\u00a0%");
 
 function Cell({ stage }: { stage: Stage }) {
   const { upto } = usePlace();
@@ -70,7 +70,7 @@ function Cell({ stage }: { stage: Stage }) {
         <span className="small strip-figure">
           {stage.figure.metric.name} <b>{whole(measured(stage.figure.value, stage.figure.metric.unit))}</b>
           {stage.figure.low !== null && stage.figure.high !== null && (
-            <small className="quiet">{` ${whole(between(stage.figure.low, stage.figure.high, stage.figure.metric.unit))}`}</small>
+            <small className="quiet"> {between(stage.figure.low, stage.figure.high, stage.figure.metric.unit).replaceAll(" ", "\u00a0")}</small>
           )}
         </span>
       )}
