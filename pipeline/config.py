@@ -118,8 +118,8 @@ class PipelineConfig(BaseModel):
     )
     test: Several = Field(
         (),
-        description="Items that results are measured on, which no phase may use: files, folders or "
-        "PHASE:items; of those the test slice. None: the items of the first phase that pins items.",
+        description="Items that no phase may use, and on whose test slice results are measured: files, "
+        "folders or PHASE:items. None: the items of the first phase that pins items.",
     )
     gates: Annotated[tuple[GateConfig, ...], BeforeValidator(_several)] = Field(
         STANDARD,

@@ -242,6 +242,7 @@ def _result(state: PipelineState) -> Result | None:
         high=figure.high,
         on="test slice",
         n=figure.n,
+        items="documents",
     )
 
 

@@ -75,7 +75,7 @@ function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: t
         </a>
       );
     default:
-      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : cell;
+      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : cell.replace(/ (?=[%×])|(?<=×) /g, "\u00a0");
   }
 }
 
