@@ -81,9 +81,8 @@ def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
             if event.verdict == "stop":
                 seen["stopped"] = seen["stopped"] or event.gate.metric.replace("_", " ")
                 seen["unmet"].append(decide.in_words(event, stage["what"]))
-    begun = isinstance(event, PhaseEnded | PhaseFailed) and event.child_version
-    if begun and not seen["measuring"]:  # a run of version 0 could not be submitted
-        stage["run"] = event.child
+    if isinstance(event, PhaseEnded | PhaseFailed) and not seen["measuring"]:
+        stage["run"] = event.child if event.child_version else stage["run"]  # 0: not submitted
 
 
 def _all_waiting(config: PipelineConfig) -> list[dict[str, Any]]:
