@@ -50,7 +50,7 @@ function Told({ result }: { result: Result }) {
             {lead(result.lead.value)} over {over}, 95 % interval {lead(result.lead.low)} … {lead(result.lead.high)}: {VERDICTS[result.lead.verdict].word}
           </span>
         )}
-        {model && <span>model {called || <span className="mono">{short(model)}</span>}</span>}
+        {model && <span>{called ? `“${called}” among the models` : <>model <span className="mono">{short(model)}</span></>}</span>}
       </span>
     </>
   );
