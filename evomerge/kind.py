@@ -38,7 +38,7 @@ class EvoMerge(RunView, Kind[RunState]):
     title = "a merging run"
     line = "search for the best way to merge fine-tuned models"
     unit = "generation"
-    curve_of = "best score"
+    curve_of = "best of each generation"
     result_name = "champion"
     config = EvoMergeConfig
     submitted = events.Submitted
@@ -49,8 +49,8 @@ class EvoMerge(RunView, Kind[RunState]):
     together = ("base", "sources")
 
     figures_of: ClassVar[Mapping[str, str]] = {
-        "lead": "lead over the best rival: the champion's on the test slice, of sources and baselines",
-        "lead_over_sources": "lead over the best source: the champion's on the test slice",
+        "lead": "fitness lead over the best rival: over sources and baselines, on the test slice",
+        "lead_over_sources": "fitness lead over the best source: the champion's on the test slice",
     }
 
     # ---- deciding ----------------------------------------------------------------------------

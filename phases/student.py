@@ -275,7 +275,7 @@ class Student(Study[MakingState]):
     baseline = TEACHER
     references = (ALONE,)
     figure_rules = {
-        "retention": ratio(TEACHER, "quality kept: bits per byte of the given model over its own"),
+        "retention": ratio(TEACHER, "quality kept of the given model: its bits per byte over ours"),
         "bits_per_byte": bits("bits per byte: of the student, the mean over domains"),
         "parameters": count(lambda p: p.parameters, "parameters: those of the student", "count"),
         "ratio": count(

@@ -118,8 +118,8 @@ class PipelineConfig(BaseModel):
     )
     test: Several = Field(
         (),
-        description="Items that results are measured on, which no phase may use: files, folders or "
-        "PHASE:items; of those the test slice. None: the items of the first phase that pins items.",
+        description="Items that no phase may use, and on whose test slice results are measured: files, "
+        "folders or PHASE:items. None: the items of the first phase that pins items.",
     )
     gates: Annotated[tuple[GateConfig, ...], BeforeValidator(_several)] = Field(
         STANDARD,
@@ -153,6 +153,11 @@ class PipelineConfig(BaseModel):
     def first(self) -> tuple[str, ...]:
         """Return the models that the pipeline begins with; none if its first phase makes them."""
         return self.phases[0].given
+
+    def goes_on(self, number: int) -> bool:
+        """Return True if a phase is the last, or a later one is given a model of it."""
+        places = (self.named(model) for phase in self.phases[number:] for model in phase.given)
+        return number == len(self.phases) or any(place and place[0] == number for place in places)
 
     def items_of(self, data: str) -> int | None:
         """Return the number of the phase whose items are meant; None for a path."""

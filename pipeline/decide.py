@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from events import New
@@ -51,8 +52,7 @@ def _phase(state: PipelineState, number: int) -> Decision:
 def _run(state: PipelineState, number: int, what: Work = "phase") -> Decision:
     """Return the task of a phase's run or its measurement, or the failure that its failure is."""
     if wrong := plan.missing(state, number):
-        name = state.submitted.config.phase(number).name
-        return Decision(facts=[failure(state, f"phase {name}: {wrong}")])
+        return Decision(facts=[failure(state, f"phase {state.named(number)}: {wrong}")])
     troubles = state.troubles(number, what)
     if not troubles or troubles[-1].retries < state.retries:
         return Decision(tasks=[plan.delegate(state, number, what)])
@@ -96,7 +96,7 @@ def _verdict(
 
 def _stopped(state: PipelineState, number: int, gate: GateDecided) -> str:
     """Return why a gate has stopped the pipeline, and what a user can do."""
-    name = state.submitted.config.phase(number).name
+    name = state.named(number)
     return (
         f"the gate of phase {name} stopped it: {told(gate)}. Go on nevertheless with `forge override "
         f"{state.run} {name} --reason WHY` and `forge start --resume {state.run}`, or fork it with "
@@ -137,7 +137,8 @@ def in_words(decided: GateDecided, kind: str) -> str:
     metric = figure_metric(plan.giver(kind, gate.metric), gate.metric)
     bound = gate.at_most if gate.at_least is None else gate.at_least
     assert bound is not None
-    limit = f"at {'most' if gate.at_least is None else 'least'} {measured(bound, metric.unit)}"
+    exact = re.sub(r"\.0+\b|(\.\d*?[1-9])0+\b", r"\1", measured(bound, metric.unit))
+    limit = f"at {'most' if gate.at_least is None else 'least'} {exact}"
     if figure is None:
         return f"{metric.name} was not measured, and must be {limit}"
     value = measured(figure.value, metric.unit, figure.low, figure.high)

@@ -218,6 +218,15 @@ class PipelineState(State):
             return {name: value for name, value in told.items() if name != "reference"}
         return told
 
+    @property
+    def numbers(self) -> range:
+        """The numbers of its phases; none before it is submitted."""
+        return range(1, len(self.submitted.config.phases) + 1 if self.submitted else 1)
+
+    def named(self, number: int) -> str:
+        """Return the name of a phase."""
+        return self.submitted.config.phase(number).name
+
     def ended_phase(self, number: int) -> PhaseEnded | None:
         """Return the end of a phase's run; None if it has not completed."""
         answers = (self.answers.get(key) for key in self.keys(number))

@@ -51,7 +51,7 @@ def write(home: Home, state: PipelineState, out: Path, report: dict[str, Any]) -
     whole = {**report, "chain_head": state.head, "written_by": CODE_VERSION}
     (out / REPORT).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
     put(out, documents(home, state.run, state.head))
-    number = len(state.submitted.config.phases)
+    number = len(state.numbers)
     ended = state.ended_phase(number)
     assert ended
     if number in state.passed:
@@ -154,7 +154,7 @@ def _result(home: Home, folder: Path, state: PipelineState) -> Iterator[Finding]
     """Yield a finding if the result's folder has not what the last phase gave."""
     from weights.folders.holding import holds
 
-    number = len(state.submitted.config.phases)
+    number = len(state.numbers)
     ended = state.ended_phase(number)
     if ended is None:
         return

@@ -82,7 +82,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
             event, PhaseEnded | PhaseMeasured | PhaseFailed
         ):
             number, measured = plan.number_of(task), plan.work_of(task) == "measure"
-            name = state.submitted.config.phase(number).name
+            name = state.named(number)
             if (event.phase, event.name) != (number, name):
                 return "another phase has ended than the one that was asked for"
             if event.reused and (isinstance(event, PhaseFailed) or not state.submitted.reuse):
@@ -99,8 +99,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
         """Return the events that let a pipeline go on behind the gate of the phase `about`."""
         if action != OVERRIDE:
             return super().act(state, action, about, reason)
-        phases = state.submitted.config.phases
-        numbers = [n for n, phase in enumerate(phases, start=1) if phase.name == about]
+        numbers = [number for number in state.numbers if state.named(number) == about]
         if not numbers:
             raise NotFoundError(
                 f"run {state.run} has no phase {about!r}: {_names(state.submitted.config)}."
@@ -124,7 +123,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def wrong_result(self, state: PipelineState) -> Iterator[str]:
         """Yield what `completed` says that the phases contradict."""
-        last = plan.outgoing(state, len(state.submitted.config.phases))
+        last = plan.outgoing(state, len(state.numbers))
         if state.completed.models != {role: model for role, (_, model) in last.items()}:
             yield "the models are not those of the last phase"
 
@@ -156,7 +155,7 @@ class Pipeline(PipelineView, Kind[PipelineState]):
 
     def children(self, state: PipelineState) -> Iterator[tuple[Delegate, ChildEnded]]:
         """Yield the tasks whose run has completed, each with its answer: phases, measurements."""
-        for number in range(1, len(state.submitted.config.phases) + 1):
+        for number in state.numbers:
             if (ended := state.ended_phase(number)) is not None:
                 yield Delegate(f"phase/{number}", ended.child, Asked("")), ended
             if (measured := state.measured_phase(number)) is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.events import PipelineState
+from pipeline.events import PhaseEnded, PipelineState
 from runs.event_types import Figure
 from runs.panels.head import measured
 from runs.panels.panels import verdict
@@ -21,7 +21,7 @@ COLUMNS = ("after phase", "bits per byte", "kept", "size", "goes on")
 SAYS = (
     "Bits per byte on documents that no phase may choose by; fewer are better. Kept is the quality "
     "that is left of the best model at the beginning: more than 100 % is a gain. Size is that "
-    "of the weights, or of the whole file of a compressed model."
+    "of the weights, or of the whole file of a compressed model. A dash: not measured."
 )
 
 
@@ -37,27 +37,39 @@ class Rung:
     size: Figure | None = None
     #: What goes on after the phase, in words.
     goes_on: str = ""
+    #: Bits per byte of the phase's own run, on its own items, if the model was not measured otherwise.
+    alone: Figure | None = None
 
     def cells(self) -> tuple[str, str, str, str, str]:
         """Return the row of a table with `COLUMNS`."""
         room = _told(self.size, "B") if self.number else ""
-        return (self.name, _told(self.bits, ""), _told(self.kept, "share"), room, self.goes_on)
+        bits = f"{_told(self.alone, '')} by its own run" if self.alone else _told(self.bits, "")
+        return (self.name, bits, _told(self.kept, "share"), room, self.goes_on)
 
 
 def ladder(state: PipelineState) -> list[Rung]:
     """Return the measured models in the order of their phases; empty if none was measured."""
     rungs: list[Rung] = []
-    for number in _numbers(state):
-        measured = state.measured_phase(number)
+    for number in state.numbers:
+        measured, name = state.measured_phase(number), state.named(number)
         if measured is None:
+            if (ended := state.ended_phase(number)) in unmeasured(state):
+                alone, on = ended.figures[BITS], goes_on(state, number)
+                rungs.append(Rung(name, number, None, None, goes_on=on, alone=alone))
             continue
         bits, kept = (measured.figures.get(name) for name in (BITS, CUMULATIVE))
-        if bits and kept and not rungs:
+        if bits and kept and not any(rung.kept for rung in rungs):
             first = Figure(value=bits.value * kept.value)
-            rungs.append(Rung(BEGINNING, 0, first, Figure(value=1.0)))
-        room, name = state.figures(number).get(BYTES), _name(state, number)
+            rungs.insert(0, Rung(BEGINNING, 0, first, Figure(value=1.0)))
+        room = state.figures(number).get(BYTES)
         rungs.append(Rung(name, number, bits, kept, room, goes_on(state, number)))
-    return rungs
+    return rungs if any(not rung.alone for rung in rungs) else []
+
+
+def unmeasured(state: PipelineState) -> list[PhaseEnded]:
+    """Return the phases with a model of which only their own runs have measured bits per byte."""
+    ends = [state.ended_phase(n) for n in state.numbers if not state.measured_phase(n)]
+    return [ended for ended in ends if ended and ended.models and BITS in ended.figures]
 
 
 def newest(state: PipelineState) -> Rung | None:
@@ -66,7 +78,7 @@ def newest(state: PipelineState) -> Rung | None:
     A phase that passes its input on unchanged stands for the phase that made the input.
     """
     rungs = {rung.number: rung for rung in ladder(state) if rung.bits}
-    for number in reversed(_numbers(state)):
+    for number in reversed(state.numbers):
         maker = state.maker(number)
         if maker is None:
             return None
@@ -108,7 +120,9 @@ def goes_on(state: PipelineState, number: int) -> str:
     if number in state.passed:
         return "no: its input goes on"
     stopped = any(gate.verdict == "stop" for gate in state.gates.get(number, ()))
-    return "no: a gate stops it" if stopped and number not in state.overridden else "yes"
+    if stopped and number not in state.overridden:
+        return "no: a gate stops it"
+    return "yes" if state.submitted.config.goes_on(number) else "no: no phase is given it"
 
 
 def _told(figure: Figure | None, unit: str) -> str:
@@ -120,11 +134,3 @@ def _saving(ratio: float) -> str:
     """Return in words how many bits per byte a model needs, by the rival's bits over its own."""
     share = 1 - 1 / ratio
     return f"{abs(share):.1%} {'fewer' if share >= 0 else 'more'} bits per byte".replace("%", " %")
-
-
-def _numbers(state: PipelineState) -> range:
-    return range(1, len(state.submitted.config.phases) + 1 if state.submitted else 1)
-
-
-def _name(state: PipelineState, number: int) -> str:
-    return state.submitted.config.phase(number).name

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 from events import Event
@@ -41,7 +40,7 @@ def note(entry: dict[str, Any], event: Event) -> None:
         entry["done"] = event.phase
         models = list(event.models.values())
         entry["result"] = models[0].recipe_id if len(models) == 1 else None
-    if entry["stages"] is None or not (isinstance(event, Forked) or type(event) in _NOTED):
+    if entry["stages"] is None or not (isinstance(event, Forked) or hasattr(event, "phase")):
         return
     stages: list[dict[str, Any]] = json.loads(entry["stages"])
     if isinstance(event, Forked):
@@ -61,15 +60,29 @@ def _note_phase(stages: list[dict[str, Any]], event: Any) -> None:
     if not 1 <= event.phase <= len(stages):
         return
     stage = stages[event.phase - 1]
-    _NOTED[type(event)](stage["seen"], event)
+    seen = stage["seen"]
     match event:
+        case PhaseEnded():
+            seen |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
+            seen["awaited"] = seen["measures"] and len(event.models) == 1
+            seen["figures"] = {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
+        case PhaseMeasured():  # bytes that the phase's own run gives are those of its file, and stay
+            measured = {n: event.figures[n].value for n in FIGURES if n in event.figures}
+            seen |= {"measured": True, "awaited": False, "figures": {**measured, **seen["figures"]}}
+        case PhaseFailed():
+            word = "cancelled" if event.status == "cancelled" else "failed"
+            seen |= {"trouble": word, "measuring": bool(seen["ended"])}
         case PassedThrough():
-            stage["seen"]["figures"] = _passed(stages, event.reference)
-        case GateDecided(verdict="stop"):
-            stage["seen"]["unmet"].append(decide.in_words(event, stage["what"]))
-        case PhaseEnded() | PhaseFailed() if not stage["seen"]["measuring"]:
-            if event.child_version:  # 0: it could not be submitted
-                stage["run"] = event.child
+            seen |= {"passed": True, "figures": _passed(stages, event.reference)}
+        case GateOverridden():
+            seen["overridden"] = True
+        case GateDecided():
+            seen["awaited"] = False
+            if event.verdict == "stop":
+                seen["stopped"] = seen["stopped"] or event.gate.metric.replace("_", " ")
+                seen["unmet"].append(decide.in_words(event, stage["what"]))
+    if isinstance(event, PhaseEnded | PhaseFailed) and not seen["measuring"]:
+        stage["run"] = event.child if event.child_version else stage["run"]  # 0: not submitted
 
 
 def _all_waiting(config: PipelineConfig) -> list[dict[str, Any]]:
@@ -144,48 +157,3 @@ def _passed(stages: list[dict[str, Any]], reference: str) -> dict[str, Any]:
     """Return the figures of a model that passes unchanged; none if it is of no phase."""
     name = reference.partition(":")[0]
     return next((one["seen"]["figures"] for one in stages if one["name"] == name), {})
-
-
-# ---- events about one phase ------------------------------------------------------------------
-
-
-def _ended(seen: dict[str, Any], event: PhaseEnded) -> None:
-    seen |= {"ended": "reused" if event.reused else "ended", "trouble": ""}
-    seen["awaited"] = seen["measures"] and len(event.models) == 1
-    seen["figures"] = {BYTES: event.figures[BYTES].value} if BYTES in event.figures else {}
-
-
-def _measured(seen: dict[str, Any], event: PhaseMeasured) -> None:
-    """Note a measurement; bytes that the phase's own run gives are those of its file, and stay."""
-    seen |= {"measured": True, "awaited": False}
-    measured = {n: event.figures[n].value for n in FIGURES if n in event.figures}
-    seen["figures"] = {**measured, **seen["figures"]}
-
-
-def _failed(seen: dict[str, Any], event: PhaseFailed) -> None:
-    word = "cancelled" if event.status == "cancelled" else "failed"
-    seen |= {"trouble": word, "measuring": bool(seen["ended"])}
-
-
-def _decided(seen: dict[str, Any], event: GateDecided) -> None:
-    seen["awaited"] = False
-    if event.verdict == "stop":
-        seen["stopped"] = seen["stopped"] or event.gate.metric.replace("_", " ")
-
-
-def _through(seen: dict[str, Any], event: PassedThrough) -> None:
-    seen["passed"] = True
-
-
-def _overridden(seen: dict[str, Any], event: GateOverridden) -> None:
-    seen["overridden"] = True
-
-
-_NOTED: dict[type[Event], Callable[[dict[str, Any], Any], None]] = {
-    PhaseEnded: _ended,
-    PhaseMeasured: _measured,
-    PhaseFailed: _failed,
-    GateDecided: _decided,
-    PassedThrough: _through,
-    GateOverridden: _overridden,
-}

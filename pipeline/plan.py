@@ -33,7 +33,7 @@ def child_name(state: PipelineState, number: int, what: Work = "phase") -> str:
 
     Its measurement is RUN.2-merge-test.
     """
-    name = f"{state.run}.{number}-{state.submitted.config.phase(number).name}"
+    name = f"{state.run}.{number}-{state.named(number)}"
     if what == "measure":
         name += f"-{TEST}"
     given_up = sum(trouble.status != "failed" for trouble in state.troubles(number, what))
@@ -233,7 +233,7 @@ def returned(
     """Return the answer to a phase's task whose run has ended."""
     kind, number = kinds.of(child.kind), number_of(task)
     place = {"child": child.run, "child_version": child.version, "child_head": child.head}
-    name = state.submitted.config.phase(number).name
+    name = state.named(number)
     if child.completed and work_of(task) == "measure":
         return PhaseMeasured(
             **place,
@@ -274,7 +274,7 @@ def unlike(state: PipelineState, task: Delegate, child: State) -> str | None:
         models, found = wanted.models.get(role, ()), pinned.get(role, ())
         digests = [_digest(state, model) for model in models]
         if differ(digests, found):
-            return f"phase {_phase_name(state, task)} asks for other models as {role}"
+            return f"phase {state.named(number_of(task))} asks for other models as {role}"
     return None
 
 
@@ -287,10 +287,10 @@ def asked_otherwise(state: PipelineState, task: Delegate, child: State) -> str |
     wanted, settings = _wanted(state, task), child.submitted.config
     kind = kinds.of(wanted.kind)
     if child.kind != kind.name:
-        return f"phase {_phase_name(state, task)} asks for {kind.title}"
+        return f"phase {state.named(number_of(task))} asks for {kind.title}"
     device = {"device": settings.device} if hasattr(settings, "device") else {}
     if not kind.asked_for({**_unrecorded(child), **wanted.config, **device}, settings):
-        return f"phase {_phase_name(state, task)} asks for other settings"
+        return f"phase {state.named(number_of(task))} asks for other settings"
     return None
 
 
@@ -322,7 +322,7 @@ def _phase_name(state: PipelineState, task: Delegate) -> str:
 def _digest(state: PipelineState, model: str) -> str | None:
     """Return the digest of a model by the name that `_model` gives it; None if no log tells it."""
     known = {_name(given): given.digest for given in state.submitted.given.values()}
-    for number in range(1, len(state.submitted.config.phases) + 1):
+    for number in state.numbers:
         if (ended := state.ended_phase(number)) is not None:
             made = ended.models.values()
             known |= {f"{ended.child}:{one.recipe_id}": one.digest for one in made}
@@ -337,7 +337,7 @@ def refused(state: PipelineState, task: Delegate, why: str) -> PhaseFailed:
         child_version=0,
         child_head="",
         phase=number,
-        name=state.submitted.config.phase(number).name,
+        name=state.named(number),
         status="refused",
         reason=why,
         retries=state.retries,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from events import Envelope, Event
@@ -15,7 +16,7 @@ from runs import kinds
 from runs.event_types import Figure
 from runs.kinds import default_panels
 from runs.kinds.origin import Ancestor
-from runs.kinds.outcome import figure_metric, figure_text
+from runs.kinds.outcome import figure_text
 from runs.kinds.tracking import Parts
 from runs.kinds.view import Outlook, UserDecision, View
 from runs.panels.head import Fact, Head, Result
@@ -36,12 +37,17 @@ class PipelineView(View[PipelineState]):
     tracked_names = tracked.NAMES
 
     def names(self, state: PipelineState) -> dict[str, str]:
-        """Return recipe id → PHASE:ROLE."""
-        return {
+        """Return recipe id → PHASE:ROLE, and "phase 2: METRIC" → the gate in words."""
+        names = {
             model.recipe_id: f"{phase}:{role}" if role else phase
             for phase, models in origins.by_phase(state).items()
             for role, (_, model) in models.items()
         }
+        for number, decided in state.gates.items():
+            for gate in (event.gate for event in decided):
+                words = gates.metric(state, number, gate.metric, gate).name
+                names[_gate_id(number, gate.metric)] = f"phase {state.named(number)}: {words}"
+        return names
 
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
@@ -59,8 +65,8 @@ class PipelineView(View[PipelineState]):
                 return f"phase {data['name']}: {data['status']}: {data['reason']}"
             case "gate_decided":
                 decided = GateDecided.model_validate(data)
-                what = figure_metric(kinds.of(plan.MEASURE), decided.gate.metric).name
-                return f"phase {decided.phase}: {what}: {decided.verdict}"
+                gate = _gate_id(decided.phase, decided.gate.metric)
+                return f"{names.get(gate, gate)}: {decided.verdict}"
             case "passed_through":
                 return f"phase {data['phase']}: {data['reference']} goes on unchanged"
             case "gate_overridden":
@@ -78,9 +84,9 @@ class PipelineView(View[PipelineState]):
     def stage_of(self, state: PipelineState, key: str) -> str:
         """Return which phase a run is, or is the measurement of: "phase 8 of 9, mixed"."""
         work, number = key.split("/")[:2]
-        name = state.submitted.config.phase(int(number)).name
+        name = state.named(int(number))
         measured = ", measurement" if work == "measure" else ""
-        return f"phase {number} of {_count(state)}, {name}{measured}"
+        return f"phase {number} of {len(state.numbers)}, {name}{measured}"
 
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note the phases in the run's row of the run list."""
@@ -96,10 +102,8 @@ class PipelineView(View[PipelineState]):
 
     def progress(self, state: PipelineState) -> tuple[int, int | None]:
         """Return (phases that have ended, all phases)."""
-        if state.submitted is None:
-            return 0, None
-        count = _count(state)
-        return sum(state.ended_phase(n) is not None for n in range(1, count + 1)), count
+        ended = sum(state.ended_phase(number) is not None for number in state.numbers)
+        return ended, len(state.numbers) or None
 
     def outlook(
         self, state: PipelineState, rehearsal: Any, under_way: Sequence[tuple[str, float]] = ()
@@ -198,6 +202,11 @@ class PipelineView(View[PipelineState]):
         return document.markdown(state, rows, {})
 
 
+def _gate_id(number: int, metric: str) -> str:
+    """Return what `names` has the words of a gate under."""
+    return f"phase {number}: {metric}"
+
+
 def report(state: PipelineState) -> dict[str, Any]:
     """Return a completed pipeline as plain data: phases, gates, models."""
     return {
@@ -207,9 +216,7 @@ def report(state: PipelineState) -> dict[str, Any]:
         "gates": gates.plain(state),
         "models": {
             role: {"run": run, **model.model_dump()}
-            for role, (run, model) in plan.outgoing(
-                state, len(state.submitted.config.phases)
-            ).items()
+            for role, (run, model) in plan.outgoing(state, len(state.numbers)).items()
         },
     }
 
@@ -228,12 +235,14 @@ def _result(state: PipelineState) -> Result | None:
     return Result(
         name=f"{ended.name}:{role}, after phase {rung.number}",
         model=model.recipe_id,
+        called=f"{ended.name}:{role}",
         metric=Metric(name="bits per byte", better="down"),
         value=figure.value,
         low=figure.low,
         high=figure.high,
         on="test slice",
         n=figure.n,
+        items="documents",
     )
 
 
@@ -243,46 +252,31 @@ def _goes_on(state: PipelineState) -> str:
     The last phases are named if they passed it on unchanged.
     """
     models = list(state.completed.models.values()) if state.completed else []
-    phases = (state.ended_phase(number) for number in range(1, _count(state) + 1))
+    phases = (state.ended_phase(number) for number in state.numbers)
     made = ((phase.name, *one) for phase in phases if phase for one in phase.models.items())
     model = next((f"{name}:{role}" for name, role, model in made if models == [model]), "")
-    idle: list[str] = []
-    for number in range(_count(state), 0, -1):
-        if number not in state.passed:
-            break
-        idle.insert(0, state.submitted.config.phases[number - 1].name)
-    return f"{model}, passed on unchanged by {', '.join(idle)}" if model and idle else model
+    idle = [*takewhile(state.passed.__contains__, reversed(state.numbers))]
+    names = ", ".join(state.named(number) for number in reversed(idle))
+    return f"{model}, passed on unchanged by {names}" if model and idle else model
 
 
 def _ladder(state: PipelineState) -> list[Panel]:
     """Return the measured models in a table, as the report has it; none if none was measured."""
-    rows = tuple(rung.cells() for rung in ladder.ladder(state))
-    if not rows:
-        return []
-    columns = tuple(Column(name=name, type="text") for name in ladder.COLUMNS)
-    return [
-        Units(
-            name="ladder",
-            title="Before and after each phase",
-            says=ladder.SAYS,
-            unit="model",
-            columns=columns,
-            rows=rows,
-        )
-    ]
-
-
-def _count(state: PipelineState) -> int:
-    return len(state.submitted.config.phases) if state.submitted else 0
+    table = Units(
+        name="ladder",
+        title="Before and after each phase",
+        says=ladder.SAYS,
+        unit="model",
+        columns=tuple(Column(name=name, type="text") for name in ladder.COLUMNS),
+        rows=tuple(rung.cells() for rung in ladder.ladder(state)),
+    )
+    return [table] if table.rows else []
 
 
 def _figures(state: PipelineState, number: int) -> str:
     """Return the figures of a phase in the words of its gates, with their units."""
-    texts = []
-    for name, figure in state.figures(number).items():
-        kind = plan.giver(state.submitted.config.phase(number).kind, name)
-        texts.append(figure_text(kind, name, Figure(value=figure.value)))
-    return ", ".join(texts)
+    kind, values = state.submitted.config.phase(number).kind, state.figures(number).items()
+    return ", ".join(figure_text(plan.giver(kind, n), n, Figure(value=f.value)) for n, f in values)
 
 
 def _phases(state: PipelineState) -> list[dict[str, Any]]:

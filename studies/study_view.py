@@ -44,7 +44,7 @@ CURVE: dict[str, Kind] = {
 class StudyView(Declaration[S]):
     """The part of a study that is shown."""
 
-    curve_of = "loss"
+    curve_of = "losses of its trainings"
     result_name = "models"
     tracked_names = training_rows.NAMES
     #: Column of the table of figures with what a figure is of.
@@ -122,9 +122,8 @@ class StudyView(Declaration[S]):
     def row(self, entry: dict[str, Any], event: Event) -> None:
         """Note steps, the last loss and the figure of the result in the run's row of the run list."""
         if isinstance(event, Advanced) and event.curve:
-            curve = [*json.loads(entry["curve"]), event.curve[-1].loss]
-            done = (entry["done"] or 0) + event.step - event.begin
-            entry |= {"done": done, "curve": json.dumps(curve)}
+            entry["curve"] = json.dumps([*json.loads(entry["curve"]), event.curve[-1].loss])
+            entry["done"] = (entry["done"] or 0) + event.step - event.begin
         if isinstance(event, ModelsCompleted):
             entry |= {"result": event.models[MODEL].recipe_id}
             name, metric = self.row_figure

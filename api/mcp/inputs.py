@@ -48,10 +48,10 @@ class OfKind(Input):
 class Runs(Input):
     """Filters of the list of runs, and a page of it."""
 
-    status: Status | None = Field(None, description="Only runs in this state.")
+    status: Status | None = Field(None, description="Only in this state.")
     kind: Filter | None = Field(None, description="Only runs of this kind: see `list_kinds`.")
-    owner: Filter | None = Field(None, description="Only runs of this user.")
-    label: Filter | None = Field(None, description="Only runs with this label.")
+    owner: Filter | None = Field(None, description="Only of this user.")
+    label: Filter | None = Field(None, description="Only with this label.")
     text: Filter = Field("", description="Part of a name, an owner or a label.")
     limit: int = Field(20, ge=1, le=100, description="Runs on a page.")
     before: int | None = Field(None, ge=0, lt=1 << 62, description="`next` of the page before.")
@@ -79,7 +79,7 @@ class Following(Input):
         ge=0,
         lt=1 << 62,
         description="Wait until the run has more events than these: `place` of the last answer. "
-        "Default: its number of events now.",
+        "Default: all of now.",
     )
     wait_seconds: float = Field(
         0.0, ge=0, le=LONGEST, description="Seconds to wait at most; 0 answers at once."
@@ -93,7 +93,7 @@ class History(Input):
     after: int = Field(0, ge=0, lt=1 << 62, description="Events after this place.")
     before: At | None = Field(None, description="Backwards, from the event before this place.")
     limit: int = Field(50, ge=1, le=200, description="Events on a page.")
-    data: bool = Field(False, description="Whether the events' data is wanted; it may be large.")
+    data: bool = Field(False, description="With the events' data; it may be large.")
 
 
 class Pair(Input):

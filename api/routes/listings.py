@@ -24,6 +24,7 @@ from runs.errors import ForgeError, NotFoundError
 from runs.kinds import asked, wording
 from runs.lists import family, measured, queries
 from runs.lists import model_registry as reports_model_registry
+from weights.recipes import Source
 from weights.storage import model_origin
 from worker.commands import model_registry as commands_model_registry
 from worker.commands.accounts import User
@@ -44,6 +45,10 @@ def listed(
     """List the models that runs read or made, and the registered models."""
     store = desk_of(request).store
     rows, total = reports_model_registry.listed(store, kind, q, limit, tag)
+    ids = [Source(digest=row["digest"]).id for row in rows]  # as measurements are given them
+    bits = queries.measured(store, ids)
+    for id_, row in zip(ids, rows, strict=True):
+        row["metrics"] |= {"measured": bits[id_]} if id_ in bits else {}
     return {"models": [model_folders.sized(request.app.state, r) for r in rows], "total": total}
 
 

@@ -124,7 +124,7 @@ class Compression(CompressionView):
     figure_rules: ClassVar[Mapping[str, FigureRule]] = {
         "retention": ratio(
             GIVEN,
-            "quality kept: bits per byte of the given model over the compressed one's, test slice",
+            "quality kept of the given model: its bits per byte over the file's, test slice",
         ),
         "bits_per_byte": bits(
             "bits per byte: of the compressed model on the test slice, the mean over domains"
@@ -141,7 +141,7 @@ class Compression(CompressionView):
         ),
         "bits_per_weight": _size(
             lambda run, p: 8 * p.bytes / (p.subject.float32_bytes // 4),
-            "bits for a parameter: bits of the file for a parameter of the model that is in it",
+            "bits per parameter: bits of the file for a parameter of the model that is in it",
             "bits/parameter",
         ),
     }

@@ -257,7 +257,7 @@ RULES: Mapping[str, FigureRule] = {
     ),
     "drift": share("loss on neutral text: relative loss of the result", _drift),
     "retention": ratio(
-        GIVEN, "quality kept: bits per byte of the given model over the result's, mean over domains"
+        GIVEN, "quality kept in its domains: the given model's mean bits per byte over the result's"
     ),
     "experts": FigureRule(
         "useful experts: those that predict their own domain better than the given model",

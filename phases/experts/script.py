@@ -306,15 +306,15 @@ class Experts(Study[MakingState]):
         """Note steps, the last loss and the result's bits per byte in the run's row of the run list."""
         super().row(entry, event)
         if isinstance(event, Completed):
-            result = event.models[MODEL].recipe_id
-            arm = next(one for one in event.arms.values() if one.recipe_id == result)
-            bits = math.fsum(arm.bits_per_byte.values()) / len(arm.bits_per_byte)
-            entry |= listed(BITS, bits, f"{TEST} slice")
+            bits = {a.recipe_id: a.bits_per_byte for a in event.arms.values()}[entry["result"]]
+            on = f"{TEST} slice, mean over {len(bits)} domains"
+            entry |= listed(BITS, math.fsum(bits.values()) / len(bits), on)
 
     def headline(self, run: Run) -> Any:
         """Return the result, called by its arm, beside the given model."""
         shown = super().headline(run)
-        return shown and shown.model_copy(update={"name": run.result})
+        on = f"{TEST} slice, mean over {len(run.seen[run.ours].values)} domains" if shown else ""
+        return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return what is searched: experts, their numbers, further models, mixtures so far."""

@@ -251,11 +251,12 @@ class Measure(Kind[MeasureState]):
         match event:
             case Submitted() | Forked():
                 entry["measured_on"] = f"{event.config.slice} slice"
+            case Started():
+                entry["result"] = event.roles["model"][0]
             case Observed():
                 entry["done"] = (entry["done"] or 0) + 1
             case Completed():
-                bits = event.figures["bits_per_byte"].value
-                entry |= listed(BITS, bits, entry["measured_on"])
+                entry |= listed(BITS, event.figures["bits_per_byte"].value, entry["measured_on"])
 
     def measurements(self, state: MeasureState, digest: str) -> list[Measurement]:
         """Return the bits per byte and the bytes of a model that is measured."""

@@ -283,7 +283,7 @@ RULES = {
         "share",
     ),
     "retention": _rule(
-        "quality kept: bits per byte of the given model over the result's, ordinary text",
+        "quality kept on ordinary text: bits per byte of the given model over the result's",
         ratio(PARENT, "").value,
         "share",
     ),

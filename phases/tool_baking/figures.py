@@ -158,7 +158,7 @@ RULES = {
         "share",
     ),
     "retention": ratio(
-        START, "quality kept: bits per byte of the given model over the result's, ordinary text"
+        START, "quality kept on ordinary text: bits per byte of the given model over the result's"
     ),
     "ratio": FigureRule(
         "ratio of divergences: that of the result without the prompt from the given model with it, "

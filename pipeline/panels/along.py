@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from pipeline import ladder
 from pipeline.events import PipelineState
 from pipeline.ladder import BITS, BYTES
 from runs import kinds
@@ -32,14 +33,9 @@ def along(state: PipelineState, children: Sequence[Child]) -> list[Lines]:
     return [panel for panel in found if panel is not None]
 
 
-def _numbers(state: PipelineState) -> range:
-    return range(1, len(state.submitted.config.phases) + 1 if state.submitted else 1)
-
-
 def _axis(state: PipelineState) -> Axis:
     """Return the axis of the phases, by their names; before the first is the beginning."""
-    phases = state.submitted.config.phases if state.submitted else ()
-    return Axis(name="phase", whole=True, names=(BEGINNING, *(phase.name for phase in phases)))
+    return Axis(name="phase", whole=True, names=(BEGINNING, *map(state.named, state.numbers)))
 
 
 def _quality(state: PipelineState) -> Lines | None:
@@ -49,7 +45,7 @@ def _quality(state: PipelineState) -> Lines | None:
             name="quality",
             title="Quality along the way",
             says="Bits per byte of the measured models, on items that no phase chose by; bands are "
-            "95 % intervals.",
+            f"95 % intervals.{_alone(state)}",
             x=_axis(state),
             y=Axis(name="bits per byte", better="down"),
             series=(),
@@ -66,7 +62,8 @@ def _bytes(state: PipelineState) -> Lines | None:
         Lines(
             name="bytes",
             title="Bytes along the way",
-            says="Bytes of the measured models' weights, or of the whole file of a compressed model.",
+            says="Bytes of the measured models' weights, or of the whole file of a compressed model; "
+            "no point: not measured.",
             x=_axis(state),
             y=Axis(name="bytes", unit="B", better="down", whole=True),
             series=(),
@@ -89,7 +86,7 @@ def _pair(
     `ratio`: the figure that says the input's from the model's own, by `input_of`, and the input's name.
     None if no phase has the figure.
     """
-    phases = tuple(_numbers(state))
+    phases = tuple(state.numbers)
     figures = [_figures(state, number) for number in phases]
     own = [found.get(name) for found in figures]
     if not any(own):
@@ -119,16 +116,23 @@ def _pair(
     return panel.model_copy(update={"series": series, "y": axis})
 
 
+def _alone(state: PipelineState) -> str:
+    """Return which points are of no measurement, in a sentence; empty if there is none."""
+    names = ", ".join(phase.name for phase in ladder.unmeasured(state))
+    return f" {names}: measured by the phase's own run, on its own items." if names else ""
+
+
 def _figures(state: PipelineState, number: int) -> dict[str, Figure]:
     """Return a phase's figures; quality is that of the measurement, if there is one."""
-    measured = state.measured_phase(number)
+    measured, figures = state.measured_phase(number), state.figures(number)
+    figures.pop(RETENTION, None)  # of a phase's own run it may be over another model
     quality = measured.figures if measured else {}
-    return state.figures(number) | {n: quality[n] for n in (BITS, RETENTION) if n in quality}
+    return figures | {n: quality[n] for n in (BITS, RETENTION) if n in quality}
 
 
 def _parameters(state: PipelineState, children: Sequence[Child]) -> Lines | None:
     """Return the parameters of each phase's largest model, and of its smallest if they differ."""
-    sizes = {number: list(_sizes(state, children, number)) for number in _numbers(state)}
+    sizes = {number: list(_sizes(state, children, number)) for number in state.numbers}
     if not any(sizes.values()):
         return None
     largest = tuple(max(some, default=None) for some in sizes.values())

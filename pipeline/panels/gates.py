@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 from pipeline import decide, plan
 from pipeline.config import GateConfig
-from pipeline.events import GateDecided, PipelineState
+from pipeline.events import PipelineState
 from runs.kinds.outcome import figure_metric
 from runs.panels.panels import Gate, Gates
 from runs.panels.shapes import Metric
@@ -32,8 +33,7 @@ def plain(state: PipelineState) -> list[dict[str, Any]]:
 
 
 def _every(state: PipelineState) -> Iterator[tuple[Gate, GateConfig]]:
-    phases = state.submitted.config.phases if state.submitted else ()
-    for number in range(1, len(phases) + 1):
+    for number in state.numbers:
         yield from _of_phase(state, number)
 
 
@@ -54,6 +54,7 @@ def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateCon
         told = decided[place] if place < len(decided) else None
         figure = told.figure if told else None
         verdict = told.verdict if told else "open"
+        why = decide.in_words(told, phase.kind) if told and verdict != "pass" else None
         stopped = verdict == "stop" and override is not None
         again = "" if metrics.count(gate.metric) == 1 else f" {place + 1}"
         yield (
@@ -68,7 +69,7 @@ def _of_phase(state: PipelineState, number: int) -> Iterator[tuple[Gate, GateCon
                 limit=gate.at_least if gate.at_least is not None else gate.at_most,
                 verdict="overridden" if stopped else verdict,
                 by=state.asked_by.get(override) if stopped and override else None,
-                reason=override.reason if stopped and override else _why(told, phase.kind),
+                reason=override.reason if stopped and override else why,
                 about=phase.name if verdict == "stop" and override is None else None,
             ),
             gate,
@@ -83,29 +84,26 @@ def _says(found: list[Gate]) -> str:
     told = [f"{len(passed)} of {len(found)} passed"] if passed or missed else []
     if missed:
         told.append("not met: " + ", ".join(f"{_place(gate)} ({gate.verdict})" for gate in missed))
-    margins = {_margin(gate): gate for gate in reversed(passed)}
-    known = [margin for margin in margins if margin is not None]
-    if known:
-        nearest = margins[min(known)]
-        told.append(f"nearest to its limit: {_place(nearest)}")
+    nearest = min(passed, key=_margin, default=None)
+    if nearest and (times := _margin(nearest)) < math.inf:
+        far = f"{times:.1f} times as far from it as from the end of its 95 % interval"
+        told.append(f"nearest to its limit: {_place(nearest)}, {far}")
     if ahead:
         told.append(f"{ahead} not reached yet")
+    if any(gate.baseline is not None for gate in found):
+        what = "A figure with a baseline is measured on documents that no phase may choose by"
+        told[-1] += f". {what}, any other by the phase's own run"
     return f"{'; '.join(told)}."
 
 
 def _place(gate: Gate) -> str:
     """Return a gate by its phase and its figure."""
-    return f"{gate.group.partition(' ')[2]} {gate.metric.name}"
+    return f"{gate.group.partition(' ')[2]}: {gate.metric.name}"
 
 
-def _margin(gate: Gate) -> float | None:
-    """Return how far the worse end of a figure is from its limit, as a share of the limit."""
+def _margin(gate: Gate) -> float:
+    """Return how far a figure is from its limit, in distances to the worse end of its interval."""
     worse = gate.low if gate.metric.better == "up" else gate.high
-    value = gate.value if worse is None else worse
-    if value is None or not gate.limit:
-        return None
-    return abs(value - gate.limit) / abs(gate.limit)
-
-
-def _why(decided: GateDecided | None, kind: str) -> str | None:
-    return decide.in_words(decided, kind) if decided and decided.verdict != "pass" else None
+    if gate.value is None or gate.limit is None or worse is None or worse == gate.value:
+        return math.inf
+    return abs((gate.value - gate.limit) / (gate.value - worse))

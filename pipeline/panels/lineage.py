@@ -62,10 +62,8 @@ class _Family:
 
 def lineage(state: PipelineState, children: Sequence[Known]) -> Graph | None:
     """Return the models of all phases that have ended, in lanes; None if no phase gave a model."""
-    if state.submitted is None:
-        return None
     family, column = _Family(), 1
-    for number in range(1, len(state.submitted.config.phases) + 1):
+    for number in state.numbers:
         column += _phase(state, number, {c.run: c for c in children}, family, column)
     if not family.made:
         return None

@@ -33,8 +33,7 @@ def strip(state: PipelineState, children: Sequence[Child] | None) -> Strip:
 
 def stages(state: PipelineState, children: Sequence[Child] | None) -> list[Stage]:
     """Return the phases as stages."""
-    config = state.submitted.config if state.submitted else None
-    return [_stage(state, n + 1, children) for n in range(len(config.phases) if config else 0)]
+    return [_stage(state, number, children) for number in state.numbers]
 
 
 def names(state: PipelineState, children: Sequence[Child]) -> dict[str, str]:
@@ -43,7 +42,7 @@ def names(state: PipelineState, children: Sequence[Child]) -> dict[str, str]:
     found: dict[str, str] = {}
     for child in children:
         work, number = child.task.split("/")[:2]
-        name = f"{number} {state.submitted.config.phase(int(number)).name}{told[work]}"
+        name = f"{number} {state.named(int(number))}{told[work]}"
         again = sum(other == name or other.startswith(f"{name}, run ") for other in found.values())
         found[child.run] = f"{name}, run {again + 1}" if again else name
     return found
@@ -66,6 +65,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
         inside=seen.inside if seen else None,
         left_s=seen.eta_s if seen and not seen.besides else None,
         gate=_gate(state, number),
+        aside=bool(ended and ended.models) and not state.submitted.config.goes_on(number),
         figure=_figure(state, number),
         runs=tuple(dict.fromkeys((*taken, *(child.run for child in runs)))),
     )
@@ -122,7 +122,7 @@ def _gate(state: PipelineState, number: int) -> str:
         return "1 gate waits" if len(wanted) == 1 else f"{len(wanted)} gates wait"
     told = _telling(decided)
     if told.verdict == "pass":
-        return "gate passes" if len(decided) == 1 else f"{len(decided)} gates pass"
+        return "1 gate passes" if len(decided) == 1 else f"{len(decided)} gates pass"
     if told.verdict == "stop":
         return "gate overridden" if number in state.overridden else "gate not met"
     return "input goes on"

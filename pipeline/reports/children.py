@@ -36,7 +36,7 @@ class Child:
 def gathered(log: Log, state: PipelineState) -> dict[str, Child]:
     """Return run → child of a pipeline's phases and measurements, also of those under way."""
     found: dict[str, Child] = {}
-    for number in range(1, len(state.submitted.config.phases) + 1):
+    for number in state.numbers:
         ends = {"phase": state.ended_phase(number), "measure": state.measured_phase(number)}
         for what, ended in ends.items():
             run, upto = (ended.child, ended.child_version) if ended else (None, None)

@@ -39,7 +39,7 @@ def _opening(
     state: PipelineState, rows: Sequence[Envelope], children: Mapping[str, Child]
 ) -> list[str]:
     """Return how the pipeline stands, what it gained, and how long it took."""
-    phases = len(state.submitted.config.phases)
+    phases = len(state.numbers)
     ended = sum(state.ended_phase(n) is not None for n in range(1, phases + 1))
     told = []
     if state.completed:
@@ -73,8 +73,8 @@ def _opening(
 
 def _result(state: PipelineState) -> str:
     """Return which models the pipeline gives, and why if its last phase was passed by."""
-    number = len(state.submitted.config.phases)
-    last, name = plan.outgoing(state, number), _name(state, number)
+    number = len(state.numbers)
+    last, name = plan.outgoing(state, number), state.named(number)
     if (passed := state.passed.get(number)) is not None:
         what = "".join(f" ({weights(model)})" for _, model in last.values())
         missed = next(g for g in state.gates[number] if g.verdict == "pass unchanged")
@@ -106,10 +106,8 @@ def _saved(state: PipelineState, children: Mapping[str, Child]) -> str:
         for answer in state.answers.values()
         if isinstance(answer, common.ChildEnded) and answer.reused and answer.child in children
     ]
-    if not taken:
-        return ""
-    runs = count(len(taken), "run")
-    return f"It took over {runs} that had ended: {duration(sum(taken))} of work not done again."
+    told = f"It took over {count(len(taken), 'run')} that had ended: {duration(sum(taken))} of work"
+    return f"{told} not done again." if taken else ""
 
 
 def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
@@ -131,10 +129,8 @@ def _overview(state: PipelineState, children: Mapping[str, Child]) -> list[str]:
 def _worked(state: PipelineState, number: int, children: Mapping[str, Child]) -> str:
     """Return the time that devices worked for a phase and its measurement."""
     ends = [state.ended_phase(number), state.measured_phase(number)]
-    done = [children[e.child].state.spent.device for e in ends if e and e.child in children]
-    if not done:
-        name = plan.child_name(state, number)
-        done = [children[name].state.spent.device] if name in children else []
+    runs = [end.child for end in ends if end] or [plan.child_name(state, number)]
+    done = [children[run].state.spent.device for run in runs if run in children]
     return duration(sum(done)) if done else "–"
 
 
@@ -189,7 +185,3 @@ def _written(state: PipelineState) -> bool:
     """Return True if a folder was asked for whose name a shell takes as it is."""
     folder = state.submitted.output_dir
     return bool(state.completed and folder and re.fullmatch(r"[\w./-]+", folder))
-
-
-def _name(state: PipelineState, number: int) -> str:
-    return state.submitted.config.phase(number).name

@@ -158,7 +158,7 @@ def _end(
     forecast: Forecast,
 ) -> None:
     """Go on as if the phase had ended, with stand-ins for its models."""
-    name = state.submitted.config.phase(number).name
+    name = state.named(number)
     there.phases[task.run] = name
     models = {role: _model(task.run, role) for role in roles}
     for role, folder in forecast.models.items():

@@ -126,7 +126,7 @@ class Runs:
     """The projection of the log to the run list."""
 
     name = "runs"
-    version = 5
+    version = 6
     tables = (RUNS,)
 
     def apply(self, store: EventStore, connection: Connection, rows: Sequence[Envelope]) -> None:

@@ -143,6 +143,15 @@ def named(store: EventStore, name: str) -> str | None:
     return rows[0].run if rows else None
 
 
+def measured(store: EventStore, ids: Collection[str]) -> dict[str, float]:
+    """Return id of a result → its bits per byte on the test slice, by the newest run of it."""
+    catch_up(store, Runs())
+    scale = (RUNS.c.metric == "bits per byte") & (RUNS.c.measured_on == "test slice")
+    wanted = scale & RUNS.c.result.in_(list(ids)) & RUNS.c.value.is_not(None)
+    query = select(RUNS.c.result, RUNS.c.value).where(wanted).order_by(RUNS.c.first)
+    return {row.result: row.value for row in store.database.rows(query)}
+
+
 def names(store: EventStore, runs: Collection[str]) -> dict[str, str]:
     """Return run → name, of those of the runs that are known."""
     catch_up(store, Runs())

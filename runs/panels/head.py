@@ -9,6 +9,9 @@ from pydantic import model_validator
 from runs.panels.panels import Lead, Maybe, Metric, Number, Panel, Shape, unique
 from runs.system.durations import duration, size
 
+#: Digits of a power, as they stand behind its base.
+RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 
 class Result(Shape):
     """Result of the run: a value with its interval, if that is known, over `n` items."""
@@ -71,9 +74,11 @@ def measured(value: float, unit: str, low: float | None = None, high: float | No
 
 
 def digits(value: float) -> str:
-    """Return a number as people read it: 28,960 or four significant digits."""
+    """Return a number as people read it: 28,960, four significant digits, or 1.979 × 10⁻⁵."""
     whole = abs(value) >= 1000 or value == int(value)
-    return f"{value:,.0f}" if whole else f"{value:#.4g}"
+    told, _, power = (f"{value:,.0f}" if whole else f"{value:#.4g}").partition("e")
+    times = f" × 10{str(int(power)).translate(RAISED)}" if power else ""
+    return told.replace("-", "−") + times
 
 
 class Fact(Shape):

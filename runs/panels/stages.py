@@ -53,6 +53,8 @@ class Stage(Shape):
     #: Its gate in at most four words; empty if it has none.
     gate: str = ""
     figure: Measured | None = None
+    #: It has ended, and no later stage takes what it gives.
+    aside: bool = False
     #: Its runs that have begun, the one that a click opens first.
     runs: tuple[str, ...] = ()
 

@@ -90,7 +90,7 @@ def _devices(began: str, children: Sequence[Child], names: Mapping[str, str]) ->
 
 def _called(actor: str) -> str:
     worker = actor.removeprefix(WORKER)
-    return worker if worker != actor else f"a command of {actor}"
+    return worker if worker != actor else f"command started by {actor}"
 
 
 def _bar(began: str, line: Line, of: str, run: str) -> Bar:

@@ -148,14 +148,14 @@ export function LineChart({ title, description, x: xAxis, y: yAxis, lines: every
   );
 }
 
-/** The ticks of the axis along which lines go: its places by their names, as far as there is room for these. */
+/** The ticks of the axis along which lines go: its places by their names, the last one and as many before it as there is room for. */
 function ticksOf(x: Scale, axis: Axis, width: number): { at: number; label: string }[] {
   if (axis.names.length === 0) return labelled(x, Math.max(2, width / 90), axis.whole);
   const [low = 0, high = 0] = x.domain();
   const places = axis.names.map((label, at) => ({ at, label })).filter(({ at }) => at >= low && at <= high);
   const longest = Math.max(...places.map(({ label }) => label.length));
   const every = Math.max(1, Math.ceil((longest * 7 + 12) / Math.max(1, x(low + 1) - x(low))));
-  return places.filter((_, index) => index % every === 0);
+  return places.filter((_, index) => (places.length - 1 - index) % every === 0);
 }
 
 /** From the least to the greatest place of the lines and of the limits along x; at least as wide as 1 where all are equal. */

@@ -8,7 +8,7 @@ const TALL = 24;
 export const Sparkline = memo(function Sparkline({ curve, of }: { curve: (number | null)[]; of: string }) {
   const points = curve.flatMap((value, index) => (value === null ? [] : [[index, value] as const]));
   const last = points.at(-1);
-  if (!last) return <span className="quiet">–</span>;
+  if (!last || points.length === 1) return <span className="quiet">–</span>;
   const values = points.map(([, value]) => value);
   const low = Math.min(...values);
   const range = Math.max(...values) - low || 1;

@@ -3,18 +3,20 @@ import { plain, writeJson } from "./bigJson";
 
 export const NONE = "–";
 
-/** Any number: four significant digits where it is no count, groups of three where it is large. */
+/** Any number: four significant digits where it is no count, groups of three where it is large, 1.979 × 10⁻⁵ where it is tiny. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined) return NONE;
   const size = Math.abs(value);
   const sign = value < 0 ? "−" : "";
   if (Number.isInteger(value) || size >= 1000) return sign + Math.round(size).toLocaleString("en-US");
-  return sign + size.toPrecision(4);
+  if (size >= 1e-4) return sign + size.toPrecision(4);
+  const [digits, power] = size.toExponential(3).split("e-");
+  return `${sign}${digits} × 10⁻${[...(power ?? "")].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(digit)]).join("")}`;
 }
 
 /** A measured number: four digits, whole by chance or not. */
 export function score(value: number | null | undefined): string {
-  if (value === null || value === undefined || !Number.isInteger(value) || Math.abs(value) >= 1000) return number(value);
+  if (!value || !Number.isInteger(value) || Math.abs(value) >= 1000) return number(value);
   return value.toPrecision(4).replace("-", "−");
 }
 

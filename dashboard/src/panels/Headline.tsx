@@ -27,8 +27,10 @@ export function Headline({ head }: { head: Head }) {
   );
 }
 
-function titleOf({ name, metric }: Result): string {
-  return name === metric.name ? name : `${name}: ${metric.name}`;
+/** The name of the model stands beneath the value. */
+function titleOf({ name, called, metric }: Result): string {
+  const title = called ? name.replace(`${called}, `, "") : name;
+  return title === metric.name ? title : `${title}: ${metric.name}`;
 }
 
 function Told({ result }: { result: Result }) {

@@ -74,6 +74,11 @@ export function measured(value: number | string | null, unit: string): string {
   return unit && !(unit in SAID) ? `${number(value)} ${unit}` : valued(value, unit);
 }
 
+/** A limit as it was set, without zeros that only fill up: 0.01, 0.5 %. */
+export function limited(value: number, unit: string): string {
+  return measured(value, unit).replace(/\.0+\b|(\.\d*?[1-9])0+\b/, "$1");
+}
+
 /** The ends of an interval; a unit that is no part of how a number is written stands once, with the value. */
 export function between(low: number, high: number, unit: string): string {
   const own = unit in SAID ? unit : "";

@@ -50,7 +50,7 @@ export function VirtualRows(props: Props) {
   const table = props.role !== "list";
   return (
     <div className={`virtual ${props.className ?? ""}`} ref={box} tabIndex={-1}
-      style={{ "--whole": `${rows.getTotalSize() + (props.head ? HEAD : 0) + 2}px` } as React.CSSProperties}
+      style={{ "--whole": `calc(${rows.getTotalSize() + 2}px + ${props.head ? `var(--head, ${HEAD}px)` : "0px"})` } as React.CSSProperties}
       role={table ? "table" : "list"} aria-label={props.label} aria-rowcount={table ? count + 1 : undefined}>
       {props.head}
       <div className="virtual-all" role="presentation" style={{ height: rows.getTotalSize() }}>

@@ -84,7 +84,7 @@ def test_a_kind_that_the_page_does_not_know_is_shown_whole_by_its_panels(
         "shares": ("easy 25.0 %", "hard 75.0 %"),
         "units": ("yes", "level", "0.7500"),
         "samples": ("2 + 2?", "✓ pass", "✗ fail"),
-        "gates": ("✓ pass", "overridden by ada: a first try", "1.800 … 2.200", "≤ 2.500"),
+        "gates": ("✓ pass", "overridden by ada: a first try", "1.800 … 2.200", "≤ 2.5"),
         "strip": (
             "✓ ended",
             "growth passes",

@@ -83,7 +83,7 @@ def test_phases_stand_in_a_row_and_lead_to_their_runs(visit: Callable[..., Any])
     """State, gate and figure of each; from a run back to the pipeline and on to its neighbours."""
     page = visit(f"/runs/{GOING}")
     first, second, third = cells(page)
-    assert first.startswith("1 first toy ✓ ended gate passes total ")
+    assert first.startswith("1 first toy ✓ ended no phase is given its model 1 gate passes total ")
     assert second == "2 second toy ◔ running 33 %"
     assert third == "3 third toy ○ waiting"
     accept(page, "a pipeline")

@@ -21,8 +21,10 @@ from runs.history import audit, repository
 from runs.home import Home
 from runs.kinds.asked import Asked
 from runs.kinds.outcome import figure_text
+from runs.lists import queries
 from testing.models.toys import Toys
 from tests.integration.kinds.test_forgeries import relinked
+from weights.recipes import Source
 from weights.storage.weight_cache import Artifacts
 from worker.commands import submit as commands_submit
 from worker.commands import validate
@@ -110,6 +112,16 @@ def test_a_measurement_says_what_it_found(measured: Home) -> None:
     kept = done.completed.figures["retention"]
     assert kept.n == 6
     assert f"{figure_text(kinds.of('measure'), 'retention', kept)}  on 6 documents" in told
+
+
+def test_the_list_of_models_has_the_bits_of_the_newest_measurement(measured: Home) -> None:
+    """A model is known by its weights there, and by the recipe of a given model here."""
+    done = state(measured)
+    (id_,) = done.started.roles["model"]
+    given = next(one for one in done.started.sources if one.recipe_id == id_)
+    bits = done.completed.figures["bits_per_byte"].value
+    with closing(measured.open_store()) as store:
+        assert queries.measured(store, [Source(digest=given.digest).id, "other"]) == {id_: bits}
 
 
 def test_it_is_verified_and_measured_again(measured: Home) -> None:

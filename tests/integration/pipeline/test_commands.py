@@ -142,7 +142,7 @@ def test_a_stopped_pipeline_goes_on_after_an_override(home: Home, file: Path) ->
     call(home, "override", run, "first", "--reason", "good enough")
     call(home, "start", "--resume", run)
     shown = call(home, "show", run, "--all")
-    assert "not met: first total (overridden)" in shown.output
+    assert "not met: first: total (overridden)" in shown.output
     assert "good enough" in call(home, "show", run, "--panel", "gates").output
 
 

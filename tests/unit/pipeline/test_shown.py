@@ -12,7 +12,7 @@ from cli.panels import MARKS
 from events import Envelope
 from pipeline import plan
 from pipeline.decide import due
-from pipeline.events import GateOverridden, PipelineState
+from pipeline.events import GateOverridden, PhaseEnded, PipelineState
 from pipeline.kind import Pipeline
 from pipeline.panels import stages
 from runs import kinds
@@ -217,6 +217,92 @@ def test_the_head_has_bits_per_byte_of_a_result_that_goes_on() -> None:
     assert [fact.value for fact in passed.facts if fact.name == "result"] == [
         "specialists:base, passed on unchanged by merge"
     ]
+
+
+# ---- a branch that no later phase takes ------------------------------------------------------
+
+#: A ternary training of the merged model; its run has figures of its own, and it gives two models.
+TERNARY = {"name": "t", "kind": "bitnet", "models": {"model": "b:champion"}}
+LAST = {"name": "c", "kind": "evomerge", "models": {"base": "b:champion"}}
+OWN = {
+    "bits_per_byte": Figure(value=3.0, low=2.9, high=3.1, n=972),
+    "retention": Figure(value=0.9, low=0.8, high=0.95),
+}
+
+
+def branched() -> PipelineState:
+    """Return a pipeline whose third phase is given to no other, at its fourth."""
+    state = standard(PHASES[0], MERGE, TERNARY, LAST)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    measured(state, 2, **GOOD, **BITS, **BYTES)
+    [task] = due(state).tasks
+    models = {"model": model("4"), "master": model("5")}
+    child = {"child": task.run, "child_version": 1, "child_head": "0" * 64, "lineage": "0" * 64}
+    event = PhaseEnded(**child, phase=3, name="t", models=models, figures=OWN)
+    state.take(event, key=f"p/{task.key}")
+    follow(state)
+    return state
+
+
+def test_a_model_that_only_its_run_has_measured_has_a_row_and_goes_nowhere() -> None:
+    """The chart has its point, so the table has its row; no phase is given it."""
+    state = branched()
+    rows = {row[0]: row[1:] for row in panel(state, "ladder").rows}
+    alone = ("3 (2.900 to 3.100) by its own run", "–", "–", "no: no phase is given it")
+    assert rows["t"] == alone
+    assert rows["b"][-1] == "yes"
+    assert [stage.aside for stage in stages.stages(state, None)] == [False, False, True, False]
+    result = KIND.head(state).result
+    assert result is not None
+    assert result.called == "b:champion"
+
+
+def test_the_best_input_is_that_of_the_measurement() -> None:
+    """A phase's own `retention` may be over another model, as over continued training."""
+    quality = panel(branched(), "quality")
+    own, best = quality.series
+    assert (own.x, own.y[-2], best.y[-2:]) == ((1, 2, 3, 4), 3.0, (None, None))
+    assert quality.says.endswith("t: measured by the phase's own run, on its own items.")
+
+
+# ---- gates in words --------------------------------------------------------------------------
+
+
+def test_the_nearest_gate_is_the_one_whose_interval_comes_nearest_to_its_limit() -> None:
+    """1.02 − 0.95 is 3.5 times 1.02 − 1.0, and 0.05 − 0.01 is 4 times 0.02 − 0.01."""
+    state = standard(PHASES[0], MERGE)
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    measured(state, 2, **GOOD)
+    assert panel(state, "gates").says == (
+        "3 of 3 passed; nearest to its limit: b: quality kept of the best input, 3.5 times as far from "
+        "it as from the end of its 95 % interval. A figure with a baseline is measured on documents "
+        "that no phase may choose by, any other by the phase's own run."
+    )
+
+
+def test_an_event_calls_a_gate_as_the_table_does() -> None:
+    """`retention` of a compression is another figure than that of its measurement."""
+    small = {"name": "s", "kind": "compression", "models": {"model": "a:base"}}
+    state = standard(PHASES[0], small, gates=[{"metric": "retention", "at_least": 0.95}])
+    end(state, 1, base=model("1"))
+    end(state, 2, model=model("2"))
+    [decided] = state.gates[2]
+    told = KIND.gist("gate_decided", decided.model_dump(mode="json"), KIND.names(state))
+    assert told == "phase s: quality kept of the given model: stop"
+    assert panel(state, "gates").gates[0].metric.name == "quality kept of the given model"
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"), [(0.01, "at least 0.01"), (0.125, "at least 0.125"), (2.0, "at least 2")]
+)
+def test_a_limit_stands_as_it_was_set(limit: float, words: str) -> None:
+    gate = {"metric": "lead", "at_least": limit}
+    state = world([{**PHASES[0]}, {**PHASES[1], "gates": [gate]}])
+    end(state, 1, base=model("1"), code=model("2"))
+    end(state, 2, champion=model("3"))
+    assert panel(state, "gates").gates[0].reason.endswith(f"is −1, and must be {words}")
 
 
 # ---- the family ------------------------------------------------------------------------------

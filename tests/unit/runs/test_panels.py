@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from runs.errors import NotFoundError
 from runs.panels import tables, thinning
-from runs.panels.head import Head, Live, Panels
+from runs.panels.head import Head, Live, Panels, digits
 from runs.panels.panels import Axis, Front, Lines, Metric, Panel, Point, Series, Units
 from testing.panels import EVERY
 
@@ -26,6 +26,15 @@ def lines(series: Series) -> Lines:
     """Return a panel with one series."""
     x, y = Axis(name="step", whole=True), Axis(name="loss", better="down")
     return Lines(name="loss", title="Loss", says="It falls.", x=x, y=y, series=(series,))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (-0.0131, "−0.01310"), (28_960.4, "28,960"), (1.979e-5, "1.979 × 10⁻⁵")],
+)
+def test_a_number_has_four_digits_and_its_own_sign(value: float, text: str) -> None:
+    """As the page writes it: a minus is no hyphen, and a power of ten is no `e-05`."""
+    assert digits(value) == text
 
 
 # ---- the models ------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_a_task_ends_when_it_was_recorded_and_began_as_long_before_as_it_took() 
     assert list(lanes) == [
         ("runs", "1 a"),
         ("runs", "2 b"),
-        ("devices", "a command of ada"),
+        ("devices", "command started by ada"),
         ("devices", "host/cpu0"),
         ("devices", "host/cpu1"),
     ]
@@ -80,7 +80,7 @@ def test_a_task_ends_when_it_was_recorded_and_began_as_long_before_as_it_took() 
     assert (second.start, second.end, second.state) == (25, None, "running")
     [task] = lanes["devices", "host/cpu0"]
     assert (task.name, task.start, task.end) == ("1 a: count", 2, 5)
-    here = lanes["devices", "a command of ada"]
+    here = lanes["devices", "command started by ada"]
     assert [(bar.start, bar.end) for bar in here] == [(None, 20), (29, 30)]
     assert panel.says == "2 runs, 3 tasks done, 1 attempt failed."
     assert timeline([], {}) is None

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { withQuery } from "../../api/client";
 import type { Model, ModelKind, ModelList } from "../../api/types";
-import { bytes, number, plural, score } from "../../lib/format";
+import { bytes, NONE, number, plural, score } from "../../lib/format";
 import { useDebounced, useResource, useTitle } from "../../lib/hooks";
 import { useMaySubmit, useMe } from "../../lib/currentUser";
 import { go, href, type Route } from "../../lib/router";
@@ -72,6 +72,12 @@ export default function ModelsPage({ route }: { route: Route }) {
   );
 }
 
+/** Bits per byte of the newest measurement, or else the fitness that a merging run gives its champion. */
+function measured({ measured, test }: Model["metrics"]): string {
+  if (measured !== undefined) return `${score(measured)} bits per byte ↓`;
+  return test === undefined ? NONE : `${score(test)} fitness`;
+}
+
 interface TableProps {
   models: Model[];
   filtered: boolean;
@@ -101,7 +107,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
             ))}
             <th scope="col" className="num">Parameters</th>
             {sized && <th scope="col" className="num">Size</th>}
-            <th scope="col" className="num">Test score</th>
+            <th scope="col" className="num" title="The newest measurement on the test slice; fitness: 1 is the best source, higher is better">Measured on test</th>
             <th scope="col">Registered</th>
             {onRemove && (
               <th scope="col">
@@ -135,7 +141,7 @@ function Table({ models, filtered, onRemove }: TableProps) {
               </td>
               <td className="num">{number(model.parameters)}</td>
               {sized && <td className="num nowrap">{bytes(model.bytes)}</td>}
-              <td className="num">{score(model.metrics.test)}</td>
+              <td className="num nowrap">{measured(model.metrics)}</td>
               <td>
                 <Time at={model.registered_at} />
               </td>

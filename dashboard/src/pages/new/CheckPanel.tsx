@@ -22,7 +22,7 @@ export function CheckPanel({ begun, needs, file, blocked, checked, config }: Pro
   const { answer, error, busy, since, waits } = checked;
   return (
     <div className="check-panel" aria-live="polite" aria-busy={busy}>
-      <h2>Checked</h2>
+      <h2>Check</h2>
       {!begun && <p className="soft small">{needs}: the server checks as you type. Nothing is started.</p>}
       {begun && blocked && <p className="soft small">Fix the marked fields first.</p>}
       {begun && !blocked && busy && <Waiting since={since} waits={waits} />}

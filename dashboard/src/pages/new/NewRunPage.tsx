@@ -100,7 +100,7 @@ export default function NewRunPage({ route }: { route: Route }) {
               </option>
             ))}
           </datalist>
-          <Field label="Kind" hint={kind?.line}>
+          <Field label="Kind" hint={kind && `${capital(kind.line)}.`}>
             {(given) => (
               <select {...given} className="select" value={draft.kind} onChange={(event) => go(other(event.target.value))}>
                 {(kinds.data?.kinds.map((kind) => kind.name) ?? [draft.kind]).map((name) => (
@@ -162,7 +162,7 @@ export default function NewRunPage({ route }: { route: Route }) {
             <Field label="Priority" wrong={problems.priority} hint="Of your runs, the highest first.">
               {(given) => <input {...given} className="input" inputMode="numeric" placeholder="default: 0" value={draft.priority} onChange={(event) => put({ priority: event.target.value })} />}
             </Field>
-            <Field label="Labels" wrong={problems.labels} hint="Separated by commas. Only a worker with all of these labels takes the run.">
+            <Field label="Labels (optional)" wrong={problems.labels} hint="Separated by commas. Only a worker with all of these labels takes the run.">
               {(given) => <input {...given} className="input" value={draft.labels} onChange={(event) => put({ labels: event.target.value })} />}
             </Field>
             <Field label="Reason (optional)" wrong={problems.reason} hint="Saved in the run's log.">

@@ -21,7 +21,7 @@ const HEADS: { head: string; by: string | null; num?: boolean; title?: string }[
   { head: "Owner", by: "owner" },
   { head: "Bits per byte", by: "quality", num: true, title: "Of the newest measured model that goes on, on the test items; less is better" },
   { head: "Size", by: "bytes", num: true, title: "Bytes of the same model: of its weights, or of the whole file of a compressed model" },
-  { head: "Spent", by: "spent", num: true, title: "Device time of all runs of the pipeline" },
+  { head: "Device time", by: "spent", num: true, title: "Device time of all runs of the pipeline" },
   { head: "Submitted", by: "" },
 ];
 
@@ -121,10 +121,13 @@ function Row({ row }: { row: PipelineRow }) {
         {number(row.quality)}
         {row.quality !== null && <small className="card-only quiet"> bits per byte</small>}
       </td>
-      <td className="num nowrap p-size">{bytes(row.bytes)}</td>
+      <td className="num nowrap p-size">
+        {bytes(row.bytes)}
+        {row.bytes !== null && <small className="card-only quiet"> in size</small>}
+      </td>
       <td className="num nowrap p-spent">
         {duration(row.spent)}
-        <small className="card-only quiet"> spent</small>
+        <small className="card-only quiet"> device time</small>
       </td>
       <td className="p-when">
         <Time at={row.submitted_at} />

@@ -1,7 +1,7 @@
 /** What waits, what is under way, and who works. */
 import { invalidate } from "../../api/queries";
 import type { Queue as Waiting, QueueRow, Worker, Workers as Devices } from "../../api/types";
-import { bytes, duration, number, plural, setting } from "../../lib/format";
+import { bytes, duration, NONE, number, plural, setting } from "../../lib/format";
 import { useResource, useThrottled, useTitle, useTold } from "../../lib/hooks";
 import { href } from "../../lib/router";
 import { Empty, Loaded } from "../../ui/Messages";
@@ -36,7 +36,7 @@ function Queue({ rows }: { rows: QueueRow[] }) {
       <div className="sheet">
         <Empty title="The queue is empty">
           <p>
-            Start a run under <a href="#/new">New run</a>, or with <code>forge submit …</code>
+            Start a run under <a href="#/new">New run</a>, or with <code className="nowrap">forge submit …</code>
           </p>
         </Empty>
       </div>
@@ -129,7 +129,7 @@ function Workers({ rows }: { rows: Worker[] }) {
                     {row.run_name ?? row.run}
                   </a>
                 )}{" "}
-                <span className="soft">{row.doing}</span>
+                <span className="soft">{row.doing || (!row.run && NONE)}</span>
               </td>
               <td className="soft">{row.labels.join(", ")}</td>
               <td className="num nowrap">{bytes(row.memory)}</td>

@@ -1,7 +1,9 @@
 /** The settings of the run, beside their defaults. */
 import { writeJson } from "../../lib/bigJson";
 import { useStored } from "../../lib/hooks";
-import { plural, setting, words } from "../../lib/format";
+import type { Gate, Metric } from "../../api/types";
+import { NONE, plural, setting, words } from "../../lib/format";
+import { limited } from "../../panels/words";
 import { useSettings } from "../../lib/settings";
 import { Coded } from "../../ui/Coded";
 import { CopyButton } from "../../ui/CopyButton";
@@ -9,7 +11,8 @@ import { useRun } from "./context";
 import { Sheet } from "../../ui/Sheet";
 
 export default function SettingsTab() {
-  const { shown } = useRun();
+  const { shown, overview } = useRun();
+  const gates = (overview.shown.data?.panels ?? []).flatMap((panel) => (panel.kind === "gates" ? panel.gates : []));
   const settings = useSettings(shown.kind);
   const [only, setOnly] = useStored("settings.only", false);
   const { schema, defaults } = settings.data ?? {};
@@ -46,7 +49,7 @@ export default function SettingsTab() {
               <tr key={row.name}>
                 <th scope="row" className="mono">{row.name}</th>
                 <td>
-                  <Value value={row.value} changed={row.changed} />
+                  <Value value={row.value} changed={row.changed} gates={gates} />
                 </td>
                 <td className={row.changed ? "quiet" : "quiet nowrap"}>{row.changed ? setting(row.standard) : row.standard === undefined ? "–" : "the same"}</td>
                 {described && <td className="soft"><Coded text={schema?.properties?.[row.name]?.description ?? ""} /></td>}
@@ -60,7 +63,7 @@ export default function SettingsTab() {
 }
 
 /** A setting's value; a list of structures, such as a pipeline's phases, with an entry for each that opens. */
-function Value({ value, changed }: { value: unknown; changed: boolean }) {
+function Value({ value, changed, gates }: { value: unknown; changed: boolean; gates: Gate[] }) {
   if (Array.isArray(value) && value.length > 0 && value.every(isNamed)) {
     return value.map((entry, index) => (
       <details key={index}>
@@ -74,11 +77,17 @@ function Value({ value, changed }: { value: unknown; changed: boolean }) {
   if (Array.isArray(value) && value.length > 0 && value.every(isGate)) {
     return value.map((gate, index) => (
       <div key={index}>
-        {words(gate.metric)} {gate.at_least === null ? `≤ ${gate.at_most}` : `≥ ${gate.at_least}`}, else {gate.otherwise}
+        {limit(gate, gates.find((one) => one.name.endsWith(` ${gate.metric}`))?.metric)}, else {gate.otherwise}
       </div>
     ));
   }
   return changed ? <b>{setting(value)}</b> : setting(value);
+}
+
+/** A gate in the words and the unit of the same gate of a phase. */
+function limit({ metric, at_least, at_most }: Limited, shown: Metric | undefined): string {
+  const bound = at_least ?? at_most;
+  return `${shown?.name ?? words(metric)} ${at_least === null ? "≤" : "≥"} ${bound === null ? NONE : limited(bound, shown?.unit ?? "")}`;
 }
 
 interface Limited {

@@ -94,7 +94,7 @@ export function TimeSlider({ route, index, snapped, onFork }: Props) {
         </button>
       </div>
       <div className="dock-track">
-        <Marks ends={ends} places={places} place={place} />
+        <Marks ends={ends} places={places} place={place} unit={unit} />
         <input
           type="range"
           min={1}
@@ -163,7 +163,7 @@ function Caption({ here, run, place, places, loading, snapped }: CaptionProps) {
   );
 }
 
-function Marks({ ends, places, place }: { ends: Closing[]; places: number; place: number }) {
+function Marks({ ends, places, place, unit }: { ends: Closing[]; places: number; place: number; unit: string }) {
   const x = (value: number) => `${(((value - 1) / Math.max(1, places - 1)) * 100).toFixed(3)}%`;
   const every = Math.max(1, Math.ceil(ends.length / 24));
   return (
@@ -172,7 +172,7 @@ function Marks({ ends, places, place }: { ends: Closing[]; places: number; place
       {ends.map((end, index) => (
         <span key={end.place} style={{ left: x(end.place) }}>
           <i data-changed={end.changed} />
-          {index % every === 0 && <small>{end.unit}</small>}
+          {index % every === 0 && <small>{index === 0 ? `${unit} ${end.unit}` : end.unit}</small>}
         </span>
       ))}
     </div>

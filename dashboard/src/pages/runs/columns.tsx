@@ -26,9 +26,9 @@ export const COLUMNS: readonly Column[] = [
   { id: "run", head: "Run", by: "run", width: "minmax(150px, 3.2fr)", cell: (row) => <Named row={row} /> },
   { id: "kind", head: "Kind", by: "kind", width: "80px", cut: true, cell: (row) => row.kind },
   { id: "owner", head: "Owner", by: "owner", width: "minmax(64px, 0.5fr)", cut: true, cell: (row) => row.owner || "–" },
-  { id: "result", head: "Result", by: "value", width: "minmax(180px, 1.6fr)", cut: true, cell: (row) => <Resulting row={row} /> },
-  { id: "done", head: "Done", by: "done", width: "112px", num: true, cell: (row) => (row.generation === null ? NONE : plural(row.generation, row.done_unit)) },
-  { id: "curve", head: "Along the way", by: null, width: "168px", roomy: true, cell: (row) => <Along row={row} /> },
+  { id: "result", head: "Result (↓ lower is better)", by: "value", width: "minmax(180px, 1.6fr)", cut: true, cell: (row) => <Resulting row={row} /> },
+  { id: "done", head: "Done", by: "done", width: "112px", num: true, cell: (row) => (row.generation === null && row.status !== "completed" ? NONE : plural(row.generation ?? 0, row.done_unit)) },
+  { id: "curve", head: "Along the way", by: null, width: "184px", roomy: true, cell: (row) => <Along row={row} /> },
   { id: "cost", head: "Device time", by: "device_seconds", width: "86px", num: true, roomy: true, cell: (row) => duration(row.device_seconds) },
   { id: "when", head: "Submitted", by: "", width: "102px", cell: (row) => <Time at={row.submitted_at} /> },
 ];
@@ -37,12 +37,13 @@ export const COLUMNS: readonly Column[] = [
 function Resulting({ row }: { row: Row }) {
   if (row.value === null) return <span className="quiet">{NONE}</span>;
   const better = row.better && `${row.better === "up" ? "higher" : "lower"} is better`;
-  const told = [row.unit !== "share" && row.unit, better, row.measured_on && `on the ${row.measured_on}`].filter(Boolean).join("; ");
+  const on = [row.measured_on, row.unit !== "share" && row.unit].filter(Boolean).join("; ");
   const [, number, rest] = /^(\S+(?: %)?)(.*)$/.exec(resultInWords(row)) ?? [];
   return (
-    <span title={told}>
+    <span title={[on, better].filter(Boolean).join("; ")}>
       <b>{number}</b>
       {rest}
+      {on && <span className="under quiet cut">{on}</span>}
     </span>
   );
 }
@@ -52,7 +53,7 @@ function Along({ row }: { row: Row }) {
   return (
     <span className="along">
       <Sparkline curve={row.curve} of={row.curve_of} />
-      {row.curve.length > 0 && <span className="quiet cut">{row.curve_of}</span>}
+      {row.curve.length > 1 && <span className="quiet">{row.curve_of}</span>}
     </span>
   );
 }

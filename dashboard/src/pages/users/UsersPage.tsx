@@ -73,9 +73,7 @@ export default function UsersPage() {
                   <th scope="col">Name</th>
                   <th scope="col">Role</th>
                   <th scope="col">Tokens</th>
-                  <th scope="col">
-                    <span className="hidden-text">Actions</span>
-                  </th>
+                  <th scope="col" className="num">Actions</th>
                 </tr>
               </thead>
               <tbody>
@@ -96,7 +94,7 @@ export default function UsersPage() {
                           <li key={one.id}>
                             <span className="mono">{one.id}</span>{" "}
                             <span className="quiet">
-                              {one.note} <Time at={one.issued_at} />
+                              {one.note && `${one.note}, `}created <Time at={one.issued_at} />
                             </span>
                             <button type="button" className="button plain small danger" onClick={() => revoke(user, one)}>
                               Revoke

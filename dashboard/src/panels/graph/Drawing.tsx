@@ -2,7 +2,7 @@
 import { useState } from "react";
 import type { Node } from "../../api/types";
 import { score } from "../../lib/format";
-import { BOX, type Box, type Line, type Plan } from "./layout";
+import { BOX, type Box, GAP, type Line, type Plan } from "./layout";
 
 interface Props {
   title: string;
@@ -42,13 +42,17 @@ export function Drawing({ title, drawing, fit, opens, onToggle }: Props) {
   );
 }
 
-function curve({ from, to }: Line): string {
+function curve({ from, to, via }: Line): string {
   const x0 = from.x + BOX.width;
   const y0 = from.y + BOX.height / 2;
   const x1 = to.x;
   const y1 = to.y + BOX.height / 2;
-  const pull = Math.min(70, (x1 - x0) / 2);
-  return `M${x0} ${y0}C${x0 + pull} ${y0} ${x1 - pull} ${y1} ${x1} ${y1}`;
+  const bend = (fromX: number, fromY: number, toX: number, toY: number) => {
+    const pull = Math.min(70, (toX - fromX) / 2);
+    return `C${fromX + pull} ${fromY} ${toX - pull} ${toY} ${toX} ${toY}`;
+  };
+  if (via === null) return `M${x0} ${y0}${bend(x0, y0, x1, y1)}`;
+  return `M${x0} ${y0}${bend(x0, y0, x0 + GAP.x, via)}H${x1 - GAP.x}${bend(x1 - GAP.x, via, x1, y1)}`;
 }
 
 interface NodeProps {

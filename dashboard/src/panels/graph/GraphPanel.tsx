@@ -50,6 +50,8 @@ export function GraphPanel({ panel, result = null }: { panel: Graph; result?: st
         <span className="quiet small">
           {result ? plural(ours, "ancestor") : plural(panel.nodes.length, "node")}
           {drawing.groups > 0 && !all && `; ${plural(drawing.groups, "stack")} of siblings: click to open`}
+          {result && drawing.boxes.some((box) => !box.ours) && "; dashed: not an ancestor of the result"}
+          {drawing.lines.some((line) => line.base && !line.ours) && "; point at the base to see its other lines"}
         </span>
       </div>
       <Drawing title={panel.title} drawing={drawing} fit={fit} opens={opens} onToggle={toggle} />

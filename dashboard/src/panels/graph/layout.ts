@@ -22,6 +22,8 @@ export interface Line {
   /** From a base, which is an input of nearly everything. */
   base: boolean;
   says: string;
+  /** Height of the track above all boxes that it takes past the columns between its ends; null if there are none. */
+  via: number | null;
 }
 
 export interface Plan {
@@ -36,8 +38,10 @@ export interface Plan {
 }
 
 export const BOX = { width: 152, height: 40 };
-const GAP = { x: 84, y: 14 };
+export const GAP = { x: 84, y: 14 };
 const HEAD = 30;
+/** Distance of two tracks above the boxes. */
+const TRACK = 9;
 /** Nodes of a graph that needs no stacks. */
 const SMALL = 30;
 
@@ -80,7 +84,8 @@ export function draw(graph: Graph, opened: ReadonlySet<string>, all: boolean, re
     }
   }
   const lines = connect(graph.edges, boxOf, stacked);
-  return { ...place(boxes, lines, graph.along), lines, groups: collapsible };
+  const tracks = route(lines);
+  return { ...place(boxes, lines, graph.along, tracks), lines, groups: collapsible };
 }
 
 /** Nodes of one key make a stack. */
@@ -118,13 +123,29 @@ function connect(edges: Graph["edges"], boxOf: Map<string, Box>, stacked: boolea
     const to = boxOf.get(edge.target);
     if (!from || !to || from === to) continue;
     const key = `${from.key}>${to.key}`;
-    if (!found.has(key)) found.set(key, { from, to, ours: from.ours && to.ours, base: stacked && from.members[0]?.group === "base", says: edge.says });
+    if (!found.has(key)) found.set(key, { from, to, ours: from.ours && to.ours, base: stacked && from.members[0]?.group === "base", says: edge.says, via: null });
   }
-  return [...found.values()];
+  return [...found.values()].sort((a, b) => Number(a.ours) - Number(b.ours)); // ours are drawn above the others
+}
+
+/** Gives lines past a column a track above the boxes, one for all of a box; returns the number of tracks. */
+function route(lines: Line[]): number {
+  const ends = new Map<Box, number>();
+  for (const { from, to } of lines) if (to.column > from.column + 1) ends.set(from, Math.max(ends.get(from) ?? 0, to.column));
+  const free: number[] = []; // the column from which on each track is free
+  const tracks = new Map<Box, number>();
+  for (const [box, end] of [...ends].sort(([a], [b]) => a.column - b.column)) {
+    const at = free.findIndex((column) => column <= box.column);
+    const track = at < 0 ? free.length : at;
+    free[track] = end;
+    tracks.set(box, track);
+  }
+  for (const line of lines) if (line.to.column > line.from.column + 1) line.via = HEAD + TRACK * ((tracks.get(line.from) ?? 0) + 0.5);
+  return free.length;
 }
 
 /** Rows by the mean of neighbours' rows, swept a few times; then coordinates. */
-function place(boxes: Box[], lines: Line[], along: string): Omit<Plan, "lines" | "groups"> {
+function place(boxes: Box[], lines: Line[], along: string, tracks: number): Omit<Plan, "lines" | "groups"> {
   const count = Math.max(0, ...boxes.map((box) => box.column)) + 1;
   const stacks: Box[][] = Array.from({ length: count }, (_, column) => boxes.filter((box) => box.column === column));
   const up = new Map<Box, Box[]>();
@@ -144,8 +165,9 @@ function place(boxes: Box[], lines: Line[], along: string): Omit<Plan, "lines" |
     }
   }
   const tallest = Math.max(1, ...stacks.map((stack) => stack.length));
-  const height = HEAD + tallest * (BOX.height + GAP.y) + GAP.y;
-  const centre = HEAD + (height - HEAD) / 2;
+  const top = HEAD + TRACK * tracks;
+  const height = top + tallest * (BOX.height + GAP.y) + GAP.y;
+  const centre = top + (height - top) / 2;
   for (const box of boxes) {
     box.x = 8 + box.column * (BOX.width + GAP.x);
     box.y = centre + box.row * (BOX.height + GAP.y) - BOX.height / 2;

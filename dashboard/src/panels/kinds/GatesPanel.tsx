@@ -3,7 +3,7 @@ import { useState } from "react";
 import type { Gate, Gates } from "../../api/types";
 import { NONE } from "../../lib/format";
 import { usePlace } from "../context";
-import { between, directed, measured } from "../words";
+import { between, directed, limited, measured } from "../words";
 import { OverrideDialog } from "./OverrideDialog";
 import { Sheet } from "../../ui/Sheet";
 
@@ -43,7 +43,7 @@ export function GatesPanel({ panel }: { panel: Gates }) {
                 {gate.low !== null && gate.high !== null && <small className="quiet">{` ${between(gate.low, gate.high, gate.metric.unit)}`}</small>}
               </td>
               <td className="num nowrap">{measured(gate.baseline, gate.metric.unit)}</td>
-              <td className="num nowrap">{gate.limit === null ? NONE : `${gate.metric.better ? (gate.metric.better === "up" ? "≥ " : "≤ ") : ""}${measured(gate.limit, gate.metric.unit)}`}</td>
+              <td className="num nowrap">{gate.limit === null ? NONE : `${gate.metric.better ? (gate.metric.better === "up" ? "≥ " : "≤ ") : ""}${limited(gate.limit, gate.metric.unit)}`}</td>
               <td>
                 <span className={VERDICTS[gate.verdict].tone}>
                   <span aria-hidden="true">{VERDICTS[gate.verdict].mark}</span> {VERDICTS[gate.verdict].word}

@@ -50,7 +50,7 @@ function Cell({ stage }: { stage: Stage }) {
     </>
   );
   return (
-    <li className="strip-cell" data-state={stage.state}>
+    <li className="strip-cell" data-state={stage.state} data-aside={stage.aside}>
       <span className="strip-name">
         {first ? <a href={href(["runs", first], { upto })}>{name}</a> : name} <span className="quiet small">{stage.what}</span>
       </span>
@@ -64,12 +64,13 @@ function Cell({ stage }: { stage: Stage }) {
           <i style={{ width: `${share}%` }} />
         </span>
       )}
+      {stage.aside && <span className="small soft">no phase is given its model</span>}
       {stage.gate && <span className="small soft">{stage.gate.replaceAll("_", " ")}</span>}
       {stage.figure && (
         <span className="small strip-figure">
           {stage.figure.metric.name} <b>{whole(measured(stage.figure.value, stage.figure.metric.unit))}</b>
           {stage.figure.low !== null && stage.figure.high !== null && (
-            <small className="quiet">{` ${whole(between(stage.figure.low, stage.figure.high, stage.figure.metric.unit))}`}</small>
+            <small className="quiet"> {between(stage.figure.low, stage.figure.high, stage.figure.metric.unit).replaceAll(" ", "\u00a0")}</small>
           )}
         </span>
       )}

@@ -31,7 +31,7 @@ export function TimelinePanel({ panel }: { panel: Timeline }) {
   return (
     <figure className="chart" ref={measure}>
       <p className="quiet small">
-        from {exactTime(panel.began)}, {duration(panel.until)}
+        from {exactTime(panel.began)}, {duration(panel.until)}; times since then
         {failed > 0 && <span className="lost"> · ✗ failed</span>} · a mark without a bar: only the end was recorded
       </p>
       <svg className="timeline" width={width} height={height} role="group" aria-label={panel.title}>

@@ -78,7 +78,11 @@ function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: t
         </a>
       );
     default:
+<<<<<<< HEAD
       return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : minuses(cell);
+=======
+      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : cell.replace(/ (?=[%×])|(?<=×) /g, "\u00a0");
+>>>>>>> p6
   }
 }
 
