@@ -137,16 +137,13 @@ _DEFAULTS_OF_2 = {"experts": {"lora": True}}
 
 def _with_defaults_of_2(data: dict[str, Any]) -> dict[str, Any]:
     """Return what was asked for, with the defaults that settings of phases had then."""
-
-    def whole(phase: dict[str, Any]) -> dict[str, Any]:
-        settings = {**_DEFAULTS_OF_2.get(phase["kind"], {}), **phase.get("settings", {})}
-        return {**phase, "settings": settings}
-
-    config = {**data["config"], "phases": [whole(phase) for phase in data["config"]["phases"]]}
-    changes = data.get("changes", {})
-    if "phases" in changes:
-        changes = {**changes, "phases": config["phases"]}
-    return {**data, "config": config, **({"changes": changes} if "changes" in data else {})}
+    phases = [
+        {**one, "settings": {**_DEFAULTS_OF_2.get(one["kind"], {}), **one.get("settings", {})}}
+        for one in data["config"]["phases"]
+    ]
+    changed = {"phases": phases} if "phases" in data.get("changes", ()) else {}
+    more = {"changes": {**data["changes"], **changed}} if changed else {}
+    return {**data, "config": {**data["config"], "phases": phases}, **more}
 
 
 REGISTRY = common.registry(

@@ -171,7 +171,8 @@ def _setting_option(kind: Kind, name: str) -> click.Option:
     """Return the option of a setting that a kind offers: a flag, a choice, files, or a value."""
     field = kind.config.model_fields[name]
     flag, _, files = kind.command.options[name].partition(" ")
-    form: dict[str, Any] = {"metavar": "N" if _numeric(field.annotation) else "VALUE"}
+    numeric = {int, float} & {field.annotation, *get_args(field.annotation)}
+    form: dict[str, Any] = {"metavar": "N" if numeric else "VALUE"}
     words = field.description or ""
     if field.annotation is bool:
         form = {"is_flag": True}
@@ -183,10 +184,6 @@ def _setting_option(kind: Kind, name: str) -> click.Option:
     if field.default not in (None, (), False, ...) and not isinstance(field.default, tuple):
         words += f"  [default: {field.default}]"
     return click.Option([flag, f"setting_{name}"], help=words, **form)
-
-
-def _numeric(annotation: Any) -> bool:
-    return bool({int, float} & {annotation, *get_args(annotation)})
 
 
 def _started(word: str, main: str | None, **given: Any) -> None:

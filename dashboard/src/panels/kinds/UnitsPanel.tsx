@@ -78,11 +78,7 @@ function Value({ cell, type, form }: { cell: Cell; type: Column["type"]; form: t
         </a>
       );
     default:
-<<<<<<< HEAD
-      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : minuses(cell);
-=======
-      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : cell.replace(/ (?=[%×])|(?<=×) /g, "\u00a0");
->>>>>>> p6
+      return DIGEST.test(cell) ? <span title={cell}>{cell.replace(DIGEST, short)}</span> : minuses(cell).replace(/ (?=[%×])|(?<=×) /g, "\u00a0");
   }
 }
 
