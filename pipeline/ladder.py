@@ -122,6 +122,8 @@ def goes_on(state: PipelineState, number: int) -> str:
     stopped = any(gate.verdict == "stop" for gate in state.gates.get(number, ()))
     if stopped and number not in state.overridden:
         return "no: a gate stops it"
+    if number == len(state.submitted.config.phases):
+        return "it is the result"
     return "yes" if state.submitted.config.goes_on(number) else "no: no phase is given it"
 
 

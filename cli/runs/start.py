@@ -198,8 +198,7 @@ def _started(word: str, main: str | None, **given: Any) -> None:
         raise click.UsageError(f"give the {main}: a folder, Hub id, RUN or RUN:ROLE.")
     config: dict[str, object] = {}
     sets = dict(map(setting, given.pop("settings")))
-    rank = given.pop("rank", None)
-    if rank is not None:
+    if (rank := given.pop("rank", None)) is not None:
         config |= {"train": "lora", "lora_rank": rank}
     for option in [option for option in given if option.startswith(("role_", "setting_"))]:
         sort, _, name = option.partition("_")

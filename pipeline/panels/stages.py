@@ -63,7 +63,7 @@ def _stage(state: PipelineState, number: int, children: Sequence[Child] | None) 
         what=phase.kind,
         state=standing,
         inside=seen.inside if seen else None,
-        left_s=seen.eta_s if seen and not seen.besides else None,
+        left_s=seen.eta_s if seen else None,
         gate=_gate(state, number),
         aside=bool(ended and ended.models) and not state.submitted.config.goes_on(number),
         figure=_figure(state, number),
@@ -123,9 +123,9 @@ def _gate(state: PipelineState, number: int) -> str:
     told = _telling(decided)
     if told.verdict == "pass":
         return "1 gate passes" if len(decided) == 1 else f"{len(decided)} gates pass"
-    if told.verdict == "stop":
-        return "gate overridden" if number in state.overridden else "gate not met"
-    return "input goes on"
+    if told.verdict == "stop" and number in state.overridden:
+        return "gate overridden"
+    return "gate not met"
 
 
 def _telling(decided: Sequence[GateDecided]) -> GateDecided:

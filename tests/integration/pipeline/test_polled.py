@@ -177,7 +177,8 @@ def compressed(home: Home) -> PipelineState:
 
 def numbers(report: str) -> tuple[str, str]:
     """Return quality and bytes of the newest model that goes on, as the report's table has them."""
-    rows = [line.split(" | ") for line in report.splitlines() if line.endswith("| yes |")]
+    ends = ("| yes |", "| it is the result |")
+    rows = [line.split(" | ") for line in report.splitlines() if line.endswith(ends)]
     return rows[-1][1].partition(" ")[0], rows[-1][3]
 
 

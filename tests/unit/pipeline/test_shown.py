@@ -102,7 +102,7 @@ def test_the_recorded_pipeline_stands_at_each_event_as_it_did() -> None:
 def test_a_gate_is_told_in_at_most_four_words_with_its_figure() -> None:
     state = repository.fold(golden())
     first, second = stages.stages(state, None)
-    assert (first.gate, second.gate) == ("gate overridden", "input goes on")
+    assert (first.gate, second.gate) == ("gate overridden", "gate not met")
     assert first.figure is not None
     assert first.figure.metric.better == "up"
     assert first.figure.value == state.figures(1)["lead"].value

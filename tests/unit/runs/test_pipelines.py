@@ -459,7 +459,7 @@ def test_the_gain_over_the_beginning_is_told_in_words_with_its_interval() -> Non
         "byte to 25.0 % fewer bits per byte)."
     ) in text
     assert "| the best at the beginning | 2.500 | 100 % |  |  |" in text
-    assert "| b | 2 (1.900 to 2.100) | 125 % (111.1 % to 133.3 %) | – | yes |" in text
+    assert "| b | 2 (1.900 to 2.100) | 125 % (111.1 % to 133.3 %) | – | it is the result |" in text
 
 
 def test_a_gain_whose_interval_has_no_gain_in_it_may_be_noise() -> None:
