@@ -22,8 +22,8 @@ FIGURES = {
     "bits_per_byte": "bits per byte: those of the measured model, the mean over domains",
     "retention": "quality kept of the best input: bits per byte of the best model that it is compared "
     "with, divided by those of the measured model",
-    "regression": "loss in the worst domain: rise of bits per byte over the worst compared model, in "
-    "the domain where this rise is largest; below zero the measured model is better everywhere",
+    "regression": "loss in the worst domain: rise of bits per byte over the worst input, in the domain "
+    "where this rise is largest; below zero it is better than its worst input everywhere",
     "cumulative": "quality kept since the beginning: bits per byte of the best model that the pipeline "
     "began with, divided by those of the measured model",
     "bytes": "size unpacked: bytes of the measured model's tensors, even if its file is packed",

@@ -89,7 +89,7 @@ class Quietstar(Study[MakingState]):
         START: Arm("the model that was given", "without"),
         BASE: Arm("the trained base that all arms branch from", "without"),
         CONTINUED: Arm("ordinary training", "without"),
-        PAUSE: Arm("training with pauses, which cost as much as thoughts", "without"),
+        PAUSE: Arm("training with pauses, which compute as many tokens as thoughts", "without"),
         THOUGHTS: Arm("a thought before each token", "thoughts"),
         SHUFFLED: Arm(
             "the same model with exchanged thoughts, those of other positions", "thoughts"

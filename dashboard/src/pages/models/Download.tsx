@@ -39,7 +39,7 @@ export function Download({ id, files }: { id: string; files: Resource<ModelFiles
   return (
     <div className="stack">
       {found.folder === null && (
-        <p className="soft">This server may read no folder that holds it. It can write one: a copy, or built again from its run.</p>
+        <p className="soft">This server may not read the folder of its weights, so there is nothing to download yet. It can write them: as a copy, or made again by the run.</p>
       )}
       <div className="buttons">
         {found.folder === null ? (

@@ -19,6 +19,9 @@ import { Download, Loading, modelPath, useAct, useFiles } from "./Download";
 import { Measured, RunLink } from "./Measured";
 import { Sheet } from "../../ui/Sheet";
 
+/** The place of a model that its run was given. */
+const GIVEN = "given";
+
 export default function ModelPage({ id }: { id: string }) {
   const answer = useResource<OwnedModel>(modelPath(id));
   useTitle(answer.data?.name ?? "Model");
@@ -209,19 +212,19 @@ function Made({ lineage }: { lineage: ModelLineage }) {
           </caption>
           <thead>
             <tr>
-              <th scope="col">Recipe</th>
               <th scope="col">Model</th>
               <th scope="col">Made by</th>
+              <th scope="col">Recipe</th>
             </tr>
           </thead>
           <tbody>
             {one.ancestors.map((ancestor) => (
               <tr key={ancestor.recipe_id}>
+                <th scope="row">{ancestor.place === GIVEN ? ancestor.words : ancestor.place}</th>
+                <td>{ancestor.place === GIVEN ? GIVEN : ancestor.words}</td>
                 <td>
                   <Id id={ancestor.recipe_id} what="recipe" />
                 </td>
-                <th scope="row">{ancestor.place}</th>
-                <td>{ancestor.words}</td>
               </tr>
             ))}
           </tbody>

@@ -172,7 +172,12 @@ function Marks({ ends, places, place, unit }: { ends: Closing[]; places: number;
       {ends.map((end, index) => (
         <span key={end.place} style={{ left: x(end.place) }}>
           <i data-changed={end.changed} />
-          {index % every === 0 && <small>{index === 0 ? `${unit} ${end.unit}` : end.unit}</small>}
+          {index % every === 0 && (
+            <small>
+              {index === 0 && <span className="dock-unit">{unit} </span>}
+              {end.unit}
+            </small>
+          )}
         </span>
       ))}
     </div>

@@ -26,7 +26,7 @@ export const COLUMNS: readonly Column[] = [
   { id: "run", head: "Run", by: "run", width: "minmax(150px, 3.2fr)", cell: (row) => <Named row={row} /> },
   { id: "kind", head: "Kind", by: "kind", width: "80px", cut: true, cell: (row) => row.kind },
   { id: "owner", head: "Owner", by: "owner", width: "minmax(64px, 0.5fr)", cut: true, cell: (row) => row.owner || "–" },
-  { id: "result", head: "Result (↓ lower is better)", by: "value", width: "minmax(180px, 1.6fr)", cut: true, cell: (row) => <Resulting row={row} /> },
+  { id: "result", head: "Result", by: "value", width: "minmax(180px, 1.6fr)", cut: true, cell: (row) => <Resulting row={row} /> },
   { id: "done", head: "Done", by: "done", width: "112px", num: true, cell: (row) => (row.generation === null && row.status !== "completed" ? NONE : plural(row.generation ?? 0, row.done_unit)) },
   { id: "curve", head: "Along the way", by: null, width: "184px", roomy: true, cell: (row) => <Along row={row} /> },
   { id: "cost", head: "Device time", by: "device_seconds", width: "86px", num: true, roomy: true, cell: (row) => duration(row.device_seconds) },
