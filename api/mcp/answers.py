@@ -97,7 +97,7 @@ class Explained(Answer):
 
     runs: list[OneRun]
     ancestors: int
-    left_out: int = Field(description="Ancestors that the answer has no room for, the farthest.")
+    left_out: int = Field(description="Ancestors left out: the farthest.")
 
 
 class Started(Answer):

@@ -92,7 +92,7 @@ class Tool:
         return types.Tool(
             name=self.name,
             title=self.name.replace("_", " ").capitalize(),
-            description=f"{inspect.getdoc(self.do)}\n\nNeeds the role {self.role} or a higher one.",
+            description=f"{inspect.getdoc(self.do)}\n\nNeeds the role {self.role} or higher.",
             input_schema=self.takes.model_json_schema(schema_generator=Untitled),
             output_schema=self.gives.model_json_schema(
                 schema_generator=Untitled, mode="serialization"

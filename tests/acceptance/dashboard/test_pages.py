@@ -220,7 +220,7 @@ def test_a_draft_survives_a_reload_and_the_browser_s_way_back(visit: Callable[..
     model = page.get_by_label("Model", exact=True)
     expect(model).to_have_value("mine")
     model.fill("other")
-    page.get_by_text("Losses 3", exact=True).click()
+    page.get_by_text("Losses 1", exact=True).click()
     page.get_by_label("Weight of the KL divergence").fill("0.2")
     page.reload()
     expect(page.get_by_label("Kind")).to_have_value("quietstar")

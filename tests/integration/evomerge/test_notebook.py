@@ -136,7 +136,7 @@ def test_a_lineage_reads_as_a_tree(home: Home) -> None:
     lineage = run.lineage(run.state.generations[2].ranking[0])
     lines = repr(lineage).splitlines()
     assert lines[0].startswith(lineage.candidate.recipe_id[:12])
-    assert lineage.candidate.place.startswith("generation")
+    assert lineage.candidate.place.startswith("candidate")
     for node in lineage.nodes:
         told = [line for line in lines if f"{node.recipe_id[:12]}  {node.place}" in line]
         assert told, node
@@ -144,7 +144,7 @@ def test_a_lineage_reads_as_a_tree(home: Home) -> None:
         at = next(
             i
             for i, line in enumerate(lines)
-            if f"{child[:12]}  generation" in line or line.startswith(child[:12])
+            if f"{child[:12]}  candidate" in line or line.startswith(child[:12])
         )
         assert any(parent[:12] in line for line in lines[at + 1 :])
 
