@@ -371,6 +371,7 @@ def test_every_chart_has_a_name_and_its_numbers_as_a_table(
         .filter((svg) => !svg.querySelector('title')?.textContent).length"""
     assert page.evaluate(nameless) == 0
     tables = page.get_by_text("As a table")
+    tables.last.wait_for()
     assert tables.count() >= page.locator("figure.chart").count()
     tables.first.click()
     page.locator(".chart-table[open] tbody tr").nth(1).wait_for()

@@ -410,7 +410,7 @@ def test_a_live_run_says_what_it_does_how_far_it_is_and_its_clock_runs(
     page.get_by_text("left at most").wait_for()
     bar = page.get_by_role("progressbar", name="Time that the work takes")
     assert 0 < int(bar.get_attribute("aria-valuenow") or 0) < 100
-    clock = page.get_by_text("elapsed")
+    clock = page.get_by_text("s elapsed")
     before = clock.inner_text()
     wait_until(lambda: page.wait_for_timeout(100) or clock.inner_text() != before, "its clock runs")
     leave()
