@@ -165,7 +165,7 @@ _TITANS: dict[str, Row] = {
     ),
 }
 #: Window, chunk, persistent tokens; memory → parameters.
-_MEMORIES = {
+_MEMORIES: dict[str, tuple[Any, ...]] = {
     "mini": (8, 8, 2, {"linear": 36_432, "two-layer": 44_624, "none": 28_960}),
     "tiny": (32, 32, 4, {"linear": 1_144_432, "two-layer": 1_226_352, "none": 880_512}),
 }

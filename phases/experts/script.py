@@ -312,8 +312,8 @@ class Experts(Study[MakingState]):
 
     def headline(self, run: Run) -> Any:
         """Return the result, called by its arm, beside the given model."""
-        shown = super().headline(run)
-        on = f"{TEST} slice, mean over {len(run.seen[run.ours].values)} domains" if shown else ""
+        shown, seen = super().headline(run), run.seen.get(run.ours or "")
+        on = f"{TEST} slice, mean over {len(seen.values)} domains" if seen else ""
         return shown and shown.model_copy(update={"name": run.result, "on": on})
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
