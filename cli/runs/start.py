@@ -207,9 +207,9 @@ def _started(word: str, main: str | None, **given: Any) -> None:
             models += [f"{name}={one}" for one in value]
         elif value is not None and value is not False and value != ():
             config |= _chosen(kind, name, value)
-    twice = [name for name in sets if name in config and config[name] != sets[name]]
-    if twice and config[twice[0]] != []:
-        raise click.UsageError(f"{twice[0]} is given twice: by an option and by --set.")
+    # Prompts without checks beside them stand for none, which is no word of the user's.
+    if twice := [name for name in sets if config.get(name, sets[name]) not in (sets[name], [])]:
+        raise click.UsageError(f"--set {twice[0]} contradicts another option: leave one out.")
     _start(word, config | sets, tuple(models), **given, own=True)
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from cli import kind_views
 from evaluation.trajectories import kept
 from evaluation.trajectories.sampled import Sampled
-from phases.prompt_baking import figures, prompts, recipes, words
+from phases.prompt_baking import figures, prompts, recipes, submission, words
 from phases.prompt_baking.recipes import FULL, PARENT
 from phases.prompt_baking.script import Bake
 from phases.prompt_baking.work import Context
@@ -579,6 +579,30 @@ def test_too_few_contexts_are_said_at_the_start(model: Path, tmp_path: Path) -> 
         submit.submit(store, validate.plan(asked), "b")
     with pytest.raises(DataError, match="3 contexts in the slice test: at least 8 are needed"):
         bake_runs.finish(home)
+
+
+def test_options_that_contradict_or_say_nothing_are_refused(
+    made, model: Path, tmp_path: Path
+) -> None:
+    """`--tokens ""` trained a million tokens; `--set` took the place of options without a word."""
+    prompt, kept = tmp_path / "a.txt", tmp_path / "k.txt"
+    prompt.write_bytes(b"Be brief.\r\n")
+    kept.write_text("x\n")
+    kept.with_suffix(".check.json").write_text("{")  # of a prompt that is not baked
+
+    def refused(*words: str, command: str = "bake") -> str:
+        args = (command, str(model), *(("--prompt", str(prompt)) if command == "bake" else ()))
+        result = call(made[0].folder, *args, *words, "--detach")
+        assert result.exit_code != 0
+        return f"{result.output} {result.exception}"
+
+    assert "--set train contradicts another option" in refused("--lora", "4", "--set", "train=full")
+    checks, prompts = "checks=[null]", 'prompts=["other"]'
+    assert "--set prompts contradicts another option" in refused("--set", checks, "--set", prompts)
+    assert "tokens: Input should be a valid integer" in refused("--tokens", "", command="student")
+    assert f"the prompt {tmp_path} cannot be read" in refused("--prompt", str(tmp_path))
+    assert submission.read("prompts", [prompt]) == {"prompts": ["Be brief.\n"], "checks": []}
+    assert submission.read("others", [kept]) == {"others": ["x\n"]}
 
 
 def test_the_command_reads_prompts_from_files(made, model: Path, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_killed_it_ends_as_if_undisturbed(
 def test_a_fork_in_its_middle_ends_alike(
     miniature: Miniature, ended: Ended, tmp_path: Path
 ) -> None:
-    """Of its own history it does the second half again: the same models and figures."""
+    """Do the second half of the history again: the same models and figures."""
     home = Home(Path(shutil.copytree(ended(miniature).folder, tmp_path / "home")))
     groups = appends(rows(home))
     place = sum(map(len, groups[: len(groups) // 2]))
