@@ -50,11 +50,8 @@ def forecast(study: Declaration, submitted: Submitted, cache: Artifacts, folder:
     trainings = [recipes.expert(submitted, started, domain) for domain in domains]
     if started.adapters:
         trainings += [recipes.lora(submitted, started, domain) for domain in domains]
-    experts, trained, steps = (
-        len(domains),
-        len(trainings),
-        sum(training.steps for training in trainings),
-    )
+    experts, trained = len(domains), len(trainings)
+    steps = sum(training.steps for training in trainings)
     trial = min(STEPS, trainings[0].steps)
     arms = len(spaces(len(started.merges), ("",) * experts))
     scoring = _scoring(context) if config.evaluations else 0.0

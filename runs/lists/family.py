@@ -98,15 +98,8 @@ def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph |
     """
     if not generations:
         return None
-    nodes, edges, generations_by_digest = (
-        {},
-        [],
-        {
-            each_generation.digest: each_generation
-            for each_generation in generations
-            if each_generation.digest
-        },
-    )
+    nodes, edges = {}, []
+    by_digest = {member.digest: member for member in generations if member.digest}
     for generation in generations:
         model = generation.ancestors[0]
         nodes[_id(generation)] = Node(
@@ -123,9 +116,9 @@ def tree(generations: Sequence[Generation], lanes: Mapping[str, str]) -> Graph |
             if other.run == generation.run and other.ancestors[0].recipe_id in behind:
                 edges.append(Edge(source=_id(other), target=_id(generation)))
         for ancestor in generation.ancestors:
-            if ancestor.given and ancestor.given in generations_by_digest:
+            if ancestor.given and ancestor.given in by_digest:
                 edges.append(
-                    Edge(source=_id(generations_by_digest[ancestor.given]), target=_id(generation))
+                    Edge(source=_id(by_digest[ancestor.given]), target=_id(generation))
                 )
             elif ancestor.given:
                 leaf = Node(

@@ -157,18 +157,9 @@ def _by_blocks(addresses, codes, start, rows, columns, programs, outs, out_codes
                 if lost[p, 0] or rescale[p, 0] != _ONE:
                     drop_block(x[0, :n], lost[p, 0], rescale[p, 0], keys[p, 0], place, words, lanes)
             if voters[p] and not goes_on[p]:
-                voter_weights = weights[p, : voters[p]]
-                _voted(
-                    x,
-                    1 - consensus[p],
-                    n,
-                    low[p],
-                    high[p],
-                    voter_weights,
-                    few[p],
-                    normalise[p],
-                    votes,
-                )
+                shares = weights[p, : voters[p]]
+                top, rule = 1 - consensus[p], normalise[p]
+                _voted(x, top, n, low[p], high[p], shares, few[p], rule, votes)
             if epsilon[p] >= 0:
                 _selected(x, sole_inputs[p], n, columns, epsilon[p], row, first, sums, distance)
             result = x[sole_inputs[p], :n]
