@@ -1,11 +1,12 @@
 """Write the pages of docs/ that are made from the code: `python docs/generate.py`.
 
-    map.md    every module with the first sentence of its docstring
-    cli.md    every command of `forge` with its help
+    settings.md   every setting of a run, in groups; kept in the repository
+    map.md        every module with the first sentence of its docstring
+    cli.md        every command of `forge` with its help
     metrics.md    every name that a run sends to W&B
-    settings.md   every setting of a run, in groups; what the source documents' settings became
 
-tests/integration/house/test_docs.py fails if a page is not what this program writes.
+Git ignores the last three: mkdocs calls `on_files` here whenever it builds the site. `--check` writes
+nothing and fails if settings.md is not what this program would write.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
     from evomerge.settings_table import Setting
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,7 +62,7 @@ def rooms(package: Path) -> Iterator[Path]:
 
 
 def module_map() -> str:
-    """Return docs/map.md."""
+    """Return the text of map.md."""
     lines = [
         "# Map",
         "",
@@ -87,7 +91,7 @@ def command_help(command: click.Command, path: list[str], parent: click.Context 
 
 
 def commands() -> str:
-    """Return docs/cli.md."""
+    """Return the text of cli.md."""
     from cli.main import COMMANDS, SECTIONS, forge
 
     root = click.Context(forge, info_name="forge", **forge.context_settings)
@@ -239,7 +243,7 @@ def kind_tables(name: str) -> list[str]:
 
 
 def settings() -> str:
-    """Return docs/settings.md."""
+    """Return the text of settings.md."""
     from evomerge.config import REFUSED, RENAMED
     from evomerge.search_settings import MODELS
     from evomerge.settings_table import GROUPS
@@ -316,7 +320,7 @@ PLACES = {"row": "history", "summary": "summary", "config": "config", "result": 
 
 
 def metrics() -> str:
-    """Return docs/metrics.md."""
+    """Return the text of metrics.md."""
     from runs import kinds
 
     every = sorted(kinds.KINDS, key=lambda name: (kinds.of(name).phase or 9, name))
@@ -361,27 +365,32 @@ def _catalogue(name: str) -> list[str]:
     return [*lines, "", f"Settings, in the config: {', '.join(settings)}."]
 
 
-#: Page → the function that returns its text.
-PAGES = {
-    "map.md": module_map,
-    "cli.md": commands,
-    "metrics.md": metrics,
-    "settings.md": settings,
-}
+#: Page → the function that returns its text. The pages that are only in the site come first.
+SITE = {"map.md": module_map, "cli.md": commands, "metrics.md": metrics}
+PAGES = {**SITE, "settings.md": settings}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are only in the site. mkdocs calls this hook before it reads any page."""
+    from mkdocs.structure.files import File
+
+    for name, page in SITE.items():
+        if old := files.get_file_from_path(name):
+            files.remove(old)  # `make docs` wrote it, maybe long ago
+        files.append(File.generated(config, name, content=page()))
+    return files
 
 
 def main() -> int:
-    """Write all pages; with `--check` return 1 if one of them is not current, and write nothing."""
-    stale = []
+    """Write all pages; with `--check` return 1 if settings.md is not current, and write nothing."""
+    check = "--check" in sys.argv
     for name, page in PAGES.items():
-        file, text = ROOT / "docs" / name, page()
-        if not file.exists() or file.read_text("utf-8") != text:
-            stale.append(name)
-            if "--check" not in sys.argv:
-                file.write_text(text, "utf-8")
-    if stale and "--check" in sys.argv:
-        sys.stderr.write(f"not current: {', '.join(stale)}. `make docs` writes them.\n")
-        return 1
+        file = ROOT / "docs" / name
+        if not check:
+            file.write_text(page(), "utf-8")
+        elif name not in SITE and file.read_text("utf-8") != page():
+            sys.stderr.write(f"not current: {name}. `make docs` writes it.\n")
+            return 1
     return 0
 
 

@@ -1,7 +1,4 @@
-"""EvoMerge, phase 2: evolution of merges.
-
-docs/map.md has a line for every module.
-"""
+"""EvoMerge, phase 2: evolution of merges."""
 
 from __future__ import annotations
 
