@@ -288,7 +288,7 @@ catalogues of the kinds (`Kind.catalogue`). A part in braces varies: `{model}` i
 refuses any other name, also inside of a value (`runs/kinds/tracking.py`). `profile.device` is the
 value `device` inside of `profile`. Settings go into the config under their own names; `{setting}` is
 a value inside of one, such as `gates.metric`. [Settings](settings.md) and `forge settings KIND` say
-what they mean. [Tracking](tracking.md) says how runs get there.
+what they mean. [Tracking](watching.md) says how runs get there.
 
 `1` is the unit of a pure number: a share, a ratio, a score. Every figure (`final/…`) of a completed
 run may have `_low`, `_high` (its 95 % interval) and `_n` (the items behind it) beside it.

@@ -121,7 +121,7 @@ class TitansPreset(Preset):
 
 
 #: Shares of the common phase of titans-mag: it must hold recall at short distances from the beginning,
-#: or the memory is not learned (docs/titans.md).
+#: or the memory is not learned (docs/training.md).
 TITANS_MIX = {"general": 0.6, "reasoning": 0.2, "memory": 0.2}
 
 

@@ -315,5 +315,5 @@ def test_the_bill_of_materials_is_valid_by_its_schema(bill: Callable[[], str]) -
 
 
 def test_the_upgrade_notes_cover_this_version() -> None:
-    notes = (ROOT / "docs" / "upgrading.md").read_text("utf-8")
-    assert f"## {PROJECT['version']}" in notes
+    notes = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("\n## Upgrading\n")[2]
+    assert f"\n### {PROJECT['version']}\n" in notes.partition("\n## ")[0]
