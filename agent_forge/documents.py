@@ -1,4 +1,4 @@
-"""EvoMerge by the source documents' names: settings, checkpoints, hand-over.
+"""EvoMerge by the names of docs/documents.md: settings, checkpoints, hand-over.
 
     from agent_forge.phases.phase2_evomerge import EvoMerge, EvoMergeConfig   the first document
     from agent_forge.evomerge_pipeline import EvoMergePipeline, …             the second

@@ -1,4 +1,4 @@
-"""The model registry from Python, as the source documents call it: thin calls over the log.
+"""The model registry from Python, by the names of docs/documents.md: thin calls over the log.
 
 registry = ModelRegistry()
 registry.create_session("session_001", {"base": "models/base"})

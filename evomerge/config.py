@@ -120,8 +120,8 @@ class EvoMergeConfig(BaseModel):
     """Refuse sources whose settings differ, instead of warning."""
 
     budget_hours: float | None = Field(default=None, gt=0)
-    """The one dial: hours by the clock for the whole run since its start, or a time such as 30m, 1h
-    or 2h30m; pauses do not count. The search ends before a generation that would leave too little
+    """Time limit for the whole run, from its start: hours, or a time such as 30m, 1h or 2h30m; pauses
+    do not count. The search ends before a generation that would leave too little
     time for the final report, judging by the previous one. Generation 0 always completes. Unless
     generations is set too, nothing but this and a plateau ends the search."""
     max_hours: float | None = Field(default=None, gt=0)
@@ -151,8 +151,8 @@ class EvoMergeConfig(BaseModel):
     """Weight of each part of fitness; also domains: a weight for each; or the name of a scheme,
     composite (this) or domains (code, math, multilingual, data a quarter each)."""
     normalise: Literal["best_source", "none"] = "best_source"
-    """Unit of a part of fitness; best_source: 1 is the best source on the same items;
-    none: the source documents' raw formula."""
+    """Unit of a part of fitness; best_source: 1 is the best source on the same items; none: the parts
+    as they are, 1/perplexity, accuracy, 1/time and 1/memory."""
     skills: Skills = "pooled"
     """How the parts perplexity and accuracy put the domains together. pooled: over all domains at
     once, relative to the best source. mean, geometric or worst ask for all skills: each domain

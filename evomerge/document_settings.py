@@ -1,4 +1,4 @@
-"""Settings by the source documents' names: which are taken, and why the others are left out.
+"""Settings by the names of docs/documents.md: which are taken, and why the others are left out.
 
 The documents have settings that cannot mean anything here (`evomerge.config.REFUSED`). In a request
 for a run such a setting is left out with a warning, so that the documents' files and requests work;

@@ -1,1 +1,1 @@
-"""Phases by the source documents' paths."""
+"""Phases by the import paths of docs/documents.md."""

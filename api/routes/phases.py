@@ -1,4 +1,4 @@
-"""The source documents' paths: aliases of the resource form, in both spellings, for every kind."""
+"""Paths by phase (docs/api.md): aliases of the resource form, in both spellings, for every kind."""
 
 from __future__ import annotations
 

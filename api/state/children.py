@@ -103,9 +103,10 @@ def part_of(desk: Desk, run: str) -> dict[str, Any] | None:
 
 
 def moments(desk: Desk, run: str, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
-    """Return (events of a run and of the runs that it delegates, the number of all of them).
+    """Return (a page of events of a run and of the runs that it started, the number of all of them).
 
-    They are in the order of the log, from behind the position `after`. Raises NotFoundError.
+    The page has at most `limit` events after the position `after`, in the order of the log. Raises
+    NotFoundError.
     """
     with desk.state(run) as state, desk.journals.children(state) as children:
         own = [(child.run, child.lines) for child in children if not child.reused]

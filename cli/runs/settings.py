@@ -37,9 +37,9 @@ def kinds_command(as_json: bool) -> None:
 def settings_command(names: tuple[str, ...], as_json: bool) -> None:
     """List the settings of a KIND of run (evomerge by default); NAME: those that have this in the name.
 
-    They stand in the file that `--config` reads: TOML, JSON or YAML. A setting of a merging run that
-    only some strategies have names them; it stands in the table `search`, or beside the others. Names
-    that the source documents had for a setting are found too.
+    Settings go into the file that `--config` reads: TOML, JSON or YAML. If only some strategies have a
+    setting of a merging run, its line names them; the file has it in the table `search`, or beside the
+    others. A setting is also found by its other names (docs/documents.md).
 
     \b
     Example:

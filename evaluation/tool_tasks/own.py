@@ -138,7 +138,8 @@ def check_written(repairs: Sequence[OwnRepair], form: Form, calls: int) -> None:
             if read != Call(call.tool, call.arguments.strip()):
                 raise DataError(
                     f"repair {one.id!r}: the call {call.arguments[:80]!r} of its fix cannot be written "
-                    f"in the form {form.name!r}: it has a mark of that form. Set another `form`."
+                    f"in the form {form.name!r}, because it contains a mark of that form. Set "
+                    "another `form`."
                 )
 
 

@@ -53,9 +53,9 @@ def first(submitted: Submitted, started: Started) -> dict[str, Making]:
 
 
 def trainable(submitted: Submitted, started: Started) -> tuple[str, ...]:
-    """Return the domains that an expert may be of: those with training text, not the neutral one.
+    """Return the domains that can have an expert: all with training text except the neutral one.
 
-    Families of tasks are not among them.
+    Families of tasks have none.
     """
     config = submitted.config
     return tuple(d for d in config.domains if d != config.neutral and d in started.streams)

@@ -1,4 +1,4 @@
-"""Architectures and tokenizers of models before they are made: what a phase cannot take together."""
+"""Predict models' architectures and tokenizers; refuse a phase whose models do not fit together."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Worker:
         return self._leases.claim(f"{state.run}/{task.key}") is not None
 
     def _do_held(self, state: State, task: Task, tasks: Sequence[Task]) -> None:
-        """Do a task that is held here; hold and do those that share its work, and release all."""
+        """Do a claimed task with the tasks that share its work, which it claims; release all claims."""
         held = [task]
         try:
             if self.store.version(state.stream) != state.version:

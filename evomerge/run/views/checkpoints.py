@@ -1,4 +1,4 @@
-"""Checkpoint files of the source documents as places in the log.
+"""Names of checkpoint files (docs/documents.md) as places in the log.
 
 The documents resume from `checkpoints/evomerge/generation_30.pt` or
 `OUT/evomerge_checkpoints/evolution_checkpoint_gen_25.json`. Here every event is a checkpoint, and no

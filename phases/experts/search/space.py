@@ -35,7 +35,7 @@ class Space:
 
     @property
     def free(self) -> int:
-        """The number of factors that are searched: the first ones."""
+        """The number of factors that the search changes; they come first."""
         return self.models if self.bare else self.parts
 
     @property
