@@ -78,8 +78,8 @@ def test_a_link_that_leads_nowhere_ends_the_build(tree: Path) -> None:
 
 
 def commands() -> list[str]:
-    """The commands of `forge` in the tutorial and in README."""
-    pages = (ROOT / "docs" / "tutorial.md", ROOT / "README.md")
+    """Return the commands of `forge` in README and on the pages that a new user follows."""
+    pages = (ROOT / "README.md", ROOT / "docs" / "tutorial.md", ROOT / "docs" / "your-models.md")
     text = "\n".join(page.read_text("utf-8") for page in pages)
     return re.findall(r"^    forge (.+)$", text, re.MULTILINE) + re.findall(
         r"`forge ([^`]+)`", text
@@ -87,9 +87,7 @@ def commands() -> list[str]:
 
 
 @pytest.mark.parametrize("line", commands())
-def test_a_command_of_tutorial_and_readme_is_one(
-    line: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_for_new_users_is_one(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its options and their values, as the command line takes them; nothing is carried out."""
     monkeypatch.chdir(ROOT)
     words = [NUMBERS.get(word, word) for word in shlex.split(line, comments=True)]
