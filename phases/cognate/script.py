@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event
@@ -17,7 +16,6 @@ from runs.errors import ConfigError, NotFoundError
 from runs.event_types import Figure
 from runs.kinds.architecture import Architecture
 from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
-from runs.kinds.forecast import Forecast
 from runs.kinds.origin import Ancestor, Origin
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Start
@@ -143,12 +141,6 @@ class Cognate(Study[MakingState]):
     def check(self, plan: Plan) -> Checked:
         """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
         return submission.check(plan)
-
-    def forecast(self, submitted: Any, cache: Any, folder: Path) -> Forecast:
-        """Return what a run that is submitted so costs here. Raises the errors of a start."""
-        from phases.cognate.forecast import forecast
-
-        return forecast(self, submitted, cache, folder)
 
     def _work(self) -> type[Context]:
         from phases.cognate.work import Context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from phases.compression import recipes
 from phases.compression.events import CompressionState, MatrixRecord, Submitted
@@ -14,25 +15,22 @@ from phases.compression.work import Context
 from runs.errors import ConfigError
 from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
-from runs.system.stopwatch import least, timed
+from runs.system.stopwatch import least
+from studies.forecast import begun
 from weights.folders import stand_ins
 from weights.formats import coded_file
 from weights.formats.coded_file import CodedTensor
 from weights.operations.encode import ROWS
 from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
 
 #: Documents of a domain that are scored, and numbers of a matrix that are encoded, in whole rows.
 PROBED, CODED = 8, 1 << 18
 
 
-def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
+def forecast(kind: Any, submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
     """Return what a compression costs here. Raises the errors of a start."""
-    set_threads()
-    state = CompressionState()
-    state.take(submitted)
-    context = Context(state, cache)
-    opening = timed(lambda: state.take(context.started()))
+    context, opening = begun(kind, Context, submitted, cache)
+    state = context.state
     some = {d: texts[:PROBED] for d, texts in context.texts(SELECTION).items()}
     every = (text for texts in context.texts(SELECTION).values() for text in texts)
     whole, read, passes = sum(len(one.text.encode("utf-8", "replace")) for one in every), 0, 0

@@ -346,7 +346,7 @@ class Compression(CompressionView):
         """Return what a run that is submitted so costs here. Raises the errors of a start."""
         from phases.compression.forecast import forecast
 
-        return forecast(submitted, cache, folder)
+        return forecast(self, submitted, cache, folder)
 
     def keep(self, state: CompressionState, cache: Any) -> None:
         """Remove what processes that were killed have left of files."""

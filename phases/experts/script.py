@@ -29,7 +29,6 @@ from phases.experts.solving import SOLVED
 from runs.errors import ConfigError
 from runs.home import Home
 from runs.kinds.asked import Asked, Checked, Lookup, Plan
-from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
 from runs.kinds.view import Outlook
 from runs.panels.head import listed
@@ -223,12 +222,6 @@ class Experts(Study[MakingState]):
         """Return the bytes of a model, its decomposition, and what each part adds to it."""
         parts = len(started.merges) + submitted.config.experts
         return (24 + 4 * parts) * started.model.parameters
-
-    def forecast(self, submitted: Any, cache: Any, folder: Any) -> Forecast:
-        """Return what a run that is submitted so costs here. Raises the errors of a start."""
-        from phases.experts.forecast import forecast
-
-        return forecast(self, submitted, cache, folder)
 
     def write_result(self, home: Home, state: MakingState, out: Any) -> dict[str, Any]:
         """Write the result's folder, and then the bundle of experts; return the report."""

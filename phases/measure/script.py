@@ -171,7 +171,7 @@ class Measure(Kind[MeasureState]):
         """Return what a measurement costs here, by some of its documents."""
         from phases.measure.work import forecast
 
-        return forecast(submitted, cache)
+        return forecast(self, submitted, cache)
 
     def context(self, state: MeasureState, cache: Any) -> Any:
         """Open the run's items in this process."""

@@ -23,14 +23,14 @@ from runs.history.audit import Finding
 from runs.kinds.forecast import Amount, Forecast
 from runs.kinds.tasks import Start
 from runs.system.durations import duration
-from runs.system.stopwatch import least, timed
+from runs.system.stopwatch import least
+from studies.forecast import begun
 from studies.observing import Observe, Observed, answered
 from weights.folders import gguf_note
 from weights.folders.checkpoint import Checkpoint, digest, open_checkpoint
 from weights.storage.inputs import recorded
 from weights.storage.weight_cache import Artifacts
 from weights.tensors import Weights
-from weights.threads import set_threads
 
 #: With fewer documents than this in a domain, a note says that intervals are rough.
 FEW = 20
@@ -169,13 +169,10 @@ def notes(documents: Mapping[str, int]) -> list[str]:
     ]
 
 
-def forecast(submitted: Submitted, cache: Artifacts) -> Forecast:
+def forecast(kind: Any, submitted: Submitted, cache: Artifacts) -> Forecast:
     """Return what a measurement costs here. Raises the errors of a start."""
-    set_threads()
-    state = MeasureState()
-    state.take(submitted)
-    context = Context(state, cache)
-    opening = timed(lambda: state.take(context.started()))
+    context, opening = begun(kind, Context, submitted, cache)
+    state = context.state
     some = {domain: texts[:PROBED] for domain, texts in context.texts.items()}
     first, sizes = state.started.sources[0].recipe_id, dict[str, tuple[int, ...]]()
     scoring = least(lambda: sizes.update(context.scored(first, some)[1]))

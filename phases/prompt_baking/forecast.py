@@ -1,85 +1,52 @@
-"""Forecast of a bake: its start, its replies and its first steps are done here; nothing is recorded."""
+"""Costs of a bake: replies, steps and measurements, each by a part of it that is done here."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evaluation.data.packing import Ids
 from evaluation.measures.perplexity import score_windows
-from evaluation.training_text.kept_text import ITEMS
 from evaluation.trajectories import divergence
 from evaluation.trajectories.sampling import rows_of_pass
 from phases.prompt_baking import prompts, replies
-from phases.prompt_baking.events import BakeState, Submitted
-from phases.prompt_baking.recipes import PARENT
-from phases.prompt_baking.work import Context
-from runs.kinds.forecast import Amount, Forecast
 from runs.system.durations import duration
-from runs.system.stopwatch import least, timed
-from studies import given_dtype, training_plan
+from runs.system.stopwatch import least
 from studies.comparison import CHOOSING, TEST
-from studies.events import MODEL
-from studies.folders import write_companions
-from weights.folders import stand_ins
-from weights.folders.checkpoint import SHARD_BYTES, write_weights
-from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
+from studies.forecast import Costs, Part
 from weights.training.canary import STEPS
 from weights.training.trajectories import Trajectory
+
+if TYPE_CHECKING:
+    from phases.prompt_baking.work import Context
 
 #: Windows that the price of a window is measured on.
 WINDOWS = 2
 
 
-def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
-    """Return what a run costs here. Raises the errors of a start.
+def costs(context: Context, /) -> Costs:
+    """Return what a run that has started does and leaves.
 
     A pass of replies of each stream, steps as long as any, and measurements of a few items are timed.
     """
-    set_threads()
-    state = BakeState()
-    state.take(submitted)
-    context = Context(state, cache)
-    opening = timed(lambda: state.take(context.started()))
-    first, config = context.initial(state.started), submitted.config
-    stepping = context.step_seconds()
-    steps, bakes = min(STEPS, config.steps), len(prompts.stages(config))
-    every = config.steps * bakes
+    config, started, stepping = context.config, context.state.started, context.step_seconds()
+    bakes = len(prompts.stages(config))
+    trial, steps = min(STEPS, config.steps), config.steps * bakes
     sampling, written = _sampling(context)
     measuring = _measuring(context, written, bakes)
-    parameters = state.started.model.parameters
-    stand_in = folder / PARENT
-    stand_in.mkdir(parents=True)
-    write_weights(stand_in, first.weights, SHARD_BYTES)
-    write_companions(context, stand_in)
-    text = sum(file.stat().st_size for file in context.text.folder.iterdir())
-    candidates = len(config.strengths) + len(config.stops)
-    halved = state.started.dtype is not None
-    whole = 1 + len(config.stops) if halved else len({1.0, *config.strengths}) + len(config.stops)
-    starts = bakes if halved else 1
-    kept, words = given_dtype.stored(
-        state.started, starts + bakes * whole, bakes * candidates, parameters
-    )
-    return Forecast(
-        Amount(
-            opening + sampling + every * stepping / steps + measuring,
-            f"timed here: the start {duration(opening)}, {steps} of {every:,} steps "
-            f"{duration(stepping)}; by a part of each: the replies {duration(sampling)}, the "
-            f"measurements {duration(measuring)}",
+    strengths, stops = config.strengths, len(config.stops)
+    halved = started.dtype is not None
+    whole = stops + (1 if halved else len({1.0, *strengths}))
+    return Costs(
+        parts=(
+            Part(steps * stepping / trial, f"{trial} of {steps:,} steps took {duration(stepping)}"),
+            Part(sampling, f"the replies {duration(sampling)}, by a part of them"),
+            Part(measuring, f"the measurements {duration(measuring)}, by a part of them"),
         ),
-        Amount(
-            kept + text,
-            f"counted: {words}, and the text",
-        ),
-        Amount(
-            training_plan.memory(parameters, state.started.trainable),
-            "counted: weights, gradients and two moments of the training, and the given model; "
-            "activations come on top",
-        ),
-        {MODEL: stand_ins.write(stand_in, folder / MODEL, MODEL)},
-        context.text.folder / ITEMS,
+        models=(bakes if halved else 1) + bakes * whole,
+        rounded=bakes * (len(strengths) + stops),
+        numbers=started.model.parameters,
     )
 
 

@@ -8,18 +8,16 @@ is the result of the stage; a run of several stages goes on from it.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from evaluation.trajectories import sampled
 from evaluation.trajectories.sampled import Sample, Sampled
 from events import Event
 from phases.prompt_baking import figures, panels, prompts, recipes, submission, words
-from phases.prompt_baking.events import BakeState, Submitted
+from phases.prompt_baking.events import BakeState
 from phases.prompt_baking.figures import BEHAVIOUR, BITS, DIVERGENCE
 from phases.prompt_baking.recipes import PARENT, Course
 from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
-from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
 from runs.panels.head import Result
 from runs.panels.panels import Panel
@@ -200,12 +198,6 @@ class Bake(Study[MakingState]):
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
         return submission.check(plan)
-
-    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
-        """Return what a run that is submitted so costs here. Raises the errors of a start."""
-        from phases.prompt_baking.forecast import forecast
-
-        return forecast(submitted, cache, folder)
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""

@@ -23,12 +23,10 @@ from phases.tool_baking.events import (
     IterationEnded,
     Propose,
     Proposed,
-    Submitted,
 )
 from phases.tool_baking.recipes import HOLDING, START
 from phases.tool_baking.settings import LEAST, BakingConfig
 from runs.kinds.asked import Checked, Plan
-from runs.kinds.forecast import Forecast
 from runs.kinds.tasks import Task
 from runs.panels.head import Result
 from runs.panels.panels import Panel
@@ -217,12 +215,6 @@ class Baking(Study[MakingState]):
         from phases.tool_baking import tool_tasks
 
         return tool_tasks.check(plan)
-
-    def forecast(self, submitted: Submitted, cache: Any, folder: Path) -> Forecast:
-        """Return what a run costs here at most. Raises the errors of a start."""
-        from phases.tool_baking.work import forecast
-
-        return forecast(submitted, cache, folder)
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""

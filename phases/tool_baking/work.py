@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any
 
 from evaluation.backends.local_backend import ResidentModel
@@ -15,41 +14,34 @@ from evaluation.tool_tasks.base import ToolItem
 from evaluation.tool_tasks.episodes import Bounds, Player
 from evaluation.tool_tasks.item_sets import digest
 from evaluation.tool_tasks.speech import Speech
-from evaluation.training_text.kept_text import ITEMS
 from evaluation.trajectories import divergence, kept
 from evaluation.trajectories.sampled import Sampled
 from events import Event, failpoints
 from phases.tool_baking import figures, recipes, tool_tasks, turns
 from phases.tool_baking.cycles import Iteration
 from phases.tool_baking.events import (
-    BakingState,
     CycleSample,
     Propose,
     Proposed,
     Started,
-    Submitted,
 )
 from phases.tool_baking.settings import BakingConfig
 from phases.tool_baking.tool_tasks import Tasks
 from runs.errors import SourceChangedError
-from runs.kinds.forecast import Amount, Forecast
 from runs.kinds.tasks import Task
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
-from studies import given_dtype, submission, training_plan
+from studies import submission
 from studies import work as study_work
 from studies.comparison import CHOOSING
-from studies.events import MODEL
+from studies.forecast import Costs, Part
 from studies.making.maker import Maker
 from studies.observing import Observe, Observed, answered
 from studies.training_plan import as_float32
 from weights import operations
-from weights.folders import stand_ins
 from weights.folders.checkpoint import open_checkpoint
 from weights.model import Model
 from weights.recipes import Train
-from weights.storage.weight_cache import Artifacts
-from weights.threads import set_threads
 from weights.training.canary import STEPS, canary
 from weights.training.loop import Snapshot
 from weights.training.room import bounded
@@ -308,43 +300,33 @@ class Context(study_work.Context):
         """Return the given model in float32."""
         return operations.apply(as_float32(started), {"of": self.given()})
 
+    def costs(self, /) -> Costs:
+        """Return what a run that has started does at most, and leaves.
+
+        The given model's work on the held-out tasks is timed, and steps on ordinary text.
+        """
+        started, config = self.state.started, self.config
+        playing = timed(lambda: self.carry_out(recipes.held(started)))
+        stepping, steps = self.step_seconds(), config.iterations * config.steps
+        return Costs(
+            parts=(
+                Part(playing, f"the work on held-out tasks took {duration(playing)}"),
+                Part(
+                    steps * stepping / STEPS,
+                    f"{STEPS} steps on ordinary text {duration(stepping)}, and there are {steps:,} at "
+                    "most",
+                ),
+            ),
+            models=2 * config.iterations + 1,
+            rounded=config.iterations + 1,
+            numbers=started.model.parameters,
+            besides="The turns of each iteration and measurements",
+            further=(0, " at most"),
+        )
+
 
 def _by_cell(tasks: Tasks) -> dict[str, list[ToolItem]]:
     """Return "FAMILY/SLICE" → tasks."""
     return {
         f"{family}/{on}": [*some] for on, found in tasks.items() for family, some in found.items()
     }
-
-
-def forecast(submitted: Submitted, cache: Artifacts, folder: Path) -> Forecast:
-    """Return what a run costs here at most. Raises the errors of a start.
-
-    The given model's work on the held-out tasks is timed, and steps on ordinary text.
-    """
-    set_threads()
-    state = BakingState()
-    state.take(submitted)
-    context, config = Context(state, cache), submitted.config
-    opening = timed(lambda: state.take(context.started()))
-    started = state.started
-    playing = timed(lambda: context.carry_out(recipes.held(started)))
-    stepping = context.step_seconds()
-    steps, made = config.iterations * config.steps, config.iterations
-    bytes_, words = given_dtype.stored(started, 2 * made + 1, made + 1, started.model.parameters)
-    text = sum(file.stat().st_size for file in context.text.folder.iterdir())
-    return Forecast(
-        Amount(
-            opening + playing + steps * stepping / STEPS,
-            f"timed here: the start {duration(opening)}, the work on held-out tasks "
-            f"{duration(playing)}, {STEPS} steps on ordinary text {duration(stepping)}, and there are "
-            f"{steps:,} at most. The turns of each iteration and measurements come on top",
-        ),
-        Amount(bytes_ + text, f"counted: at most {words}, and the text"),
-        Amount(
-            training_plan.memory(started.model.parameters, started.trainable),
-            "counted: weights, gradients and two moments of a training, and the teacher; activations "
-            "come on top",
-        ),
-        {MODEL: stand_ins.write(context.donor, folder / MODEL, MODEL)},
-        context.text.folder / ITEMS,
-    )
