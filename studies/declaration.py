@@ -23,6 +23,7 @@ from weights.recipes import Train
 
 if TYPE_CHECKING:
     from studies.context import GivenContext
+    from studies.forecast import Costs
     from weights.folders.checkpoint import Checkpoint
 
 
@@ -139,10 +140,6 @@ class Declaration(Scripted[S]):
             out.append(f"- {text[:1].upper()}{text[1:]}: {words}.")
         return out
 
-    def next_steps(self, state: Any, name: str) -> list[str]:
-        """Return commands that make sense after a run that is called `name`."""
-        return []
-
     def card_words(self, run: Run, role: str) -> list[str]:
         """Return the paragraphs of a model's card before what the run has found."""
         return [f"The {words(self.arms_of(run)).get(str(run.result), role)}."]
@@ -164,6 +161,12 @@ class Declaration(Scripted[S]):
             rounded=rounded,
             measurements=len(run.observations),
         )
+
+    def costs(self, context: Any) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        from studies.forecast import of_steps
+
+        return of_steps(self, context)
 
     # ---- a run of it -------------------------------------------------------------------------
 

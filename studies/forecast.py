@@ -1,6 +1,6 @@
 """Forecasts of runs: the start and some steps are done here, and nothing is recorded.
 
-A phase gives `Costs`, what its run does and leaves; all else is the same for all.
+A study gives `Costs`, what its run does and leaves; all else is the same for all.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from evaluation.training_text.kept_text import ITEMS
 from runs.kinds.forecast import Amount, Forecast
@@ -22,9 +22,7 @@ from weights.folders.checkpoint import SHARD_BYTES, write_weights
 from weights.model import Model
 from weights.storage.weight_cache import Artifacts
 from weights.threads import set_threads
-
-if TYPE_CHECKING:
-    from studies.study import Study
+from weights.training.canary import STEPS
 
 #: Folder of the model that the stand-ins are made from.
 FIRST = "first"
@@ -70,12 +68,26 @@ def begun(kind: Any, work: type[Any], submitted: Any, cache: Artifacts) -> tuple
     return context, timed(lambda: state.take(context.started()))
 
 
+def of_steps(study: Any, context: Any) -> Costs:
+    """Return the costs of a run by its steps, timed as those of the slowest training."""
+    extent, stepping = study.extent(study.run(context.state)), context.step_seconds()
+    counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
+    took = f"{STEPS} steps of {study.slowest_words} took {duration(stepping)}"
+    return Costs(
+        parts=(Part(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
+        models=extent.models,
+        rounded=extent.rounded,
+        numbers=study.parameters(context.state),
+        besides=f"{extent.measurements} measurements",
+    )
+
+
 def forecast(
-    study: Study[Any], work: type[Any], submitted: Any, cache: Artifacts, folder: Path
+    study: Any, work: type[Any], submitted: Any, cache: Artifacts, folder: Path
 ) -> Forecast:
     """Return what a run of a study costs here. Raises the errors of a start."""
     context, opening = begun(study, work, submitted, cache)
-    started, costs = context.state.started, context.costs()
+    started, costs = context.state.started, study.costs(context)
     timings = [*(part.how for part in costs.parts), f"the start {duration(opening)}"]
     besides = f". {costs.besides} come on top" if costs.besides else ""
     kept, words = given_dtype.stored(started, costs.models, costs.rounded, costs.numbers)

@@ -34,6 +34,8 @@ class Scripted(Kind[S]):
     scale: ClassVar[Scale] = BITS_PER_BYTE
     #: The arm that the others are compared with; None: the result.
     ours: ClassVar[str | None] = None
+    #: Types of events of which a terminal has a line for every tenth of all tasks only.
+    counted: ClassVar[frozenset[str]] = frozenset()
     #: Roles of the models that it gives, the result first.
     result_roles: ClassVar[Sequence[str]] = (MODEL,)
 
@@ -93,6 +95,14 @@ class Scripted(Kind[S]):
     def roles(self, config: Any) -> Sequence[str]:
         """Return the roles of the models that a run gives."""
         return self.result_roles
+
+    def contents(self, config: Any) -> Mapping[str, Sequence[str]]:
+        """Return word → what a result's folder has of it."""
+        return {"models": self.roles(config), "items": ["items"]}
+
+    def next_steps(self, state: Any, name: str) -> list[str]:
+        """Return commands that make sense after a run that is called `name`."""
+        return []
 
     def figures(self, state: S) -> dict[str, Figure]:
         """Return what a completed run has found."""

@@ -12,17 +12,15 @@ from evaluation.backends.local_backend import ResidentModel
 from evaluation.measures.perplexity import score_windows
 from runs import kinds
 from runs.event_types import HalfPrecision
-from runs.system.durations import duration
 from studies.context import GivenContext
 from studies.declaration import Declaration
-from studies.forecast import Costs, Part
 from studies.making.events import Making
 from studies.observing import Observe, Observed, answered
 from weights import operations
 from weights.folders import companions
 from weights.model import Model
 from weights.recipes import Train, Transform
-from weights.training.canary import STEPS, canary
+from weights.training.canary import canary
 from weights.training.models import modules
 from weights.training.room import bounded
 
@@ -87,19 +85,6 @@ class Context(GivenContext[Any]):
             nll, _, _ = score_windows(model, data[domain].windows)
             items[domain], sizes[domain] = tuple(nll), tuple(data[domain].bytes)
         return answered(task, items, sizes, began)
-
-    def costs(self, /) -> Costs:
-        """Return what a run that has started does and leaves; measurements are not timed."""
-        extent, stepping = self.study.extent(self.study.run(self.state)), self.step_seconds()
-        counted = extent.counted or f"there are {extent.steps:,} steps in all, none slower"
-        took = f"{STEPS} steps of {self.study.slowest_words} took {duration(stepping)}"
-        return Costs(
-            parts=(Part(extent.steps * stepping / STEPS, f"{took}, and {counted}"),),
-            models=extent.models,
-            rounded=extent.rounded,
-            numbers=self.study.parameters(self.state),
-            besides=f"{extent.measurements} measurements",
-        )
 
     # ---- started -------------------------------------------------------------------------------
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from evaluation.backends.local_backend import ResidentModel
 from phases.cognate import measure, recipes
 from phases.cognate.figures import LINE, PLACES, QUALITY
 from phases.cognate.recipes import BASE
+from phases.cognate.work import Context
 from runs.kinds.forecast import Amount
 from runs.system.durations import duration
 from runs.system.stopwatch import least
@@ -17,11 +16,8 @@ from weights.model import Model
 from weights.training.canary import STEPS
 from weights.training.models import modules
 
-if TYPE_CHECKING:
-    from phases.cognate.work import Context
 
-
-def costs(context: Context, /) -> Costs:
+def costs(context: Context) -> Costs:
     """Return what a run that has started does and leaves."""
     state, run = context.state, context.run
     stepping, scoring = context.step_seconds(), _scoring(context, context.initial(state.started))

@@ -33,6 +33,7 @@ from weights.recipes import Train
 
 if TYPE_CHECKING:
     from phases.cognate.work import Context
+    from studies.forecast import Costs
 
 
 class Cognate(Study[MakingState]):
@@ -141,6 +142,12 @@ class Cognate(Study[MakingState]):
     def check(self, plan: Plan) -> Checked:
         """Open base (header only), tokenizer and data; raise the errors that a start would raise."""
         return submission.check(plan)
+
+    def costs(self, context: Context) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        from phases.cognate.forecast import costs
+
+        return costs(context)
 
     def _work(self) -> type[Context]:
         from phases.cognate.work import Context

@@ -13,7 +13,6 @@ from evaluation.training_text import kept_text
 from evaluation.training_text.kept_text import Text
 from phases.cognate import figures, measure, recipes, text
 from phases.cognate.events import Started
-from phases.cognate.forecast import costs
 from phases.cognate.recipes import BASE
 from runs import kinds
 from runs.event_types import SourceRecord
@@ -39,8 +38,6 @@ from weights.training.team import Team
 
 class Context(TrainingContext[MakingState]):
     """The opened text of a cognate run, and the work on its tasks."""
-
-    costs = costs
 
     # ---- what is opened when it is first used --------------------------------------------------
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from phases.experts import recipes
 from phases.experts.recipes import MEASURE, SEARCH
 from phases.experts.scoring import joined, sums
 from phases.experts.search.generations import spaces
+from phases.experts.work import Context
 from runs.kinds.forecast import Amount
 from runs.system.durations import duration
 from runs.system.stopwatch import timed
@@ -15,14 +14,11 @@ from studies.forecast import Costs, Part
 from weights.model import Model
 from weights.training.canary import STEPS
 
-if TYPE_CHECKING:
-    from phases.experts.work import Context
-
 #: Bytes of a number of a part in float32, and of a model's factors in float64.
 STORED, FACTORED = 4, 16
 
 
-def costs(context: Context, /) -> Costs:
+def costs(context: Context) -> Costs:
     """Return what a run that has started does and leaves; dispatch and comparison are not timed."""
     submitted, started = context.state.submitted, context.state.started
     config, stepping = submitted.config, context.step_seconds()

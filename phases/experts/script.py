@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Event
 from phases.experts import dispatch, figures, panels, recipes, report, submission
@@ -45,6 +45,10 @@ from studies.study import Study
 from studies.tables import Arm
 from studies.training_panels import BITS
 from weights.recipes import Train
+
+if TYPE_CHECKING:
+    from phases.experts.work import Context
+    from studies.forecast import Costs
 
 #: Settings that choose among measured mixtures: who survives, is a finalist, may be the result.
 CHOOSING_MIXTURES = ("finalists", "apart", "drift")
@@ -212,7 +216,13 @@ class Experts(Study[MakingState]):
 
     # ---- work ------------------------------------------------------------------------------------
 
-    def _work(self) -> type[Any]:
+    def costs(self, context: Context) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        from phases.experts.forecast import costs
+
+        return costs(context)
+
+    def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""
         from phases.experts.work import Context
 

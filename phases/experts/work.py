@@ -32,7 +32,6 @@ from phases.experts.events import (
     Scored,
     Started,
 )
-from phases.experts.forecast import costs
 from phases.experts.recipes import EXPERT, MEASURE, SEARCH, SVD
 from phases.experts.scoring import Held, Mixer, Scorer, of_text, sums
 from phases.experts.solving import SOLVED
@@ -63,8 +62,6 @@ CENTROID = 32
 
 class Context(work.Context):
     """The opened text and models of an experts run, and the work on its tasks."""
-
-    costs = costs
 
     @cached_property
     def text(self) -> Text:

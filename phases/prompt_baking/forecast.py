@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from evaluation.data.packing import Ids
 from evaluation.measures.perplexity import score_windows
 from evaluation.trajectories import divergence
 from evaluation.trajectories.sampling import rows_of_pass
 from phases.prompt_baking import prompts, replies
+from phases.prompt_baking.work import Context
 from runs.system.durations import duration
 from runs.system.stopwatch import least
 from studies.comparison import CHOOSING, TEST
@@ -18,14 +18,11 @@ from studies.forecast import Costs, Part
 from weights.training.canary import STEPS
 from weights.training.trajectories import Trajectory
 
-if TYPE_CHECKING:
-    from phases.prompt_baking.work import Context
-
 #: Windows that the price of a window is measured on.
 WINDOWS = 2
 
 
-def costs(context: Context, /) -> Costs:
+def costs(context: Context) -> Costs:
     """Return what a run that has started does and leaves.
 
     A pass of replies of each stream, steps as long as any, and measurements of a few items are timed.

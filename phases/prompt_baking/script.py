@@ -35,6 +35,7 @@ from studies.training_rows import Group
 
 if TYPE_CHECKING:
     from phases.prompt_baking.work import Context
+    from studies.forecast import Costs
 
 
 class Bake(Study[MakingState]):
@@ -198,6 +199,12 @@ class Bake(Study[MakingState]):
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
         return submission.check(plan)
+
+    def costs(self, context: Context) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        from phases.prompt_baking.forecast import costs
+
+        return costs(context)
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""

@@ -19,7 +19,6 @@ from evaluation.trajectories.sampling import PASS_TOKENS
 from events import Event, failpoints
 from phases.prompt_baking import figures, prompts, recipes, replies, submission
 from phases.prompt_baking.events import Started
-from phases.prompt_baking.forecast import costs
 from phases.prompt_baking.prompts import Stream
 from phases.prompt_baking.recipes import Course
 from phases.prompt_baking.settings import BakeConfig
@@ -40,8 +39,6 @@ from weights.training.windows import Ids, stream_digest
 
 class Context(work.Context):
     """The opened text and model of a bake, and the work on its tasks."""
-
-    costs = costs
 
     @property
     def config(self) -> BakeConfig:

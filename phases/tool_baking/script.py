@@ -45,6 +45,7 @@ from weights.training.trajectories import BAKED
 
 if TYPE_CHECKING:
     from phases.tool_baking.work import Context
+    from studies.forecast import Costs
 
 
 class Baking(Study[MakingState]):
@@ -215,6 +216,10 @@ class Baking(Study[MakingState]):
         from phases.tool_baking import tool_tasks
 
         return tool_tasks.check(plan)
+
+    def costs(self, context: Context) -> Costs:
+        """Return what a run that has started does beside its start, and what it leaves."""
+        return context.costs()
 
     def _work(self) -> type[Context]:
         """Return the class of contexts, which loads torch."""

@@ -300,7 +300,7 @@ class Context(study_work.Context):
         """Return the given model in float32."""
         return operations.apply(as_float32(started), {"of": self.given()})
 
-    def costs(self, /) -> Costs:
+    def costs(self) -> Costs:
         """Return what a run that has started does at most, and leaves.
 
         The given model's work on the held-out tasks is timed, and steps on ordinary text.
