@@ -14,6 +14,7 @@ from typing import Any
 
 from phases.compression import panels
 from phases.compression.events import CompressionState, Encoded, Packed
+from phases.compression.recipes import FILE
 from phases.compression.work import Context
 from runs.errors import ForgeError, SourceError
 from runs.history.audit import Finding
@@ -27,9 +28,6 @@ from weights.formats.coded_file import CodedFile
 from weights.recipes import Transform
 from weights.storage.output_folder import check_target, mark_of
 from weights.storage.weight_cache import Artifacts
-
-#: Name of the file of coded weights.
-FILE = "model.forge"
 
 Say = Callable[[str], None]
 

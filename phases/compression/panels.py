@@ -363,3 +363,24 @@ def table(run: Run) -> list[str]:
             f"| {measured} | {'•' if row['front'] else ''} |"
         )
     return lines
+
+
+def lines(run: Run) -> list[str]:
+    """Return the points of the front, those that failed, and the chosen one as lines of text."""
+    points, done = rows(run), run.state.completed
+    kept, ratio, chosen = done.figures["retention"], done.figures["ratio"], done.chosen
+    return [
+        *(
+            f"{row['point']:14s} {row['bytes']:>14,} bytes  {row['ratio']:6.2f} × smaller  "
+            f"{row['bits_per_byte']:.4f} bits per byte  keeps {row['retention']:.4f}"
+            for row in points
+            if row["front"]
+        ),
+        *(
+            f"{row['point']:14s} {row['bytes']:>14,} bytes  failed: {row['failure']}"
+            for row in points
+            if row["failure"] is not None
+        ),
+        f"chosen: {chosen.point}, {chosen.bytes:,} bytes, {ratio.value:.2f} times smaller than "
+        f"float32; on the test slice it keeps {kept.value:.4f} ({kept.low:.4f} to {kept.high:.4f})",
+    ]

@@ -17,6 +17,8 @@ from phases.compression.settings import CompressionConfig
 from studies.run import Run
 from weights.recipes import Source, Transform
 
+#: Name of the file of coded weights in a result.
+FILE = "model.forge"
 #: Role of the compressed model, and of the one that is given; of further, smaller ones.
 ROLE, STUDENTS = "model", "students"
 #: A setting for every matrix, in their order.

@@ -26,7 +26,7 @@ from phases.compression.events import (
     Submitted,
 )
 from phases.compression.figures import POINTS, PROBES, RISES, TEST, Point, observe
-from phases.compression.recipes import ROLE, STUDENTS, Encodings
+from phases.compression.recipes import FILE, ROLE, STUDENTS, Encodings
 from phases.compression.settings import CompressionConfig
 from phases.compression.view import CompressionView
 from runs.errors import NotFoundError
@@ -118,6 +118,7 @@ class Compression(CompressionView):
         Observed: Observe,
         Unmeasurable: Observe,
     }
+    counted = frozenset({Encoded.type, Refused.type})
     listed = frozenset(
         event.type for event in (Encoded, Refused, Packed, Observed, Unmeasurable, Completed)
     )
@@ -261,6 +262,15 @@ class Compression(CompressionView):
     def result_id(self, state: CompressionState) -> str | None:
         """Return the recipe id of the chosen model; None before."""
         return state.completed.chosen.recipe_id if state.completed else None
+
+    def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
+        """Return the file of coded weights."""
+        return {"file": [FILE]}
+
+    def next_steps(self, state: CompressionState, name: str) -> list[str]:
+        """Return the command that writes the chosen model as an ordinary folder."""
+        out = state.submitted.output_dir
+        return [f"forge decompress {out}/{FILE} DIR"] if out else []
 
     def result(self, state: CompressionState) -> str | None:
         """Return the digest of the chosen model's weights; None before."""

@@ -52,7 +52,8 @@ class CompressionView(Scripted[CompressionState]):
                 return f"{name}: {data['bytes']:,} bytes"
             case "observed":
                 values = data["values"].values()
-                return f"{name}: {math.fsum(values) / len(values):.4f} bits per byte"
+                bits = math.fsum(values) / len(values)
+                return f"{name}, {data['on']}: {bits:.4f} bits per byte"
             case "completed":
                 kept = data["figures"]["retention"]["value"]
                 return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
@@ -152,6 +153,10 @@ class CompressionView(Scripted[CompressionState]):
     def summary(self, state: CompressionState, rows: Sequence[Envelope]) -> list[str]:
         """Return the table of points, of a completed run."""
         return panels.table(self.run(state)) if state.completed else []
+
+    def lines(self, state: CompressionState) -> list[str]:
+        """Return the front and the chosen point of a completed run as lines of text."""
+        return panels.lines(self.run(state))
 
     def view(self, state: CompressionState) -> dict[str, Any]:
         """Return the points that are measured."""

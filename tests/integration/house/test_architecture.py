@@ -104,7 +104,7 @@ def test_imports_point_one_way_only(package: str) -> None:
 
 #: Packages of kinds of run, and the folders of `cli` that may know them.
 KINDS = {"evomerge", "phases", "pipeline"}
-FRONTS = {"evomerge": "evomerge", "phases": "phases", "pipeline": "pipeline"}
+FRONTS = {"evomerge": "evomerge", "pipeline": "pipeline"}
 
 
 def kinds_imported(root: Path) -> list[str]:
@@ -127,7 +127,7 @@ def test_generic_commands_import_no_command_of_a_kind() -> None:
     """They reach what a kind shows through `cli.kind_views`, by name."""
     modules = _modules()
     for file in sorted((ROOT / "cli").glob("*.py")):
-        kinds = [n for n in _needs(file, modules) if n.startswith(("cli.evomerge", "cli.phases"))]
+        kinds = [n for n in _needs(file, modules) if n.startswith("cli.evomerge")]
         assert not kinds, f"{file.name} imports {kinds}"
 
 

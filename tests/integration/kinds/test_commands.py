@@ -93,6 +93,7 @@ def test_a_run_of_any_kind_is_started_carried_and_announced(
     assert result.stdout.splitlines() == [
         f"run {called(home, run)} completed: {digest_of(state.total)[:12]}  total of step 0",
         f"folder:   {out}",
+        f"total {state.total:,}",
     ]
     assert "step 0 done, 1 in all" in result.stderr
     assert json.loads((out / "total.json").read_text())["total"] == state.total
