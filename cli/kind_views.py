@@ -188,7 +188,7 @@ class StudyView(View):
             say("; ".join([", ".join([first, *further]), *rest]))
         names = [f"{name}:{role}" for role in roles] if len(roles) > 1 else [name]
         say(f"as {'models' if len(roles) > 1 else 'a model'}: {', '.join(names)}")
-        for command in kind.next_steps(state, name):
+        for command in kind.prose.next_steps(kind.run(state), name):
             say(f"next: {command}")
 
 

@@ -163,13 +163,6 @@ class EvoMerge(RunView, Kind[RunState]):
 
         return submission.check(plan)
 
-    def texts(self, submitted: events.Submitted) -> Iterator[tuple[str, str]]:
-        """Yield the names of models and the paths of data."""
-        for model in (*submitted.sources, *filter(None, [submitted.base])):
-            yield model.name, "a model's name"
-        for path in submitted.data:
-            yield path, "a path"
-
     # ---- scheduling --------------------------------------------------------------------------
 
     def memory(self, state: RunState) -> int:

@@ -19,7 +19,7 @@ from runs.kinds.setting_words import TRAINING, Labels
 from runs.panels.panels import Column, Panel, Units
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
-from studies import paired_bits
+from studies import paired_bits, prose
 from studies.arm_panels import SAME_WINDOWS
 from studies.comparison import CHOOSING, TEST
 from studies.events import (
@@ -33,6 +33,7 @@ from studies.events import (
 )
 from studies.making.events import Making
 from studies.making.making import MakingState
+from studies.prose import Prose
 from studies.run import Run, best
 from studies.script import Script
 from studies.settings import Positive, TrainingConfig
@@ -145,6 +146,60 @@ class Completed(GivenCompleted):
 # ---- the study -----------------------------------------------------------------------------------
 
 
+def fields(run: Run) -> dict[str, Any]:
+    """Return the sizes, and the way of rounding that was chosen."""
+    started = run.started
+    return {
+        "parameters": started.model.parameters,
+        "ternary": started.ternary,
+        "untrained": run.known[UNTRAINED],
+        #: Bytes of the tensors in float32, and packed.
+        "bytes": started.bytes,
+        "packed": started.packed,
+    }
+
+
+def lines(run: Run) -> list[str]:
+    """Return the report of a completed run, last the sizes, and the rounding without training."""
+    pins, way = run.started, run.known[UNTRAINED]
+    return [
+        *prose.lines(run),
+        f"packed: {pins.packed:,} bytes, {pins.packed / pins.bytes:.1%} of {pins.bytes:,} in "
+        f"float32; {pins.ternary:,} of {pins.model.parameters:,} weights are ternary; best "
+        f"rounding without training: {way}",
+    ]
+
+
+def sentences(run: Run) -> list[str]:
+    """Return the quality beside the alternatives, and the size."""
+    figures, pins = run.state.completed.figures, run.started
+    more, way = run.leads[UNTRAINED], run.known[UNTRAINED]
+    beside = {name: 1 / figures[name].value - 1 for name in ("retention", "retention_of_start")}
+    out = [
+        f"- The ternary model has {figures['bits_per_byte'].value:.4f} bits per byte: "
+        f"{beside['retention']:+.1%} against continued training in full precision with as many "
+        f"tokens, {beside['retention_of_start']:+.1%} against the model that was given.",
+        f"- The best rounding without training ({way}) needs {more.value:.4f} bits per byte more "
+        f"({more.low:.4f} to {more.high:.4f}).",
+        f"- Packed it has {pins.packed:,} bytes, {figures['size'].value:.1%} of those in float32.",
+    ]
+    return [line.replace("%", " %") for line in out]
+
+
+def paragraphs(run: Run, role: str) -> list[str]:
+    """Return what a model is, and what it was trained on."""
+    words = {
+        MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
+        MASTER: "the full-precision weights that the ternary ones are rounded from.",
+        PACKED: "ternary weights in two bits each, which transformers loads (format `bitnet`).",
+    }
+    given, read = run.started.model, tokens(run.trainings[MASTER])
+    return [
+        f"{role}: {given.parameters:,} parameters, {words[role]}",
+        f"Trained on {read:,} tokens from {given.name}.",
+    ]
+
+
 class Bitnet(Study[MakingState]):
     """A model with ternary weights (phase 4)."""
 
@@ -211,6 +266,7 @@ class Bitnet(Study[MakingState]):
     }
     slowest = MASTER
     slowest_words = "ternary training"
+    prose = Prose(fields=fields, sentences=sentences, lines=lines, paragraphs=paragraphs)
 
     # ---- recipes and script ----------------------------------------------------------------------
 
@@ -345,56 +401,6 @@ class Bitnet(Study[MakingState]):
             )
         ]
 
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return the sizes, and the way of rounding that was chosen."""
-        started = run.started
-        return {
-            "parameters": started.model.parameters,
-            "ternary": started.ternary,
-            "untrained": run.known[UNTRAINED],
-            #: Bytes of the tensors in float32, and packed.
-            "bytes": started.bytes,
-            "packed": started.packed,
-        }
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run, last the sizes, and the rounding without training."""
-        pins, way = state.started, self.run(state).known[UNTRAINED]
-        return [
-            *super().lines(state),
-            f"packed: {pins.packed:,} bytes, {pins.packed / pins.bytes:.1%} of {pins.bytes:,} in "
-            f"float32; {pins.ternary:,} of {pins.model.parameters:,} weights are ternary; best "
-            f"rounding without training: {way}",
-        ]
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the quality beside the alternatives, and the size."""
-        figures, pins = run.state.completed.figures, run.started
-        more, way = run.leads[UNTRAINED], run.known[UNTRAINED]
-        beside = {name: 1 / figures[name].value - 1 for name in ("retention", "retention_of_start")}
-        out = [
-            f"- The ternary model has {figures['bits_per_byte'].value:.4f} bits per byte: "
-            f"{beside['retention']:+.1%} against continued training in full precision with as many "
-            f"tokens, {beside['retention_of_start']:+.1%} against the model that was given.",
-            f"- The best rounding without training ({way}) needs {more.value:.4f} bits per byte more "
-            f"({more.low:.4f} to {more.high:.4f}).",
-            f"- Packed it has {pins.packed:,} bytes, {figures['size'].value:.1%} of those in float32.",
-        ]
-        return [line.replace("%", " %") for line in out]
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what a model is, and what it was trained on."""
-        words = {
-            MODEL: "ternary weights, as float32: −s, 0 or s in every matrix of a linear layer.",
-            MASTER: "the full-precision weights that the ternary ones are rounded from.",
-            PACKED: "ternary weights in two bits each, which transformers loads (format `bitnet`).",
-        }
-        given, read = run.started.model, tokens(run.trainings[MASTER])
-        return [
-            f"{role}: {given.parameters:,} parameters, {words[role]}",
-            f"Trained on {read:,} tokens from {given.name}.",
-        ]
-
     # ---- what is its own -------------------------------------------------------------------------
 
     def memory_of(self, submitted: Submitted, started: Started) -> int:
@@ -441,7 +447,6 @@ class Bitnet(Study[MakingState]):
         """Write the model in the format `bitnet`, if its sizes and scales allow that."""
         import shutil
 
-        from studies.study_report import card
         from weights.folders.checkpoint import open_checkpoint, publish
         from weights.formats import bitnet_folder
 
@@ -456,9 +461,7 @@ class Bitnet(Study[MakingState]):
 
         def fill(folder: Path) -> None:
             bitnet_folder.write(checkpoint, folder)
-            (folder / "README.md").write_text(
-                card(self, run, self.card_words(run, PACKED)), "utf-8"
-            )
+            (folder / "README.md").write_text(self.prose.card(run, PACKED), "utf-8")
 
         publish(place, fill)
         return {"packed_folder": str(place)}

@@ -18,7 +18,7 @@ from runs.kinds.asked import Command
 from runs.kinds.setting_words import TRAINING, Labels
 from runs.record.device_setting import on_cpu
 from runs.system.integers import Large
-from studies import comparison, given_dtype
+from studies import comparison, given_dtype, prose
 from studies.events import (
     MODEL,
     GivenCompleted,
@@ -32,6 +32,7 @@ from studies.events import (
 from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.observing import Observe
+from studies.prose import Prose
 from studies.run import Run, best
 from studies.script import Make, Script
 from studies.settings import Positive, TrainingConfig
@@ -240,6 +241,55 @@ def _int(value: int | tuple[str, ...]) -> int:
 # ---- the study -----------------------------------------------------------------------------------
 
 
+def fields(run: Run) -> dict[str, Any]:
+    """Return the sizes of both models, and the arm that is the result."""
+    started = run.started
+    return {
+        "given": started.model.parameters,
+        "parameters": started.parameters,
+        "sizes": started.sizes,
+        "chosen": run.result,
+    }
+
+
+def lines(run: Run) -> list[str]:
+    """Return the report of a completed run as lines of text, last the sizes of the result."""
+    student, teacher = run.started.parameters, run.started.model.parameters
+    fewer = f"{student:,} parameters, {teacher / student:.1f} times fewer than {teacher:,}"
+    return [*prose.lines(run), f"result: {run.result}, {fewer}"]
+
+
+def sentences(run: Run) -> list[str]:
+    """Return the size and the quality of the student, and the lead over the other one."""
+    figures, parameters = run.state.completed.figures, run.started.parameters
+    retention = figures["retention"]
+    out = [
+        f"- The student has {parameters:,} parameters, {figures['ratio'].value:.1f} times fewer "
+        f"than the given model, and {figures['bits_per_byte'].value:.4f} bits per byte: "
+        f"{retention.value:.4f} of the quality ({retention.low:.4f} to {retention.high:.4f})."
+    ]
+    other = ALONE if run.result == DISTILLED else DISTILLED
+    if more := run.leads.get(other):
+        out.append(
+            f"- It is the arm {run.result}; the arm {other} needs {more.value:.4f} bits per byte "
+            f"more ({more.low:.4f} to {more.high:.4f}), with as many tokens."
+        )
+    return out
+
+
+def paragraphs(run: Run, role: str) -> list[str]:
+    """Return what the student was trained on."""
+    read = tokens(run.trainings[DISTILLED])
+    return [
+        f"Trained on {read:,} tokens from new weights: {run.study.arms[str(run.result)].words}."
+    ]
+
+
+def next_steps(run: Run, name: str) -> list[str]:
+    """Return the command that compresses the given model beside the student."""
+    return [f"forge compress {run.submitted.model.path} --student {name} --out DIR"]
+
+
 class Student(Study[MakingState]):
     """A smaller model, distilled from a given one (phase 8)."""
 
@@ -285,6 +335,13 @@ class Student(Study[MakingState]):
     }
     slowest = DISTILLED
     slowest_words = "distillation"
+    prose = Prose(
+        fields=fields,
+        sentences=sentences,
+        lines=lines,
+        paragraphs=paragraphs,
+        next_steps=next_steps,
+    )
 
     def models_of(self, submitted: Submitted, started: Started) -> dict[str, Making]:
         """Return the new weights and the students that begin with them, as trained and rounded."""
@@ -341,48 +398,6 @@ class Student(Study[MakingState]):
             "times fewer": (teacher / student, ""),
             "tokens of a training": (tokens(run.trainings[DISTILLED]), ""),
         }
-
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return the sizes of both models, and the arm that is the result."""
-        started = run.started
-        return {
-            "given": started.model.parameters,
-            "parameters": started.parameters,
-            "sizes": started.sizes,
-            "chosen": run.result,
-        }
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text, last the sizes of the result."""
-        student, teacher = state.started.parameters, state.started.model.parameters
-        fewer = f"{student:,} parameters, {teacher / student:.1f} times fewer than {teacher:,}"
-        return [*super().lines(state), f"result: {self.run(state).result}, {fewer}"]
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the size and the quality of the student, and the lead over the other one."""
-        figures, parameters = run.state.completed.figures, run.started.parameters
-        retention = figures["retention"]
-        out = [
-            f"- The student has {parameters:,} parameters, {figures['ratio'].value:.1f} times fewer "
-            f"than the given model, and {figures['bits_per_byte'].value:.4f} bits per byte: "
-            f"{retention.value:.4f} of the quality ({retention.low:.4f} to {retention.high:.4f})."
-        ]
-        other = ALONE if run.result == DISTILLED else DISTILLED
-        if more := run.leads.get(other):
-            out.append(
-                f"- It is the arm {run.result}; the arm {other} needs {more.value:.4f} bits per byte "
-                f"more ({more.low:.4f} to {more.high:.4f}), with as many tokens."
-            )
-        return out
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what the student was trained on."""
-        read = tokens(run.trainings[DISTILLED])
-        return [f"Trained on {read:,} tokens from new weights: {self.arms[str(run.result)].words}."]
-
-    def next_steps(self, state: MakingState, name: str) -> list[str]:
-        """Return the command that compresses the given model beside the student."""
-        return [f"forge compress {state.submitted.model.path} --student {name} --out DIR"]
 
     # ---- what is the student's own ---------------------------------------------------------------
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from runs.event_types import Figure
 from runs.panels.head import Result
-from runs.panels.panels import Arm, Arms, Lead, Matrix, Metric
+from runs.panels.panels import Arm, Arms, Lead, Matrix, Metric, Panel
 from studies import comparison, training_panels
 from studies.comparison import BITS_PER_BYTE, Scale
 from studies.events import MODEL
 from studies.observing import Observed
 from studies.run import Run
 from studies.tables import Arm as StudyArm
+from studies.tables import words
 from studies.training_panels import BITS
 
 Seen = Mapping[str, Observed]
@@ -136,3 +137,12 @@ def groups_by_arm(
     values = tuple(tuple(arm.values.get(g) for arm in seen.values()) for g in groups)
     fields = {"name": name, "title": title, "says": says, "ours": ours, "band": band}
     return Matrix(rows=groups, columns=tuple(seen), metrics=(metric,), values=values, **fields)
+
+
+def compared(
+    run: Run, table: Mapping[str, StudyArm], ours: str, baseline: str, title: str, note: str
+) -> Sequence[Panel]:
+    """Return the panels of the arms of a run, once the arm `ours` is measured."""
+    told = words(table)
+    shown = (told, run.seen, run.leads, groups(table), ours, baseline)
+    return arms(title, *shown, note), domains(told, run.seen, ours)

@@ -74,10 +74,12 @@ def write(study: Any, work: type[Any], home: Home, state: Any, out: Path) -> dic
     out, run = check_target(out), study.run(state)
     context = work.to_read(state, Artifacts.of(home), run.result_digests)
     for role in study.roles(state.submitted.config):
-        publish_model(context, out / role, run.name_of(role), state.head, study.card(run, role))
+        publish_model(
+            context, out / role, run.name_of(role), state.head, study.prose.card(run, role)
+        )
     folders = study.further_folders(run, out)
     publish(out / ITEMS_FOLDER, lambda folder: write_items(context.text, folder))
-    report = study.whole_report(run)
+    report = study.prose.report(run)
     digests = {role: one.digest for role, one in state.completed.models.items()}
     whole = {**report, "run": state.run, "chain_head": state.head, "models": digests}
     (out / mark_of(study.name)).write_text(json.dumps(whole, indent=2) + "\n", "utf-8")

@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Costs:
-    """What a run does beside its start, and what it leaves."""
+    """Costs of a run: the work beside its start, and the models that it leaves."""
 
     parts: Sequence[Part]
     #: Models in float32, those rounded to the dtype of the given one, and the numbers of each.

@@ -24,6 +24,12 @@ def find(state: Any, recipes: Recipes, name: str) -> str:
     return ids.pop()
 
 
+def every(state: Any, recipes: Recipes) -> list[str]:
+    """Return the recipe ids of all models that are made."""
+    ids = dict.fromkeys(recipe.id for recipe in recipes.values())
+    return [id_ for id_ in ids if id_ in state.made]
+
+
 def origin(state: Any, recipes: Recipes, name: str, written: Sequence[str]) -> Origin:
     """Return the origin of a model; `written` are the names that have a folder in the output.
 

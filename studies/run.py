@@ -5,13 +5,16 @@ Views read a `Run`: what is not known yet is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+from events import New
 from runs.event_types import Figure
 from runs.kinds.outcome import Figured
 from runs.kinds.tasks import Decision, Task
+from runs.record.events import Completed
+from runs.system.rounding import alike
 from studies import comparison, given_dtype
 from studies.comparison import CHOOSING, Drawn, Scale
 from studies.events import MODEL, Result
@@ -25,6 +28,7 @@ from weights.recipes import Train
 class Table(Figured, Protocol):
     """The part of a study that its runs follow from."""
 
+    arms: ClassVar[Mapping[str, Any]]
     figure_rules: ClassVar[Mapping[str, Any]]
     result_roles: ClassVar[Sequence[str]]
     scale: ClassVar[Scale]
@@ -38,6 +42,19 @@ class Table(Figured, Protocol):
     def script(self, run: Run) -> Script:
         """Run the study; at its end return the function that gives the fields of `completed`."""
         ...
+
+
+class Extent(NamedTuple):
+    """Amount of work of a whole run."""
+
+    #: Steps of all trainings, as steps of the slowest.
+    steps: int
+    #: Models in float32, and those rounded to the dtype of the given one.
+    models: int
+    rounded: int
+    measurements: int
+    #: What there is of steps, in words; empty: `steps`, none slower.
+    counted: str = ""
 
 
 class Run:
@@ -199,6 +216,35 @@ class Run:
         """The fields of `completed` that follow from the log, once the script is at its end."""
         assert self.ending is not None
         return self.ending()
+
+    def due(self, completed: type[Completed]) -> Decision:
+        """Return what the script waits for, or the event that ends the run."""
+        if self.ending is None:
+            return self.decision
+        state = self.state
+        done = completed(
+            lineage_digest=state.lineage_digest(), chain_head=state.head, **self.conclusions
+        )
+        return Decision(facts=[New(done, f"{state.run}/completed")])
+
+    def contradictions(self) -> Iterator[str]:
+        """Yield what `completed` says that the events before it contradict."""
+        if self.ending is None:
+            yield "the run does not end with the events before"
+            return
+        for name, value in self.conclusions.items():
+            if not alike(getattr(self.state.completed, name), value):
+                yield f"the {name} are not those of the events before"
+
+    def extent(self) -> Extent:
+        """Return how much there is to do in all, by what a run that has just started foresees."""
+        rounded = given_dtype.halves(self.recipes)
+        return Extent(
+            steps=sum(recipe.upto for recipe in self.trainings.values()),
+            models=len(self.recipes) - rounded,
+            rounded=rounded,
+            measurements=len(self.observations),
+        )
 
 
 def best(answers: Mapping[str, Any]) -> str:

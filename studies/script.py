@@ -15,8 +15,10 @@ from typing import Any, Protocol
 from events import Event, New
 from runs.kinds.retries import failure
 from runs.kinds.tasks import Decision, Task
+from studies import observing
 from studies.making import making
-from studies.making.events import Making
+from studies.making.events import Advanced, Made, Making
+from studies.observing import Observe, Observed
 
 
 class Step(Protocol):
@@ -135,3 +137,12 @@ def follow(script: Script, state: Any) -> tuple[Decision, Any]:
         if missing.facts or missing.tasks:
             return missing, None
         answer = step.answer(state)
+
+
+def unasked(task: Task, event: Event) -> str | None:
+    """Return why an event does not answer a task of every study; None if it does, for the audit."""
+    if isinstance(task, making.Make) and isinstance(event, Made | Advanced):
+        return making.unasked(task, event)
+    if isinstance(task, Observe) and isinstance(event, Observed):
+        return observing.unasked(task, event)
+    return None

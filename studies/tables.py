@@ -73,3 +73,14 @@ def lead(over: str, words: str, unit: str = "bits/byte", arm: str | None = None)
 def count(of: Callable[[Any], float], words: str, unit: str = "") -> FigureRule:
     """Return the rule of a number that follows from what `started` pins; it has no interval."""
     return FigureRule(words, lambda run: Figure(value=of(run.started)), unit)
+
+
+def derive(study: Any, types: Mapping[str, Any]) -> None:
+    """Give a class of studies its events and settings from its state, its figures from their rules."""
+    study.submitted, study.forked, study.completed = (
+        types[name] for name in ("submitted", "forked", "completed")
+    )
+    study.config = study.submitted.model_fields["config"].annotation
+    rules: Mapping[str, FigureRule] = getattr(study, "figure_rules", {})
+    study.figures_of = {name: rule.words for name, rule in rules.items()}
+    study.figure_units = {name: rule.unit for name, rule in rules.items() if rule.unit}

@@ -57,3 +57,12 @@ def document(kind: str, folder: Path) -> dict[str, Any] | None:
     Raises DataError.
     """
     return model_files.document(folder, (mark_of(kind), TRAINED))
+
+
+def folder(
+    state: MakingState | None, recipes: Mapping[str, Making], place: Path, document: dict[str, Any]
+) -> Iterator[Finding]:
+    """Compare what is in a result's folder with the models of a run; None: the log lacks it."""
+    made = {} if state is None else state.made
+    digests = {role: made[one.id].digest for role, one in recipes.items() if one.id in made}
+    yield from model_files.folder(place, document, None if state is None else digests)

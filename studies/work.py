@@ -13,7 +13,6 @@ from evaluation.measures.perplexity import score_windows
 from runs import kinds
 from runs.event_types import HalfPrecision
 from studies.context import GivenContext
-from studies.declaration import Declaration
 from studies.making.events import Making
 from studies.observing import Observe, Observed, answered
 from weights import operations
@@ -29,11 +28,9 @@ class Context(GivenContext[Any]):
     """The opened text and model of a run, and the work on its tasks."""
 
     @property
-    def study(self) -> Declaration:
-        """The kind of run."""
-        kind = kinds.of(self.state.kind)
-        assert isinstance(kind, Declaration)
-        return kind
+    def study(self) -> Any:
+        """The kind of run, a study."""
+        return kinds.of(self.state.kind)
 
     @property
     def recipes(self) -> Mapping[str, Making]:

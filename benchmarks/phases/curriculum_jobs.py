@@ -110,7 +110,7 @@ def do(job: Job, place: Path) -> Row:
         model = str(learned / "model")
     state = carried_out(home, "main", model, job.settings)
     run = Curriculum().run(state)
-    told = Curriculum().whole_report(run)
+    told = Curriculum.prose.report(run)
     (arm,) = run.courses
     row = Row(
         job=asdict(job),

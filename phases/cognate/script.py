@@ -24,6 +24,7 @@ from runs.panels.panels import Panel
 from studies import origins
 from studies.making.events import Making, Trained
 from studies.making.making import MakingState
+from studies.prose import Prose
 from studies.run import Run
 from studies.script import Fail, Make, Script
 from studies.study import Study
@@ -82,6 +83,12 @@ class Cognate(Study[MakingState]):
         )
     }
     figure_of = "name"
+    prose = Prose(
+        report=figures.report,
+        sentences=lambda run: figures.sentences(figures.report(run)),
+        lines=lambda run: figures.lines(figures.report(run)),
+        card=figures.card,
+    )
 
     # ---- deciding ----------------------------------------------------------------------------
 
@@ -326,22 +333,6 @@ class Cognate(Study[MakingState]):
             for role, recipe in named.items()
         }
         return {"models": models, **super().view(state)}
-
-    def whole_report(self, run: Run) -> dict[str, Any]:
-        """Return the report of a run that has completed, as its folder has it."""
-        return figures.report(run)
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the specialists' leads and their ways from the base."""
-        return figures.sentences(figures.report(run))
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return figures.lines(figures.report(self.run(state)))
-
-    def card(self, run: Run, role: str) -> str:
-        """Return a model's card; a specialist's names its base."""
-        return figures.card(run, role)
 
 
 def _check_domains(state: Any, domains: Sequence[str]) -> None:

@@ -384,3 +384,9 @@ def lines(run: Run) -> list[str]:
         f"chosen: {chosen.point}, {chosen.bytes:,} bytes, {ratio.value:.2f} times smaller than "
         f"float32; on the test slice it keeps {kept.value:.4f} ({kept.low:.4f} to {kept.high:.4f})",
     ]
+
+
+def next_steps(run: Run, name: str) -> list[str]:
+    """Return the command that writes the chosen model as an ordinary folder."""
+    out = run.submitted.output_dir
+    return [f"forge decompress {out}/{recipes.FILE} DIR"] if out else []

@@ -6,6 +6,7 @@ alone, and mixed by what their errors cost; a policy chooses, and the choice is 
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Envelope, Event
-from phases.compression import figures, recipes, submission
+from phases.compression import figures, panels, recipes, submission
 from phases.compression.events import (
     Chosen,
     Completed,
@@ -28,22 +29,28 @@ from phases.compression.events import (
 from phases.compression.figures import POINTS, PROBES, RISES, TEST, Point, observe
 from phases.compression.recipes import FILE, ROLE, STUDENTS, Encodings
 from phases.compression.settings import CompressionConfig
-from phases.compression.view import CompressionView
 from runs.errors import NotFoundError
-from runs.event_types import Figure, MadeModel
+from runs.event_types import Figure, MadeModel, Measurement
+from runs.kinds import default_panels
 from runs.kinds.architecture import Architecture
 from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
 from runs.kinds.forecast import Forecast
+from runs.kinds.kind import Kind
 from runs.kinds.origin import Ancestor, Origin
 from runs.kinds.tasks import Decision, Start, Task
-from studies import origins
+from runs.kinds.view import OTHER_DATA
+from runs.panels.head import Head, listed
+from runs.panels.panels import Panel
+from studies import origins, paired_bits
 from studies.making import making
 from studies.making.making import Make
 from studies.observing import Observe, Observed, Unmeasurable
 from studies.observing import unasked as wrong_observation
+from studies.prose import Prose
 from studies.run import Run
 from studies.script import Fail, Script
 from studies.script import Make as MakeAll
+from studies.study import Study
 from studies.tables import FigureRule, bits, ratio
 from weights.recipes import Source
 
@@ -82,7 +89,7 @@ def _size(of: Callable[[Run, Point], float], words: str, unit: str = "") -> Figu
     return FigureRule(words, lambda run: Figure(value=of(run, run.known[CHOSEN])), unit)
 
 
-class Compression(CompressionView):
+class Compression(Study[CompressionState]):
     """Compression of a model at a rate chosen from a measured curve."""
 
     name = "compression"
@@ -146,6 +153,17 @@ class Compression(CompressionView):
             "bits/parameter",
         ),
     }
+
+    prose = Prose(
+        report=panels.report,
+        sentences=panels.table,
+        lines=panels.lines,
+        next_steps=panels.next_steps,
+    )
+    # It trains nothing, and gives no items.
+    gives_items, curve_of, tracked_names = False, Kind.curve_of, ()
+    unchanged, outlook, stored = Kind.unchanged, Kind.outlook, Kind.stored
+    part, tables, tracked_parts = Kind.part, Kind.tables, Kind.tracked_parts
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -251,12 +269,6 @@ class Compression(CompressionView):
 
         return absolute(data)
 
-    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
-        """Yield the names of the models and the paths of data."""
-        models = (*submitted.model, *submitted.students)
-        yield from ((model.name, "a model's name") for model in models)
-        yield from ((path, "a path") for path in submitted.data)
-
     # ---- results ---------------------------------------------------------------------------------
 
     def result_id(self, state: CompressionState) -> str | None:
@@ -266,11 +278,6 @@ class Compression(CompressionView):
     def contents(self, config: CompressionConfig) -> Mapping[str, Sequence[str]]:
         """Return the file of coded weights."""
         return {"file": [FILE]}
-
-    def next_steps(self, state: CompressionState, name: str) -> list[str]:
-        """Return the command that writes the chosen model as an ordinary folder."""
-        out = state.submitted.output_dir
-        return [f"forge decompress {out}/{FILE} DIR"] if out else []
 
     def result(self, state: CompressionState) -> str | None:
         """Return the digest of the chosen model's weights; None before."""
@@ -344,6 +351,136 @@ class Compression(CompressionView):
         words = f"the model {given.name}, {given.digest[:12]}"
         form = source.model_dump(mode="json")
         return [*shown, Ancestor(source.id, "given", words, form, given.digest)]
+
+    # ---- shown -----------------------------------------------------------------------------------
+
+    def names(self, state: CompressionState) -> dict[str, str]:
+        """Return recipe id → what it is called: matrices, given models, points."""
+        run = self.begun(state)
+        if run is None:
+            return {}
+        every = recipes.subjects(run.started)
+        prefixes = {recipes.source(one): recipes.prefix(one) for one in every}
+        coded = recipes.encodings(run).items()
+        names = {id_: f"{prefixes[of]}{m} at {s}" for (of, m, s), (id_, _) in coded}
+        names |= {recipes.source(one): recipes.name(one) for one in every}
+        return names | {p.recipe_id: p.name for p in run.known.get(figures.POINTS, ())}
+
+    def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
+        """Return the telling part of an event on one line; None for a type that is not its own."""
+        name = names.get(str(data.get("recipe_id")), str(data.get("recipe_id"))[:12])
+        match type_:
+            case "submitted":
+                return data["model"][0]["name"]
+            case "started":
+                count = sum(len(of["matrices"]) for of in (data, *data.get("students", ())))
+                return f"{count} matrices, {data['calibrated']:,} tokens of calibration"
+            case "encoded":
+                return f"{name}: {data['bytes']:,} bytes, error {data['error']:.4g}"
+            case "refused" | "unmeasurable":
+                return f"{name}: {data['reason']}"
+            case "packed":
+                return f"{name}: {data['bytes']:,} bytes"
+            case "observed":
+                values = data["values"].values()
+                bits = math.fsum(values) / len(values)
+                return f"{name}, {data['on']}: {bits:.4f} bits per byte"
+            case "completed":
+                kept = data["figures"]["retention"]["value"]
+                return f"{data['chosen']['point']}: {data['chosen']['bytes']:,} bytes, keeps {kept:.4f}"
+        return None
+
+    def task_words(self, key: str, names: Mapping[str, str]) -> str:
+        """Return a task's key in words; empty if there are none."""
+        id_ = key.rpartition("/")[2]
+        if key.startswith("observe/"):
+            return f"measure {names.get(id_, id_[:12])}"
+        if key.startswith("make/"):
+            return f"make {names.get(id_, id_[:12])}"
+        return "read model, items and inputs of layers" if key == "start" else ""
+
+    def row(self, entry: dict[str, Any], event: Event) -> None:
+        """Note tasks that are done, and what the result keeps, in the run's row of the run list."""
+        if isinstance(event, Encoded | Packed | Observed | Unmeasurable):
+            entry["done"] = (entry["done"] or 0) + 1
+        if isinstance(event, Completed):
+            entry |= listed(panels.KEPT, event.figures["retention"].value, f"{figures.TEST} slice")
+
+    def models(self, event: Event, state: CompressionState) -> list[dict[str, Any]]:
+        """Return the chosen model for the model registry, once it is measured."""
+        if not isinstance(event, Completed):
+            return []
+        source = state.started.source
+        return [
+            {
+                "name": f"{state.run}-{ROLE}",
+                "kind": "champion",
+                "digest": event.chosen.digest,
+                "parameters": source.parameters,
+                "bytes": int(event.figures["bytes"].value),
+                "path": state.submitted.output_dir,
+                "metrics": {"retention": event.figures["retention"].value},
+                "lineage": [source.digest],
+            }
+        ]
+
+    def measurements(self, state: CompressionState, digest: str) -> list[Measurement]:
+        """Return the bits per byte and the file's bytes of the given model or of a point's."""
+        if state.started is None:
+            return []
+        packed = [m for m in state.made.values() if isinstance(m, Packed) and m.digest == digest]
+        ids = {event.recipe_id for event in packed}
+        if state.started.source.digest == digest:
+            ids.add(recipes.source(state.started))
+        answers, seed = state.answers.values(), state.submitted.config.seed
+        sizes = (Figure(value=event.bytes) for event in packed[:1])
+        return [
+            *paired_bits.measurements(answers, ids, self.purpose, seed),
+            *(Measurement(name="bytes of the file", figure=size) for size in sizes),
+        ]
+
+    def made(self, state: CompressionState, digest: str) -> str | None:
+        """Return the recipe id of the model with these weights; None if the run made none."""
+        packed = (m for m in state.made.values() if isinstance(m, Packed))
+        return next((one.recipe_id for one in packed if one.digest == digest), None)
+
+    def yardstick(self, state: CompressionState) -> dict[str, Any]:
+        """Return the items that results are measured on."""
+        return {OTHER_DATA: state.started.data_digest if state.started else None}
+
+    def progress(self, state: CompressionState) -> tuple[int, int | None]:
+        """Return (tasks that are done, all that are known so far)."""
+        run = self.begun(state)
+        if run is None:
+            return 0, None
+        done = len(state.made) + len(state.refused) + len(state.answers)
+        config, every = run.settings, recipes.subjects(run.started)
+        total = len(recipes.encodings(run)) + (2 * len(run.started.settings) + 1) * len(every) + 2
+        if config.mixtures and len(config.settings) > 1:
+            total += sum(len(one.matrices) + 2 * config.mixtures for one in every)
+        return done, done if state.completed else max(total, done + 1)
+
+    def head(self, state: CompressionState) -> Head:
+        """Return the head: what the chosen model keeps, once it is measured."""
+        run = self.begun(state)
+        if run is None:
+            return default_panels.head(self, state)
+        return default_panels.head(self, state, panels.result(run), panels.facts(run))
+
+    def panels(
+        self, state: CompressionState, curve: Sequence[float | None] = ()
+    ) -> Sequence[Panel]:
+        """Return the front, the table of points, and the settings of the matrices."""
+        run = self.begun(state)
+        tasks, further = default_panels.tasks(self, state), len(state.made) + len(state.refused)
+        says = f"{tasks.says} {further:,} more encoded or packed, and are not listed."
+        tasks = tasks.model_copy(update={"says": says if further else tasks.says})
+        return [*(panels.panels(run) if run else ()), tasks]
+
+    def view(self, state: CompressionState) -> dict[str, Any]:
+        """Return the points that are measured."""
+        run = self.begun(state)
+        return {"points": panels.rows(run) if run else []}
 
     # ---- work, in a process that may load torch --------------------------------------------------
 

@@ -25,8 +25,9 @@ from runs.panels.panels import (
     columns,
 )
 from studies import arm_panels, comparison, tables, training_panels
-from studies.declaration import Declaration
+from studies.making.making import MakingState
 from studies.observing import Observed
+from studies.study import Study
 from studies.training_panels import Curves
 
 ACCURACY = Metric(name="accuracy", better="up")
@@ -43,12 +44,12 @@ def headline(run: CurriculumRun, over: str) -> Result | None:
     return arm_panels.figured(run, run.result, ACCURACY, figures["accuracy"], over, gain)
 
 
-def panels(study: Declaration, run: CurriculumRun, curves: Curves) -> list[Panel]:
+def panels(study: Study[MakingState], run: CurriculumRun, curves: Curves) -> list[Panel]:
     """Return the panels of what is there."""
     return [*_panels(study, run, curves)]
 
 
-def _panels(study: Declaration, run: CurriculumRun, curves: Curves) -> Iterator[Panel]:
+def _panels(study: Study[MakingState], run: CurriculumRun, curves: Curves) -> Iterator[Panel]:
     courses = run.courses.values()
     if run.result in run.seen and START in run.seen:
         yield _arms(study, run)
@@ -70,7 +71,7 @@ def _panels(study: Declaration, run: CurriculumRun, curves: Curves) -> Iterator[
     yield training_panels.models(run.state, ends, chains=chains)
 
 
-def _arms(study: Declaration, run: CurriculumRun) -> Arms:
+def _arms(study: Study[MakingState], run: CurriculumRun) -> Arms:
     compared = tables.words(study.arms), run.seen, run.leads, arm_panels.groups(study.arms)
     return arm_panels.arms(
         *(study.comparison_title, *compared, str(run.result), START),

@@ -10,6 +10,7 @@ from phases.curriculum.events import Frontier, MixChosen
 from phases.curriculum.figures import BESIDE, Course, CurriculumRun
 from phases.curriculum.settings import CurriculumConfig
 from runs.event_types import Figure
+from studies import tables
 
 
 def report(run: CurriculumRun) -> dict[str, Any]:
@@ -86,8 +87,9 @@ def frontiers(course: Course) -> dict[str, list[int]]:
 # ---- words -------------------------------------------------------------------------------------
 
 
-def lines(run: CurriculumRun, words: Mapping[str, str]) -> list[str]:
-    """Return the report as lines of text for users; `words`: arm → what it is."""
+def lines(run: CurriculumRun) -> list[str]:
+    """Return the report as lines of text for users."""
+    words = tables.words(run.study.arms)
     families = sorted(run.settings.families)
     out = ["share of the test items that are solved, in percent:"]
     width = max(map(len, families)) + 2
@@ -176,3 +178,11 @@ def _points(value: float | None) -> str:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def paragraphs(run: CurriculumRun, role: str) -> list[str]:
+    """Return what the model was trained on."""
+    families, arm = ", ".join(sorted(run.settings.families)), str(run.result)
+    read = recipes.tokens(run.settings, run.started.context)[-1]
+    words = f"the arm {arm}, {run.study.arms[arm].words}"
+    return [f"Trained on {read:,} tokens of the task families {families}: {words}."]

@@ -34,15 +34,15 @@ from runs.panels.head import Result
 from runs.panels.panels import Panel
 from studies import given_dtype, submission, training_rows
 from studies.comparison import TEST
-from studies.declaration import Extent
 from studies.events import MODEL
 from studies.making.making import MakingState
 from studies.observing import Observed
 from studies.paired_bits import mean
-from studies.run import Run
+from studies.prose import Prose
+from studies.run import Extent, Run
 from studies.script import Make, Note, Script, Together
 from studies.study import Study
-from studies.tables import Arm, FigureRule, words
+from studies.tables import Arm, FigureRule
 from studies.training_plan import as_float32
 from studies.training_rows import Group
 
@@ -80,6 +80,12 @@ class Curriculum(Study[MakingState]):
     figure_rules: ClassVar[Mapping[str, FigureRule]] = figures.RULES
     figure_of = "cell"
     row_figure = ("accuracy", panels.ACCURACY)
+    prose = Prose(
+        report=report.report,
+        sentences=report.sentences,
+        lines=report.lines,
+        paragraphs=report.paragraphs,
+    )
 
     # ---- script ------------------------------------------------------------------------------
 
@@ -299,25 +305,6 @@ class Curriculum(Study[MakingState]):
                 arm: [e.mix for e in course.mixes] for arm, course in courses if course.mixes
             },
         }
-
-    def whole_report(self, run: Any) -> dict[str, Any]:
-        """Return the report of a run that has completed, as plain data."""
-        return report.report(run)
-
-    def sentences(self, run: Any) -> list[str]:
-        """Return what a completed run has found."""
-        return report.sentences(run)
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return report.lines(self.run(state), words(self.arms))
-
-    def card_words(self, run: Any, role: str) -> list[str]:
-        """Return what the model was trained on."""
-        families = ", ".join(sorted(run.settings.families))
-        read = recipes.tokens(run.settings, run.started.context)[-1]
-        words = f"the arm {run.result}, {self.arms[run.result].words}"
-        return [f"Trained on {read:,} tokens of the task families {families}: {words}."]
 
 
 def _mix(config: CurriculumConfig, course: Course, begins: str, dreamt: Sequence[str]) -> MixChosen:

@@ -144,3 +144,12 @@ def sentences(run: Run) -> list[str]:
             f"{_share(figures['dispatch'])}; {figures['dispatched'].value:.0%} of choices are right."
         )
     return out
+
+
+def paragraphs(run: Run, role: str) -> list[str]:
+    """Return what the result is, and what an expert is."""
+    words, tokens = result(run), run.settings.reads(run.started.context)
+    return [
+        f"{words[0].upper()}{words[1:]}. An expert is {run.started.numbers:,} numbers that scale "
+        f"singular values, trained on {tokens:,} tokens."
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,6 +39,7 @@ from studies.events import MODEL
 from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.observing import Observe, Observed
+from studies.prose import Prose
 from studies.run import Run
 from studies.script import Ask, Script, Together
 from studies.study import Study
@@ -76,6 +77,12 @@ class Experts(Study[MakingState]):
         Fitted: Fit,
         Routed: Route,
     }
+    prose = Prose(
+        fields=report.fields,
+        sentences=report.sentences,
+        lines=report.lines,
+        paragraphs=report.paragraphs,
+    )
 
     # ---- recipes and script --------------------------------------------------------------------
 
@@ -203,11 +210,6 @@ class Experts(Study[MakingState]):
     def check(self, plan: Plan) -> Checked:
         """Open models (headers only), tokenizer and data; raise the errors that a start would raise."""
         return submission.check(plan)
-
-    def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
-        """Yield the names of the models and the paths of data."""
-        yield from super().texts(submitted)
-        yield from ((model.name, "a model's name") for model in submitted.merges)
 
     def inputs(self, state: MakingState) -> dict[str, list[str]]:
         """Return role → digests of the models that were given."""
@@ -345,26 +347,6 @@ class Experts(Study[MakingState]):
     def own_panels(self, run: Run) -> Sequence[Panel]:
         """Return gains by domain, tasks solved, the front and the hypervolume."""
         return panels.panels(run)
-
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return models, experts, gains, and the factors of the result."""
-        return report.fields(run)
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return what a completed run has found, as a list."""
-        return report.sentences(run)
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal: gains, not bits."""
-        return report.lines(self.run(state))
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what the result is, and what an expert is."""
-        words, tokens = report.result(run), run.settings.reads(run.started.context)
-        return [
-            f"{words[0].upper()}{words[1:]}. An expert is {run.started.numbers:,} numbers that scale "
-            f"singular values, trained on {tokens:,} tokens."
-        ]
 
 
 def _assessment(run: Run) -> dict[str, Observe]:

@@ -145,12 +145,6 @@ class Measure(Kind[MeasureState]):
         counts = {domain: {on: len(some)} for domain, some in texts_of(items, on).items()}
         return Checked(tuple(notes), parameters, counts)
 
-    def texts(self, submitted: Submitted) -> Iterator[tuple[str, str]]:
-        """Yield the names of models and the paths of data."""
-        for models in submitted.given().values():
-            yield from ((model.name, "a model's name") for model in models)
-        yield from ((path, "a path") for path in submitted.data)
-
     # ---- results and work ------------------------------------------------------------------------
 
     def memory(self, state: MeasureState) -> int:

@@ -21,11 +21,11 @@ from runs.kinds.asked import Asked, Checked, Command, Lookup, Plan
 from runs.kinds.tasks import Task
 from runs.panels.head import Result
 from runs.panels.panels import Panel
-from studies import study_report
 from studies.comparison import TEST
 from studies.events import MODEL
 from studies.making.making import MakingState
 from studies.observing import Observe
+from studies.prose import Prose
 from studies.run import Run
 from studies.script import Make, Script, Step
 from studies.study import Study
@@ -82,6 +82,12 @@ class Bake(Study[MakingState]):
     arms: ClassVar[Mapping[str, Arm]] = {}
     baseline = PARENT
     figure_rules = figures.RULES
+    prose = Prose(
+        fields=words.report_fields,
+        sentences=words.sentences,
+        lines=words.lines,
+        paragraphs=words.paragraphs,
+    )
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -169,23 +175,7 @@ class Bake(Study[MakingState]):
         run = self.begun(state)
         if run is None:
             return []
-        return [*panels.panels(run), *study_report.panels(self, run, self.curves(state))]
-
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return the prompts, the strengths, and what was measured of divergences and replies."""
-        return words.report_fields(run)
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the ratio, the drift, and what other prompts and replies show."""
-        return words.sentences(run)
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return words.lines(self.run(state))
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what the model does, and the prompts."""
-        return words.card_words(run)
+        return [*panels.panels(run), *super().panels(state, curve)]
 
     # ---- work ------------------------------------------------------------------------------------
 

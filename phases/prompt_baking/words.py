@@ -202,7 +202,7 @@ def _behaviour(run: Run) -> list[str]:
     ]
 
 
-def card_words(run: Run) -> list[str]:
+def paragraphs(run: Run, role: str) -> list[str]:
     """Return the paragraphs of the baked model's card: what it does, and the prompts."""
     model = run.started.model.name
     quoted = [f"    {line}" for text in run.settings.prompts for line in [*text.splitlines(), ""]]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from events import Event
-from phases.quietstar import figures, hard_tokens, panels, recipes
+from phases.quietstar import figures, hard_tokens, panels, recipes, words
 from phases.quietstar.events import (
     Freeze,
     HardTokensFrozen,
@@ -37,17 +37,17 @@ from phases.quietstar.settings import QuietstarConfig
 from runs.kinds.tasks import Task
 from runs.panels.head import Result
 from runs.panels.panels import Panel
-from studies import arm_panels
-from studies.comparison import CHOOSING, TEST, lead_line
-from studies.declaration import Extent
+from studies import arm_panels, tables
+from studies.comparison import CHOOSING, TEST
 from studies.events import MODEL
 from studies.making.events import Making
 from studies.making.making import MakingState
 from studies.observing import Observed
-from studies.run import Run
+from studies.prose import Prose
+from studies.run import Extent, Run
 from studies.script import Ask, Make, Script
 from studies.study import Study
-from studies.tables import Arm, words
+from studies.tables import Arm
 from studies.training_plan import as_float32, tokens
 
 if TYPE_CHECKING:
@@ -103,6 +103,13 @@ class Quietstar(Study[MakingState]):
     figure_rules = figures.FIGURES
     slowest = THOUGHTS
     slowest_words = "training with thoughts"
+    prose = Prose(
+        fields=words.fields,
+        arms=words.arms,
+        sentences=words.sentences,
+        lines=words.lines,
+        paragraphs=words.paragraphs,
+    )
 
     # ---- recipes and script ----------------------------------------------------------------------
 
@@ -147,7 +154,7 @@ class Quietstar(Study[MakingState]):
     def gist(self, type_: str, data: Mapping[str, Any], names: Mapping[str, str]) -> str | None:
         """Return the telling part of an event on one line; None for a type that is not its own."""
         if type_ == "hard_tokens_frozen":
-            return f"{_count(data['tokens']):,} hard tokens of the slice {data['on']}"
+            return f"{words.count(data['tokens']):,} hard tokens of the slice {data['on']}"
         if type_ == "observed":
             hard = [v for name, v in data["values"].items() if name.startswith(f"{HARD}/")]
             name = names.get(str(data["recipe_id"]), "")
@@ -167,7 +174,7 @@ class Quietstar(Study[MakingState]):
         """Return the loss of hard tokens with thoughts beside the better rival's."""
         if (rival := _rival(run)) is None:
             return None
-        return arm_panels.headline(run, THOUGHTS, words(self.arms), rival)
+        return arm_panels.headline(run, THOUGHTS, tables.words(self.arms), rival)
 
     def facts(self, run: Run) -> Mapping[str, tuple[Any, str]]:
         """Return size and tokens, how thoughts are, and what the gate has decided."""
@@ -176,13 +183,13 @@ class Quietstar(Study[MakingState]):
             "parameters": (run.started.model.parameters, ""),
             "tokens of an arm": (tokens(run.trainings[CONTINUED]), ""),
             "tokens of a thought": (run.settings.thought_lengths[-1], ""),
-            **({"hard tokens": (_count(pinned.tokens), "")} if pinned else {}),
+            **({"hard tokens": (words.count(pinned.tokens), "")} if pinned else {}),
             **({"result": ("thinks", "")} if run.result == SILENT else {}),
         }
 
     def comparison_panels(self, run: Run, ours: str) -> Sequence[Panel]:
         """Return the arms with what it took to measure them, the gate, and loss by domain."""
-        compared = words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
+        compared = tables.words(self.arms), run.seen, run.leads, arm_panels.groups(self.arms)
         arms = arm_panels.arms(
             *(*(self.comparison_title, *compared, ours, _rival(run) or self.baseline),),
             note=f"The {100 * run.settings.hard:g} % of tokens that the given model predicts worst are "
@@ -201,12 +208,8 @@ class Quietstar(Study[MakingState]):
         run = self.begun(state)
         return {
             "curves": self.curves(state),
-            **self.arm_fields(figures.arms(run.seen) if run else {}),
+            **self.prose.arms(figures.arms(run.seen) if run else {}),
         }
-
-    def arm_fields(self, arms: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the nats a token of each arm by domain, of hard ones and of all."""
-        return {"arms": {name: arm.model_dump() for name, arm in arms.items()}}
 
     def measured(self, arm: Any) -> Mapping[str, float]:
         """Return what the model registry lists of an arm: nats a token, hard ones and all."""
@@ -214,85 +217,6 @@ class Quietstar(Study[MakingState]):
             **{f"{domain} hard nats": value for domain, value in arm.hard.items()},
             **{f"{domain} nats": value for domain, value in arm.every.items()},
         }
-
-    def report_fields(self, run: Run) -> dict[str, Any]:
-        """Return sizes, the result, and what thoughts cost."""
-        pinned = frozen(run.state, TEST)
-        assert pinned is not None
-        return {
-            "parameters": run.started.model.parameters,
-            #: Tokens of a thought.
-            "length": run.settings.thought_lengths[-1],
-            #: Hard tokens of the test slice, and all its tokens.
-            "hard_tokens": _count(pinned.tokens),
-            "test_tokens": sum(map(sum, pinned.sizes.values())),
-            #: The arm that is the result: thoughts, or the given model.
-            "chosen": run.state.completed.chosen,
-            #: Arm → seconds of a training step, and of measuring over those of continued training.
-            "step_seconds": figures.step_seconds(run),
-            "cost": figures.costs(run.seen),
-        }
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        run, arms = self.run(state), state.completed.arms
-        out = [
-            "nats a token (lower is better), test slice, means over domains:",
-            f"{'':10s}{'hard':>10s}{'all':>10s}",
-        ]
-        for name in (name for name in self.arms if name in arms):
-            hard, every = (sum(v.values()) / len(v) for v in (arms[name].hard, arms[name].every))
-            out.append(f"{name:10s}{hard:10.4f}{every:10.4f}")
-        for name in (*RIVALS, SHUFFLED):
-            compared = (name, self.arms[name].words, run.leads[name], THOUGHTS)
-            out.append(lead_line(*compared, unit="nats a hard token"))
-        return [*out, f"gate: {self.verdict(run)}"]
-
-    def verdict(self, run: Run) -> str:
-        """Return what the gate has decided, as a sentence."""
-        if run.result == SILENT:
-            return "thoughts help, and it is the thoughts: the result is the model that thinks"
-        done, why = run.state.completed.figures, []
-        if done["gain"].low <= 0:
-            why.append("thoughts are not below continued training and pauses")
-        if done["genuine"].low < 0:
-            why.append("exchanged thoughts do not cost half of the gain")
-        return f"no gain ({'; '.join(why)}): the given model is passed through unchanged"
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return what a completed run has found, as a list."""
-        done, fields = run.state.completed.figures, self.report_fields(run)
-
-        def span(name: str) -> str:
-            one = done[name]
-            return f"{one.value:+.4f} nats a hard token ({one.low:+.4f} to {one.high:+.4f})"
-
-        cost = fields["cost"].get(THOUGHTS)
-        took = f" Measured, a token with thoughts took {cost:.1f} times as long." if cost else ""
-        return [
-            f"- {self.verdict(run).capitalize()}.",
-            f"- Over continued training thoughts gain {span('over_continued')}, over pauses "
-            f"{span('over_pause')}; with thoughts of other positions the model needs "
-            f"{span('exchanged')} more.",
-            f"- {fields['hard_tokens']:,} of {fields['test_tokens']:,} tokens are hard; thoughts have "
-            f"{fields['length']} tokens.{took}",
-        ]
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return what each arm read, and how the model is loaded with thoughts."""
-        return [
-            f"Each arm read {tokens(run.trainings[CONTINUED]):,} tokens.",
-            "",
-            "transformers loads this folder as an ordinary model, without thoughts. If "
-            "modeling_thoughts.py lies in it, that file loads the same model with thoughts:",
-            "",
-            "```python",
-            "from modeling_thoughts import Thinker",
-            "",
-            'model = Thinker.from_pretrained("FOLDER")',
-            "ids = model.generate(prompt_ids, 20)",
-            "```",
-        ]
 
     # ---- what is its own -------------------------------------------------------------------------
 
@@ -330,11 +254,6 @@ class Quietstar(Study[MakingState]):
 def _rival(run: Run) -> str | None:
     """Return the better rival of thoughts; None before all are measured."""
     return min(RIVALS, key=run.mean) if run.seen.keys() >= set(TRAINED) else None
-
-
-def _count(places: Mapping[str, Sequence[Sequence[int]]]) -> int:
-    """Return the number of hard tokens; `places`: domain → for each document those of its own."""
-    return sum(len(own) for documents in places.values() for own in documents)
 
 
 def _elsewhere(state: MakingState, event: Observed) -> str | None:

@@ -23,8 +23,7 @@ from phases.quietstar.recipes import PURPOSE, SILENT, THOUGHTS
 from phases.quietstar.scoring import Documents, Scores, Thinking
 from runs.errors import DataError, NotFiniteError
 from runs.home import Home
-from studies import study_report, work
-from studies.declaration import Declaration
+from studies import work
 from studies.folders import publish_model
 from studies.observing import Observe, Observed, answered
 from studies.training_plan import as_float32
@@ -150,7 +149,7 @@ class Context(work.Context):
         return operations.apply(as_float32(started), {"of": self.given()})
 
 
-def write_thinker(study: Declaration, home: Home, state: Any, out: Path) -> str:
+def write_thinker(study: Any, home: Home, state: Any, out: Path) -> str:
     """Write the model that thinks into a result's folder; return its own folder."""
     context, run, place = Context.opened(state, Artifacts.of(home)), study.run(state), out / THINKER
     config = state.submitted.config
@@ -164,6 +163,6 @@ def write_thinker(study: Declaration, home: Home, state: Any, out: Path) -> str:
         (folder / modeling_thoughts.SETTINGS).write_text(json.dumps(settings) + "\n", "utf-8")
         (folder / parts.MODELING.name).write_bytes(parts.MODELING.read_bytes())
 
-    card = study_report.card(study, run, study.card_words(run, THINKER))
+    card = study.prose.card(run, THINKER)
     publish_model(context, place, SILENT, state.head, card, add_part)
     return str(place)

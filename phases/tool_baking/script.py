@@ -35,6 +35,7 @@ from studies.comparison import TEST
 from studies.events import MODEL
 from studies.making.making import MakingState
 from studies.observing import Observe
+from studies.prose import Prose
 from studies.run import Run
 from studies.script import Note, Script, Step
 from studies.study import Study
@@ -73,6 +74,12 @@ class Baking(Study[MakingState]):
     }
     baseline = START
     figure_rules = figures.RULES
+    prose = Prose(
+        fields=words.report_fields,
+        sentences=words.sentences,
+        lines=words.lines,
+        paragraphs=words.paragraphs,
+    )
 
     # ---- script ----------------------------------------------------------------------------------
 
@@ -179,22 +186,6 @@ class Baking(Study[MakingState]):
         if run is None:
             return []
         return panels.panels(run, self.arms, self.comparison_title, self.curves(state))
-
-    def report_fields(self, run: Run) -> dict[str, object]:
-        """Return the sizes, the iterations, the personas, and the success by family."""
-        return words.report_fields(run)
-
-    def sentences(self, run: Run) -> list[str]:
-        """Return the success beside the given model's, the divergence, and the drift."""
-        return words.sentences(run)
-
-    def lines(self, state: MakingState) -> list[str]:
-        """Return the report of a completed run as lines of text for a terminal."""
-        return words.lines(self.run(state))
-
-    def card_words(self, run: Run, role: str) -> list[str]:
-        """Return how it was baked, the prompt, and the personas."""
-        return words.card_words(run)
 
     # ---- work ------------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ def sentences(run: Run) -> list[str]:
     ]
 
 
-def card_words(run: Run) -> list[str]:
+def paragraphs(run: Run, role: str) -> list[str]:
     """Return how the model was baked, the prompt of the tools, and the personas."""
     settings, started = run.settings, run.started
     baked = [f"Persona: {row.text.strip()}" for row in personas(run) if row.baked]

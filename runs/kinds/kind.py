@@ -57,6 +57,17 @@ class Context(Protocol):
         ...
 
 
+def given_models(submitted: Any) -> dict[str, list[ModelReference]]:
+    """Return role → the models that a run is given, from the fields of its `submitted`."""
+    fields = ((name, getattr(submitted, name)) for name in type(submitted).model_fields)
+    every = {name: value if isinstance(value, tuple) else (value,) for name, value in fields}
+    models = {
+        name: [one for one in values if isinstance(one, ModelReference)]
+        for name, values in every.items()
+    }
+    return {name: some for name, some in models.items() if some}
+
+
 class Kind(View[S], Outcome[S]):
     """A kind of run."""
 
@@ -276,18 +287,18 @@ class Kind(View[S], Outcome[S]):
             config = self.changes(self.parse({}), submitted.config)
         except ConfigError:  # a setting has no default
             config = self.shown(submitted.config)
-        models: dict[str, list[str]] = {}
-        for name in type(submitted).model_fields:
-            value = getattr(submitted, name)
-            given = value if isinstance(value, tuple) else (value,)
-            if found := [one for one in given if isinstance(one, ModelReference)]:
-                models[name] = [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in found]
+        models = {
+            role: [f"{m.hub_id}@{m.revision}" if m.hub_id else m.path for m in given]
+            for role, given in given_models(submitted).items()
+        }
         data = getattr(submitted, "data", ())
         return Asked(self.name, config, models, data, submitted.output_dir)
 
     def texts(self, submitted: Any) -> Iterator[tuple[str, str]]:
         """Yield (text, what it is) of the texts in the kind's own fields of `submitted`."""
-        yield from ()
+        for models in given_models(submitted).values():
+            yield from ((model.name, "a model's name") for model in models)
+        yield from ((path, "a path") for path in getattr(submitted, "data", ()))
 
     # ---- scheduling: pure ----------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from events import Event, New
 from runs.kinds.state import Handler, State, put
@@ -105,3 +106,32 @@ def unasked(task: Make, event: Made | Advanced) -> str | None:
     ):
         return "the curve has points outside of the segment"
     return None
+
+
+def needs(task: Any) -> str | None:
+    """Return the id of the snapshot that a segment goes on from, or of the model that a task reads.
+
+    A task that reads a model, and makes none, has its `recipe_id`.
+    """
+    if not isinstance(task, Make):
+        return getattr(task, "recipe_id", None)
+    if isinstance(task.recipe, Train):
+        begun = task.done > task.recipe.first
+        return task.recipe.to(task.done).id if begun else task.recipe.start
+    inputs = task.recipe.inputs
+    return inputs.get("of") or inputs.get("svd") or inputs.get("end")
+
+
+def settled(recorded: Event, found: Event) -> Event:
+    """Return a second result without what the first `started` settles, for a comparison of both.
+
+    How long segments are, and in how many parts a step is computed where there is less memory.
+    """
+    first: Any = recorded
+    if not recorded.type == found.type == "started" or not hasattr(first, "segment"):
+        return found
+    update = {"segment": first.segment}
+    if getattr(found, "accumulation", None) != getattr(first, "accumulation", None):
+        names = ("accumulation", "canary", "warnings")
+        update |= {name: getattr(first, name) for name in names}
+    return found.model_copy(update=update)

@@ -83,7 +83,7 @@ def test_the_adapters_parameters_are_counted_and_told(made) -> None:
     facts = {one.name: one.value for one in Cognate().overview(state).head.facts}
     assert facts["trained parameters"] == own
     role = next(iter(Cognate().trainings(state)))
-    card = Cognate().card(Cognate().run(state), role)
+    card = Cognate.prose.card(Cognate().run(state), role)
     assert "by adapters of rank 4, merged into the weights." in card
     words = [one.words for one in Cognate().ancestry(state, role)]
     assert any("lm@1 by adapters of rank 4" in one for one in words)
