@@ -15,6 +15,7 @@ from runs.event_types import HalfPrecision
 from studies.context import GivenContext
 from studies.making.events import Making
 from studies.observing import Observe, Observed, answered
+from studies.training_plan import as_float32
 from weights import operations
 from weights.folders import companions
 from weights.model import Model
@@ -22,6 +23,7 @@ from weights.recipes import Train, Transform
 from weights.training.canary import canary
 from weights.training.models import modules
 from weights.training.room import bounded
+from weights.training.windows import Ids
 
 
 class Context(GivenContext[Any]):
@@ -104,8 +106,23 @@ class Context(GivenContext[Any]):
             role: first if id_ == recipe.start else self._input(id_, models)
             for role, id_ in recipe.inputs.items()
         }
+        return self.tried(recipe, first, inputs)
+
+    def tried(
+        self,
+        recipe: Train,
+        first: Model,
+        inputs: Mapping[str, Model] | None = None,
+        streams: Mapping[str, Ids] | None = None,
+    ) -> tuple[str, float]:
+        """Return the digest of a training's first steps here, and the seconds they took."""
+        streams = self.text.streams if streams is None else streams
         with bounded():
-            return canary(recipe, first, self.text.streams, inputs=inputs, device=self.device)
+            return canary(recipe, first, streams, inputs=inputs, device=self.device)
+
+    def in_float32(self, started: Any) -> Model:
+        """Return the given model in float32, which a study may begin with."""
+        return operations.apply(as_float32(started), {"of": self.given()})
 
     def initial(self, started: Any) -> Model:
         """Return the model that the slowest training begins with."""

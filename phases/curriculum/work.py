@@ -26,13 +26,9 @@ from runs.errors import DataError
 from studies import work
 from studies.comparison import CHOOSING
 from studies.observing import Observe, Observed, answered
-from studies.training_plan import as_float32
-from weights import operations
 from weights.model import Model
-from weights.training.canary import canary
 from weights.training.models import modules
 from weights.training.objectives.answers import ends
-from weights.training.room import bounded
 from weights.training.windows import Ids
 
 
@@ -199,9 +195,6 @@ class Context(work.Context):
         shares, _ = mix.choose(config, "uniform", 0, {}, {})
         chosen = MixChosen(arm="uniform", segment=0, mix=mix.with_text(config, shares))
         recipe = recipes.segment(self.state.submitted, started, chosen, None)
-        with bounded():
-            return canary(recipe, first, self.text.streams, device=self.device)
+        return self.tried(recipe, first)
 
-    def initial(self, started: Started) -> Model:
-        """Return the given model in float32."""
-        return operations.apply(as_float32(started), {"of": self.given()})
+    initial = work.Context.in_float32

@@ -27,12 +27,9 @@ from studies import work
 from studies.comparison import CHOOSING
 from studies.observing import Observe, Observed, answered
 from studies.training_plan import as_float32
-from weights import operations
 from weights.folders.checkpoint import open_checkpoint
 from weights.model import Model
-from weights.training.canary import canary
 from weights.training.models import modules
-from weights.training.room import bounded
 from weights.training.trajectories import Trajectory, unpack
 from weights.training.windows import Ids, stream_digest
 
@@ -234,9 +231,6 @@ class Context(work.Context):
         digests = {name: stream_digest(ids) for name, ids in made.items()}
         recipe = recipes.canary(self.state.submitted, started, digests)
         streams, inputs = {**self.text.streams, **made}, dict.fromkeys(recipe.inputs, first)
-        with bounded():
-            return canary(recipe, first, streams, inputs=inputs, device=self.device)
+        return self.tried(recipe, first, inputs, streams)
 
-    def initial(self, started: Started) -> Model:
-        """Return the given model in float32."""
-        return operations.apply(as_float32(started), {"of": self.given()})
+    initial = work.Context.in_float32

@@ -32,9 +32,7 @@ from weights.folders.checkpoint import Checkpoint
 from weights.model import Model
 from weights.storage.weight_cache import Artifacts
 from weights.thoughts import modeling_thoughts, parts
-from weights.training.canary import canary
 from weights.training.models import modules, thinking
-from weights.training.room import bounded
 
 #: Folder of the model that thinks.
 THINKER = "thoughts"
@@ -141,12 +139,9 @@ class Context(work.Context):
         recipe = recipes.thinking(self.state.submitted, started, start, start, False)
         inputs = dict.fromkeys(recipe.inputs, first)
         begun = self._thoughtful(started, first)
-        with bounded():
-            return canary(recipe, begun, self.text.streams, inputs=inputs, device=self.device)
+        return self.tried(recipe, begun, inputs)
 
-    def initial(self, started: Started) -> Model:
-        """Return the given model in float32."""
-        return operations.apply(as_float32(started), {"of": self.given()})
+    initial = work.Context.in_float32
 
 
 def write_thinker(study: Any, home: Home, state: Any, out: Path) -> str:

@@ -38,13 +38,11 @@ from studies.forecast import Costs, Part
 from studies.making.maker import Maker
 from studies.observing import Observe, Observed, answered
 from studies.training_plan import as_float32
-from weights import operations
 from weights.folders.checkpoint import open_checkpoint
 from weights.model import Model
 from weights.recipes import Train
-from weights.training.canary import STEPS, canary
+from weights.training.canary import STEPS
 from weights.training.loop import Snapshot
-from weights.training.room import bounded
 from weights.training.trajectories import BAKED, OTHERS, Trajectory, unpack
 from weights.training.windows import Ids
 
@@ -293,12 +291,9 @@ class Context(study_work.Context):
     def canary(self, started: Started, first: Model) -> tuple[str, float]:
         """Return the digest of three steps on ordinary text here, and the seconds they took."""
         recipe = recipes.canary(self.state.submitted, started)
-        with bounded():
-            return canary(recipe, first, self.text.streams, device=self.device)
+        return self.tried(recipe, first)
 
-    def initial(self, started: Started) -> Model:
-        """Return the given model in float32."""
-        return operations.apply(as_float32(started), {"of": self.given()})
+    initial = study_work.Context.in_float32
 
     def costs(self) -> Costs:
         """Return what a run that has started does at most, and leaves.
