@@ -71,10 +71,10 @@ class EvoMerge:
     def __init__(
         self, config: EvoMergeConfig | None = None, home: Home | str | Path | None = None
     ) -> None:
-        given = config.model_dump(exclude_unset=True) if config else {}
-        if "strategy" not in given.get("search", {}):
-            given["strategy"] = "elite-loser"
-        self.config = parse(given)
+        settings = config.model_dump(exclude_unset=True) if config else {}
+        if "strategy" not in settings.get("search", {}):
+            settings["strategy"] = "elite-loser"
+        self.config = parse(settings)
         self.home = Home.at(home)
         self._callbacks: dict[str, list[Callable[..., None]]] = {name: [] for name in CALLBACKS}
         self._resume: str | None = None
@@ -142,8 +142,8 @@ class EvoMerge:
         finally:
             store.close()
         out = Path(output_dir) if output_dir else self.home.folder / "champions" / run
-        told = champion_folder.write(self.home, state, out)
-        return self._result(state, told, time.monotonic() - began)
+        summary = champion_folder.write(self.home, state, out)
+        return self._result(state, summary, time.monotonic() - began)
 
     def _submit(
         self, store: Any, models: Sequence[Any], base: Any, data: Sequence[str | Path]
@@ -152,13 +152,13 @@ class EvoMerge:
         roles = {"sources": [named(self.home, m) for m in models]}
         if base is not None:
             roles["base"] = [named(self.home, base)]
-        asked = Asked(
+        request = Asked(
             "evomerge", self.config.model_dump(mode="json"), roles, [str(d) for d in data]
         )
-        made = validate.plan(asked, Lookup(named=Finder(self.home, log.info)))
-        for warning in validate.check(made).warnings:
+        run_plan = validate.plan(request, Lookup(named=Finder(self.home, log.info)))
+        for warning in validate.check(run_plan).warnings:
             log.warning("%s", warning)
-        return submit.submit(store, made)
+        return submit.submit(store, run_plan)
 
     def _watch(self, state: RunState, rows: list[Any]) -> None:
         for row in rows:
@@ -192,7 +192,8 @@ class EvoMerge:
 def _first_seen(state: RunState, recipe: str) -> int | None:
     """Return the generation in which a candidate was first; None if it was in none."""
     return min(
-        (g for (g, _), one in state.candidates.items() if one.recipe_id == recipe), default=None
+        (g for (g, _), candidate in state.candidates.items() if candidate.recipe_id == recipe),
+        default=None,
     )
 
 

@@ -37,10 +37,10 @@ def load(home: Home, name: str) -> Any:
     """
     from weights.architectures.auto import AutoModelForCausalLM
 
-    found = Finder(home, log.info)(name)
-    if found is None:
+    reference = Finder(home, log.info)(name)
+    if reference is None:
         raise NotFoundError(f"the log has no model {name!r}.")
-    return AutoModelForCausalLM.from_pretrained(found.path, trust_remote_code=False)
+    return AutoModelForCausalLM.from_pretrained(reference.path, trust_remote_code=False)
 
 
 def handed(over: Mapping[str, Any], name: str) -> Any:

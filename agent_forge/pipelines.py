@@ -54,8 +54,8 @@ class Ended:
     def __getitem__(self, role: str) -> str:
         """Return the name of the model with a role. Raises NotFoundError."""
         if role not in self.models:
-            told = ", ".join(self.models) or "none"
-            raise NotFoundError(f"run {self.run} gives no model {role!r}. It gives {told}.")
+            names = ", ".join(self.models) or "none"
+            raise NotFoundError(f"run {self.run} gives no model {role!r}. It gives {names}.")
         return self.models[role]
 
     @property
@@ -79,10 +79,10 @@ def run(
     goes on. `key` tells calls apart that are alike otherwise. Raises ForgeError.
     """
     at = Home.at(home)
-    given = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
-    asked = Asked(kind, dict(config or {}), given, [_placed(kind, str(one)) for one in data])
+    roles = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
+    request = Asked(kind, dict(config or {}), roles, [_placed(kind, str(place)) for place in data])
     with closing(at.open_store()) as store:
-        name = _submitted(at, store, asked, key)
+        name = _submitted(at, store, request, key)
         state = runner.finish(runner.Worker(store, Artifacts.of(at)), name)
     return _ended(state)
 
@@ -166,14 +166,14 @@ class PipelineOrchestrator:
         """Carry the pipeline on, to its end or until a phase has ended; return its state."""
         self._now()
         assert self._store
-        seen: list[PipelineState] = []
+        states: list[PipelineState] = []
 
         def watch(state: Any, _rows: list[Any]) -> None:
             if state.run == self.run:
-                seen[:] = [state]
+                states[:] = [state]
 
         def stop() -> bool:
-            return bool(until and seen and seen[0].ended_phase(until))
+            return bool(until and states and states[0].ended_phase(until))
 
         worker = runner.Worker(self._store, Artifacts.of(self._home), watch, stop)
         return runner.finish(worker, self.run)
@@ -187,7 +187,7 @@ def _placed(kind: str, data: str) -> str:
 def _submitted(
     home: Home,
     store: EventStore,
-    asked: Asked,
+    request: Asked,
     key: str | None,
     fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
@@ -195,13 +195,13 @@ def _submitted(
 
     `fields` has further fields of `submitted`.
     """
-    found = delegation.with_items(store, Artifacts.of(home), asked)
-    plan = validate.plan(found, Lookup(named=Finder(home, log.info)))
-    for told in plan.warnings:
-        log.warning("%s", told)
+    completed_request = delegation.with_items(store, Artifacts.of(home), request)
+    plan = validate.plan(completed_request, Lookup(named=Finder(home, log.info)))
+    for warning in plan.warnings:
+        log.warning("%s", warning)
     plan = replace(plan, fields={**plan.fields, **fields})
-    digest = delegation.digest_of(asked)
-    return submit.submit(store, plan, key=f"python {key or ''} {digest}", asked=digest)
+    digest = delegation.digest_of(request)
+    return submit.submit(store, plan, key=f"python {key or ''} {digest}", request_digest=digest)
 
 
 def _ended(state: Any) -> Ended:

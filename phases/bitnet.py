@@ -286,8 +286,8 @@ class Bitnet(Study[MakingState]):
             MODEL: self.rounded(submitted, master.id),
         }
         if config.scratch:
-            given = {"of": started.model.recipe_id}
-            fresh = Transform(operation="fresh@1", inputs=given, seed=config.seed)
+            inputs = {"of": started.model.recipe_id}
+            fresh = Transform(operation="fresh@1", inputs=inputs, seed=config.seed)
             scratch = self.master(submitted, started, fresh.id, None)
             rounded = self.rounded(submitted, scratch.id)
             models |= {FRESH: fresh, SCRATCH_MASTER: scratch, SCRATCH: rounded}

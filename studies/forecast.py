@@ -90,7 +90,7 @@ def forecast(
     started, costs = context.state.started, study.costs(context)
     timings = [*(part.how for part in costs.parts), f"the start {duration(opening)}"]
     besides = f". {costs.besides} come on top" if costs.besides else ""
-    kept, words = given_dtype.stored(started, costs.models, costs.rounded, costs.numbers)
+    size, words = given_dtype.stored(started, costs.models, costs.rounded, costs.numbers)
     text = sum(file.stat().st_size for file in context.text.folder.iterdir())
     stand_in = folder / FIRST
     stand_in.mkdir(parents=True)
@@ -102,7 +102,7 @@ def forecast(
             opening + math.fsum(part.seconds for part in costs.parts),
             f"timed here: {'; '.join(timings)}{besides}",
         ),
-        Amount(kept + more + text, f"counted: {words}{which}, and the text"),
+        Amount(size + more + text, f"counted: {words}{which}, and the text"),
         costs.memory
         or Amount(
             study.memory_of(submitted, started),

@@ -225,9 +225,9 @@ class Study(Kind[S]):
         """Return the roles of the models that a run gives."""
         return self.result_roles
 
-    def agrees(self, state: S, recorded: Event, found: Event) -> bool:
+    def agrees(self, state: S, recorded: Event, repeat: Event) -> bool:
         """Return True if a second result does not contradict the recorded one."""
-        return super().agrees(state, recorded, making.settled(recorded, found))
+        return super().agrees(state, recorded, making.settled(recorded, repeat))
 
     def unasked(self, state: S, task: Task, event: Event) -> str | None:
         """Return why the event does not answer the open task; None if it does."""
@@ -285,10 +285,10 @@ class Study(Kind[S]):
         return study_view.unchanged(state)
 
     def architectures(
-        self, config: Any, given: Mapping[str, Sequence[Architecture | None]]
+        self, config: Any, architectures_by_role: Mapping[str, Sequence[Architecture | None]]
     ) -> Mapping[str, Architecture]:
         """Return the given model's, for the models that only differ in their weights."""
-        first = next(iter(given.get("model", ())), None)
+        first = next(iter(architectures_by_role.get("model", ())), None)
         return dict.fromkeys(self.as_given, first) if first else {}
 
     def measurements(self, state: S, digest: str) -> list[Measurement]:
@@ -341,15 +341,15 @@ class Study(Kind[S]):
 
         return absolute(data)
 
-    def asked_for(self, given: Mapping[str, Any], config: Any) -> bool:
+    def asked_for(self, settings: Mapping[str, Any], config: Any) -> bool:
         """Return True if the settings are those; domains that were not given are those of the data."""
         named = "domains" in type(config).model_fields
         domains = {"domains": config.domains} if named else {}
-        return super().asked_for({**domains, **given}, config)
+        return super().asked_for({**domains, **settings}, config)
 
-    def plan(self, asked: Asked, lookup: Lookup) -> Plan:
+    def plan(self, request: Asked, lookup: Lookup) -> Plan:
         """Return the plan of the run of one `model`; raise the errors of bad input."""
-        return submission.plan(self, asked, lookup)
+        return submission.plan(self, request, lookup)
 
     def check(self, plan: Plan) -> Checked:
         """Open model (header only), tokenizer and data; raise the errors that a start would raise."""
@@ -571,7 +571,7 @@ class Study(Kind[S]):
         """Make results again, and compare what comes out with what is recorded."""
         from studies import verify
 
-        recipes = {name: one for name, one in self.recipes(state).items() if one.id in ids}
+        recipes = {name: recipe for name, recipe in self.recipes(state).items() if recipe.id in ids}
         yield from verify.rebuild(self._work(), state, cache, recipes, say)
 
     def document(self, folder: Path) -> Plain | None:
@@ -581,7 +581,7 @@ class Study(Kind[S]):
         return verify.document(self.name, folder)
 
     def verify_folder(
-        self, home: Home, folder: Path, document: Plain, state: S | None, known: bool
+        self, home: Home, folder: Path, document: Plain, state: S | None, is_known: bool
     ) -> Iterator[Any]:
         """Compare what is in a result's folder with the run."""
         from studies import verify

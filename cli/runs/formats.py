@@ -32,24 +32,24 @@ class Options:
         return Path(str(self.out))
 
 
-def write(format_: str, model: str, given: Options) -> None:
+def write(format_: str, model: str, export_options: Options) -> None:
     """Write a model in one of FORMATS, send it if that was asked for, and say so."""
     what, function = FORMATS[format_]
-    _check(given, what)
-    if format_ != "gguf" and (option := given.gguf.first):
+    _check(export_options, what)
+    if format_ != "gguf" and (option := export_options.gguf.first):
         from runs.errors import ConfigError
 
         raise ConfigError(f"{option} is of a GGUF file: add --format gguf.")
-    function(model, given)
+    function(model, export_options)
 
 
-def _check(given: Options, what: str) -> None:
+def _check(export_options: Options, what: str) -> None:
     """Raise ConfigError for options that an export of one model does not have."""
     from runs.errors import ConfigError
 
-    if given.out is None:
+    if export_options.out is None:
         raise ConfigError(f"nothing to write: give --out {what}.")
-    if given.parquet is not None or given.reason is not None:
+    if export_options.parquet is not None or export_options.reason is not None:
         raise ConfigError(
             "--parquet and --reason are of a run's folder and tables, not of a model in a format of "
             "other programs."
@@ -61,113 +61,115 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _gguf(model: str, given: Options) -> None:
+def _gguf(model: str, export_options: Options) -> None:
     """Write a model's GGUF file, or one of each type, and say so."""
     from runs.errors import ConfigError
     from runs.home import Home
     from worker.exports import gguf_export
 
-    options = given.gguf
+    options = export_options.gguf
     keep = None if options.imatrix_out is None else Path(options.imatrix_out)
     if keep is not None and not options.imatrix:
         raise ConfigError("--imatrix-out keeps what --imatrix DATA measures: add it.")
-    told = gguf_export.export(
+    report = gguf_export.export(
         Home.default(),
         model,
-        given.place,
-        "F16" if given.type_ is None else given.type_,
+        export_options.place,
+        "F16" if export_options.type_ is None else export_options.type_,
         _tell,
         options.ollama,
         options.fallback is not None,
         gguf_export.Text(options.imatrix, options.measure, keep),
     )
-    files = told.get("files", [told])
-    beside = [Path(told["modelfile"])] if options.ollama else []
+    files = report.get("files", [report])
+    beside = [Path(report["modelfile"])] if options.ollama else []
     places = [Path(file["file"]) for file in files]
-    told |= send(given.to, *places, *beside)
-    if given.as_json:
-        emit(told)
+    report |= send(export_options.to, *places, *beside)
+    if export_options.as_json:
+        emit(report)
         return
     for file in files:
         _say_file(file)
-    if "imatrix_tokens" in told:
-        kept = f", kept as {told['imatrix']}" if "imatrix" in told else ""
-        click.echo(f"imatrix:  measured on {told['imatrix_tokens']:,} tokens{kept}")
-    if "measured_tokens" in told:
-        click.echo(f"measured: on {told['measured_tokens']:,} tokens, in llama.cpp")
-    if "modelfile" in told:
-        click.echo(f"ollama:   ollama create NAME -f {told['modelfile']}")
-        click.echo(f"template: {told['template']}")
-    for note in told["notes"]:
+    if "imatrix_tokens" in report:
+        suffix = f", kept as {report['imatrix']}" if "imatrix" in report else ""
+        click.echo(f"imatrix:  measured on {report['imatrix_tokens']:,} tokens{suffix}")
+    if "measured_tokens" in report:
+        click.echo(f"measured: on {report['measured_tokens']:,} tokens, in llama.cpp")
+    if "modelfile" in report:
+        click.echo(f"ollama:   ollama create NAME -f {report['modelfile']}")
+        click.echo(f"template: {report['template']}")
+    for note in report["notes"]:
         click.echo(f"note:     {note}")
-    say_sent(told)
+    say_sent(report)
 
 
 def _say_file(file: Mapping[str, Any]) -> None:
     """Print a GGUF file's size, its loss if it was measured, and which matrices have other types."""
     loss = f", {file['bits_per_byte']:.4f} bits per byte" if "bits_per_byte" in file else ""
     click.echo(f"model:    {file['file']} ({file['bytes']:,} bytes, {file['type']}{loss})")
-    others = file["other_types"]
-    for type_ in sorted(set(others.values())):
-        names = [name for name, other in others.items() if other == type_]
+    matrix_types = file["other_types"]
+    for type_ in sorted(set(matrix_types.values())):
+        names = [name for name, other in matrix_types.items() if other == type_]
         click.echo(
             f"{type_ + ':':9} {len(names)} matrices, whose rows {file['type']} cannot cut into blocks, "
             f"such as {names[0]}"
         )
 
 
-def _compressed(model: str, given: Options) -> None:
+def _compressed(model: str, export_options: Options) -> None:
     """Write a model's folder of the format compressed-tensors, and say so."""
     from runs.errors import ConfigError
     from runs.home import Home
     from worker.exports import compressed_export
 
-    if given.type_ is None:
+    if export_options.type_ is None:
         raise ConfigError("--format compressed-tensors needs --type int8 or --type int4.")
-    told = compressed_export.export(Home.default(), model, given.place, given.type_, _tell)
-    told |= send(given.to, Path(told["folder"]))
-    if given.as_json:
-        emit(told)
+    report = compressed_export.export(
+        Home.default(), model, export_options.place, export_options.type_, _tell
+    )
+    report |= send(export_options.to, Path(report["folder"]))
+    if export_options.as_json:
+        emit(report)
         return
     click.echo(
-        f"model:    {told['folder']} ({told['bytes']:,} bytes, {told['matrices']} matrices "
-        f"{told['type']} in groups of {told['group']})"
+        f"model:    {report['folder']} ({report['bytes']:,} bytes, {report['matrices']} matrices "
+        f"{report['type']} in groups of {report['group']})"
     )
-    say_sent(told)
+    say_sent(report)
 
 
-def _bitnet(model: str, given: Options) -> None:
+def _bitnet(model: str, export_options: Options) -> None:
     """Write a ternary model's packed folder, and say so."""
     from runs.errors import ConfigError
     from runs.home import Home
     from worker.exports import bitnet_export
 
-    if given.type_ is not None:
+    if export_options.type_ is not None:
         raise ConfigError("--type is of another format: add --format gguf, for example.")
-    told = bitnet_export.export(Home.default(), model, given.place, _tell)
-    told |= send(given.to, Path(told["folder"]))
-    if given.as_json:
-        emit(told)
+    report = bitnet_export.export(Home.default(), model, export_options.place, _tell)
+    report |= send(export_options.to, Path(report["folder"]))
+    if export_options.as_json:
+        emit(report)
         return
     click.echo(
-        f"model:    {told['folder']} ({told['bytes']:,} bytes, {told['ternary']} packed matrices)"
+        f"model:    {report['folder']} ({report['bytes']:,} bytes, {report['ternary']} packed matrices)"
     )
-    say_sent(told)
+    say_sent(report)
 
 
-def _adapter(model: str, given: Options) -> None:
+def _adapter(model: str, export_options: Options) -> None:
     """Write a model that was trained by adapters as an adapter of its base, and say so."""
     from cli.extract import say
     from runs.errors import ConfigError
     from runs.home import Home
     from worker.exports import adapter_export
 
-    if given.type_ is not None:
+    if export_options.type_ is not None:
         raise ConfigError("--type is of another format: add --format gguf, for example.")
-    record = adapter_export.export(Home.default(), model, given.place)
-    record |= send(given.to, Path(record["folder"]))
-    say(record, given.as_json)
-    if not given.as_json:
+    record = adapter_export.export(Home.default(), model, export_options.place)
+    record |= send(export_options.to, Path(record["folder"]))
+    say(record, export_options.as_json)
+    if not export_options.as_json:
         say_sent(record)
 
 
@@ -183,8 +185,8 @@ def send(to: Any, out: Path, *more: Path) -> dict[str, Any]:
 
 def say_sent(data: dict[str, Any]) -> None:
     """Print where an export is at a Hub, if it is there."""
-    if told := data.get("hub"):
-        click.echo(f"hub:      {told['url']} ({'private' if told['private'] else 'public'})")
+    if hub := data.get("hub"):
+        click.echo(f"hub:      {hub['url']} ({'private' if hub['private'] else 'public'})")
 
 
 #: Name → (what --out names, the function that writes it).
