@@ -13,17 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from agent_forge.modules import named
-from evomerge.config import EvoMergeConfig, parse
+from agent_forge.pipelines import submitted
+from evomerge.config import EvoMergeConfig
 from evomerge.reports import generation_rows
 from evomerge.reports.outputs.notebook import Run
 from evomerge.run.state import RunState
 from evomerge.tasks.results import champion_folder
 from runs.errors import ConfigError
 from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
-from weights.storage.model_origin import Finder
+from runs.kinds.asked import Asked
 from weights.storage.weight_cache import Artifacts
-from worker.commands import submit, validate
 from worker.commands.fork import fork, plan
 from worker.exports import wandb_follower
 from worker.tasks import runner
@@ -66,16 +65,18 @@ class EvoMergeResult:
 
 
 class EvoMerge:
-    """A search for merges of models, the source documents' own if no strategy is named."""
+    """A search for merges of models, with the strategy that `forge evo` would take."""
 
     def __init__(
-        self, config: EvoMergeConfig | None = None, home: Home | str | Path | None = None
+        self,
+        config: EvoMergeConfig | None = None,
+        home: Home | str | Path | None = None,
+        key: str | None = None,
     ) -> None:
-        given = config.model_dump(exclude_unset=True) if config else {}
-        if "strategy" not in given.get("search", {}):
-            given["strategy"] = "elite-loser"
-        self.config = parse(given)
+        """Take the settings, the home folder and, for a run beside an equal one, a key."""
+        self.config = config or EvoMergeConfig()
         self.home = Home.at(home)
+        self._key = key
         self._callbacks: dict[str, list[Callable[..., None]]] = {name: [] for name in CALLBACKS}
         self._resume: str | None = None
 
@@ -148,17 +149,13 @@ class EvoMerge:
     def _submit(
         self, store: Any, models: Sequence[Any], base: Any, data: Sequence[str | Path]
     ) -> str:
-        """Check and record a run, as the terminal and the API do; return its name."""
+        """Check and record a run, or find the one of the same request; return its name."""
         roles = {"sources": [named(self.home, m) for m in models]}
         if base is not None:
             roles["base"] = [named(self.home, base)]
-        asked = Asked(
-            "evomerge", self.config.model_dump(mode="json"), roles, [str(d) for d in data]
-        )
-        made = validate.plan(asked, Lookup(named=Finder(self.home, log.info)))
-        for warning in validate.check(made).warnings:
-            log.warning("%s", warning)
-        return submit.submit(store, made)
+        config = self.config.model_dump(mode="json")
+        asked = Asked("evomerge", config, roles, [str(place) for place in data])
+        return submitted(self.home, store, asked, self._key)
 
     def _watch(self, state: RunState, rows: list[Any]) -> None:
         for row in rows:

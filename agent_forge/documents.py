@@ -108,6 +108,8 @@ class EvoMerge(api.EvoMerge):
         home: Home | str | Path | None = None,
     ) -> None:
         self._documents = config if isinstance(config, EvoMergeConfig) else None
+        if config is None:  # the documents' own search
+            config = EvoMergeConfig().settings()[0]
         super().__init__(None if isinstance(config, EvoMergeConfig) else config, home)
 
     async def evolve(  # pyright: ignore[reportIncompatibleMethodOverride]  a document's own order

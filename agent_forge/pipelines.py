@@ -32,10 +32,10 @@ from runs.errors import ConfigError, NotFoundError
 from runs.event_types import Figure
 from runs.history import repository
 from runs.home import Home
-from runs.kinds.asked import Asked, Lookup
+from runs.kinds.asked import Asked, Lookup, Plan
 from weights.storage.model_origin import Finder
 from weights.storage.weight_cache import Artifacts
-from worker.commands import delegation, submit, validate
+from worker.commands import delegation, requests, validate
 from worker.tasks import runner
 
 log = logging.getLogger(__name__)
@@ -82,9 +82,9 @@ def run(
     given = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
     asked = Asked(kind, dict(config or {}), given, [_placed(kind, str(one)) for one in data])
     with closing(at.open_store()) as store:
-        name = _submitted(at, store, asked, key)
+        name = submitted(at, store, asked, key)
         state = runner.finish(runner.Worker(store, Artifacts.of(at)), name)
-    return _ended(state)
+    return ended_of(state)
 
 
 class PipelineOrchestrator:
@@ -109,7 +109,7 @@ class PipelineOrchestrator:
         if isinstance(config, str | Path):
             config = pipeline_file.read(Path(config))
         self._asked = Asked("pipeline", dict(config))
-        self._home, self._key = Home.at(home), f"{key or ''} reuse" if reuse else key
+        self._home, self._key = Home.at(home), key
         self._fields = {"reuse": reuse}
         self._store: EventStore | None = None
         #: The run's name, once it is submitted.
@@ -119,7 +119,7 @@ class PipelineOrchestrator:
         """Check the pipeline whole and submit it, or find it. Raises ConfigError."""
         self._store = self._home.open_store()
         try:
-            self.run = _submitted(self._home, self._store, self._asked, self._key, self._fields)
+            self.run = submitted(self._home, self._store, self._asked, self._key, self._fields)
         except BaseException:
             self.__exit__()
             raise
@@ -184,27 +184,31 @@ def _placed(kind: str, data: str) -> str:
     return data if data.endswith(f":{delegation.ITEMS}") else kinds.of(kind).placed(data)
 
 
-def _submitted(
+def submitted(
     home: Home,
     store: EventStore,
     asked: Asked,
     key: str | None,
     fields: Mapping[str, Any] = MappingProxyType({}),
 ) -> str:
-    """Submit a run, or find the one that the same request has started; return its name.
+    """Check and record a run, or find the one of the same request; return its name.
 
-    `fields` has further fields of `submitted`.
+    `fields` has further fields of `submitted`. Raises ForgeError.
     """
-    found = delegation.with_items(store, Artifacts.of(home), asked)
-    plan = validate.plan(found, Lookup(named=Finder(home, log.info)))
-    for told in plan.warnings:
-        log.warning("%s", told)
+    with_files = delegation.with_items(store, Artifacts.of(home), asked)
+    plan = validate.plan(with_files, Lookup(named=Finder(home, log.info)))
     plan = replace(plan, fields={**plan.fields, **fields})
-    digest = delegation.digest_of(asked)
-    return submit.submit(store, plan, key=f"python {key or ''} {digest}", asked=digest)
+    return requests.submit(store, plan, key, _check).run
 
 
-def _ended(state: Any) -> Ended:
+def _check(plan: Plan) -> None:
+    """Raise the errors that a start of the run would raise; log what a user should know."""
+    for warning in validate.check(plan).warnings:
+        log.warning("%s", warning)
+
+
+def ended_of(state: Any) -> Ended:
+    """Return what a run that has completed gives."""
     kind = kinds.of(state.kind)
     models = {role: f"{state.run}:{m.recipe_id}" for role, m in kind.results(state).items()}
     return Ended(state.run, state.kind, models, kind.figures(state))

@@ -303,7 +303,11 @@ def queue_options(function: Callable) -> Callable:
             "--priority", type=PRIORITY, help="Of one user's runs, high ones first (default 0)."
         ),
         click.option("--label", "labels", multiple=True, help="What a worker must offer."),
-        click.option("--key", help="Submitting twice with one key starts one run."),
+        click.option(
+            "--key",
+            help="The run of this key, begun if there is none. Without it: the run of the same "
+            "settings and inputs.",
+        ),
         click.option(
             "--quarantine",
             type=click.Choice(["fail", "worst-fitness"]),

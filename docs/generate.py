@@ -122,9 +122,9 @@ tournament_size = 4
 ```
 
 They may also stand flat, beside the others, as in the source documents. A setting that the strategy
-does not have is an error that names the strategies that have it. Without `strategy` it is `auto`;
-it is `elite-loser` if a setting is given that `elite-loser` has and `auto` lacks, and in the Python
-API.
+does not have is an error that names the strategies that have it. Without `strategy` it is `auto`, in
+Python as at the terminal; it is `elite-loser` if a setting is given that `elite-loser` has and `auto`
+lacks.
 """
 
 BESIDE = """

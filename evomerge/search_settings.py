@@ -49,7 +49,7 @@ class SearchSettings(BaseModel):
     strategy: str
     """Search strategy: auto, elite-loser, tournament, cma-es, nsga2, or one that a package
     registers; see docs/search.md. Default auto; elite-loser if a setting is given that elite-loser
-    has and auto lacks, and in the Python API."""
+    has and auto lacks."""
     population_size: int = Field(default=8, ge=1, le=512)
     """Candidates of a generation."""
 

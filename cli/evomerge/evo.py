@@ -8,7 +8,7 @@ import click
 
 from cli.evomerge.options import model_options
 from cli.options import QUEUED, emit, json_option, name_of, queue_options, table
-from cli.runs.carry_on import carry_on, recorded, resumed, tracked
+from cli.runs.carry_on import begin, carry_on, resumed, tracked
 from runs.system.durations import duration, size
 
 
@@ -81,6 +81,7 @@ def evo_command(
                 --base-model models/base --data models/items --gens 8 --output-dir champion
       forge evo --resume 20261121-3fa9c1
     """
+    from cli.evomerge import run_request
     from runs.home import Home
 
     home = Home.default()
@@ -90,17 +91,11 @@ def evo_command(
         _estimate(options, resume is not None, detach, as_json)
         return
     if resume is None:
-        run, name = _submitted(home, options, queued, detach)
-        if detach:
-            emit({"run": run, "name": name}) if as_json else click.echo(f"run {name} submitted")
-            return
-        run, output = resumed(home, run, {})
-        click.echo(
-            f"run {name} (go on with it after an interruption: forge evo --resume {name})", err=True
-        )
-    else:
-        resume = _checkpoint(home, resume)
-        run, output = resumed(home, resume, {**options, **queued, "detach": detach})
+        plan, file = run_request.make(options, detach), options.get("config_file")
+        begin(home, plan, queued, detach, False, as_json, file, followed)
+        return
+    resume = _checkpoint(home, resume)
+    run, output = resumed(home, resume, {**options, **queued, "detach": detach})
     carry_on(home, run, output, as_json, followed)
 
 
@@ -177,29 +172,17 @@ def estimated(found: dict[str, Any]) -> list[str]:
 def submit_command(as_json: bool, **options: Any) -> None:
     """Check everything and record that a run is wanted. Another process carries it on.
 
-    Twice with one --key starts one run. When it has ended, `forge export RUN --out champion` writes the
-    champion's folder.
+    The same request twice is one run; --key TEXT begins another one. When the run has ended, `forge
+    export RUN --out champion` writes the champion's folder.
 
     \b
     Example:
       forge submit --base-models models/code,models/math,models/data \\
                    --base-model models/base --priority 5 --key nightly-42
     """
+    from cli.evomerge import run_request
     from runs.home import Home
 
     queued = {name: options.pop(name) for name in QUEUED}
-    run, name = _submitted(Home.default(), options, queued, True)
-    emit({"run": run, "name": name}) if as_json else click.echo(f"run {name} submitted")
-
-
-def _submitted(
-    home: Any,
-    options: dict[str, Any],
-    queued: dict[str, Any],
-    elsewhere: bool,
-) -> tuple[str, str]:
-    """Return id and name of the run that was recorded, now or, under the same key, before."""
-    from cli.evomerge import run_request
-
-    file = options.get("config_file")
-    return recorded(home, run_request.make(options, elsewhere), queued, config_file=file)
+    plan, file = run_request.make(options, True), options.get("config_file")
+    begin(Home.default(), plan, queued, True, False, as_json, file)

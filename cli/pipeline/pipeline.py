@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,7 +81,7 @@ def run_command(
         else:
             _say_checked(told, as_json)
         return
-    begin(home, plan, queued, detach, False, as_json, _key(plan, Path(file)), file)
+    begin(home, plan, queued, detach, False, as_json, file)
 
 
 def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Plan:
@@ -96,16 +95,6 @@ def _plan(home: Home, file: Path, output_dir: str | None, elsewhere: bool) -> Pl
     folder = str(Path(output_dir).absolute()) if output_dir else None
     asked = Asked("pipeline", files.read(file), {}, (), folder)
     return validate.plan(asked, Lookup({}, named, elsewhere=elsewhere))
-
-
-def _key(plan: Plan, file: Path) -> str:
-    """Return the pipeline's key: the same file, unchanged, and the same folder mean the same run.
-
-    With --reuse it is another run, which takes what the one without has finished.
-    """
-    given = json.dumps(plan.config.model_dump(mode="json"), sort_keys=True)
-    reuse = " reuse" if plan.fields["reuse"] else ""
-    return f"pipeline {file.resolve()} {plan.output_dir} {given}{reuse}"
 
 
 def _checked(plan: Plan) -> dict[str, Any]:

@@ -109,22 +109,16 @@ def _start(
     detach: bool,
     dry_run: bool,
     as_json: bool,
-    own: bool = False,
     **queued: Any,
 ) -> None:
-    """Start a run of a kind, with a command of its `own` or by `forge start`.
-
-    A setting that `config` has and the file, too, is that of `config`.
-    """
-    from runs import kinds
+    """Start a run of a kind. A setting that `config` has and the file, too, is that of `config`."""
     from runs.home import Home
 
     home = Home.default()
     plan = planned(
         home, kind, {**files.read(config_file), **config}, models, data, output_dir, detach
     )
-    same = kinds.of(kind).command.key(plan) if own else None
-    begin(home, plan, queued, detach, dry_run, as_json, same, config_file)
+    begin(home, plan, queued, detach, dry_run, as_json, config_file)
 
 
 def command_of(word: str, line: str) -> click.Command:
@@ -210,7 +204,7 @@ def _started(word: str, main: str | None, **given: Any) -> None:
     # Prompts without checks beside them stand for none, which is no word of the user's.
     if twice := [name for name in sets if config.get(name, sets[name]) not in (sets[name], [])]:
         raise click.UsageError(f"--set {twice[0]} contradicts another option: leave one out.")
-    _start(word, config | sets, tuple(models), **given, own=True)
+    _start(word, config | sets, tuple(models), **given)
 
 
 def _chosen(kind: Kind, name: str, value: Any) -> dict[str, object]:

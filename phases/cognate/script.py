@@ -59,10 +59,8 @@ class Cognate(Study[MakingState]):
             "into the folder items of --out. The models are sources of `forge evo` as folders or "
             "by RUN:ROLE. With --base-model, specialists of a model of your own are trained: "
             "MODEL is a folder, Hub id or RUN:ROLE. Text of your own is a file a domain, or "
-            "--data DOMAIN=FOLDER; hub:OWNER/NAME is a data set of the Hub. The same command with "
-            "the same --out goes on with the same run."
+            "--data DOMAIN=FOLDER; hub:OWNER/NAME is a data set of the Hub."
         ),
-        key=submission.key,
         examples=(
             "forge cognate --out models",
             "forge evo --base-models models/code,models/math,models/data --base-model models/base",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,19 +54,6 @@ def plan(kind: Kind, asked: Asked, lookup: Lookup) -> Plan:
         check_shares(config.size.batch, config.processes, config.device, lookup.elsewhere)
     found = resolve(base[0], {**ALIASES, **lookup.aliases}, lookup.named) if base else None
     return Plan("cognate", config, {"base": found, "data": data}, asked.output_dir)
-
-
-def key(plan: Plan) -> str | None:
-    """Return the run's key: the same command with the same folder means the same run."""
-    if plan.output_dir is None:
-        return None
-    said, base = plan.config.model_fields_set | {"preset", "seed", "optimiser"}, plan.fields["base"]
-    given = {
-        **plan.config.model_dump(mode="json", include=said),
-        "base": base.model_dump(mode="json") if base else None,
-        "data": plan.fields["data"],
-    }
-    return f"cognate {Path(plan.output_dir).absolute()} {json.dumps(given)}"
 
 
 def _check_names(there: Sequence[str]) -> None:

@@ -148,8 +148,6 @@ class Command:
     examples: Sequence[str] = ()
     #: Setting and files of text → the settings that they stand for.
     read: Callable[[str, Sequence[Path]], dict[str, object]] = read_prompts
-    #: The key under which the same command means the same run; None: each is a new run.
-    key: Callable[[Plan], str | None] = lambda plan: None
 
 
 def differ(meant: Sequence[str | None], pinned: Sequence[str]) -> bool:

@@ -92,6 +92,18 @@ def ask(
     return before
 
 
+def adopted(store: EventStore, run: str) -> State:
+    """Return the state of a run that a user goes on with, by its name or id.
+
+    A run that was imported only as the past of a fork becomes the user's own. Raises NotFoundError.
+    """
+    state = RunCache(store, 1).get(full_name(store, run))
+    if state.head not in imported_pasts.heads(store):
+        return state
+    control(store, state.run, Resumed())
+    return RunCache(store, 1).get(state.run)
+
+
 #: What is asked of a run's children, too.
 _PASSED_DOWN = (Paused, Resumed, Cancelled, PriorityChanged)
 

@@ -13,7 +13,12 @@ from agent_forge import EvoMerge, EvoMergeConfig, EvoMergePipeline, Run
 from runs.errors import ConfigError, NotFoundError, SourceError
 from testing.models.toys import Toys
 
-SETTINGS: dict[str, Any] = {"max_generations": 1, "search_windows": 3, "search_questions": 2}
+SETTINGS: dict[str, Any] = {
+    "strategy": "elite-loser",
+    "max_generations": 1,
+    "search_windows": 3,
+    "search_questions": 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +139,18 @@ def test_bad_input_is_an_error_before_work(toys: Toys, tmp_path) -> None:
         forge.register_callback("epoch", print)
     with pytest.raises(NotFoundError):
         forge.resume("nothing")
+
+
+def test_the_strategy_of_a_search_that_names_none_is_that_of_the_terminal(tmp_path) -> None:
+    """`auto`; a setting that `elite-loser` alone has means that strategy."""
+    from evomerge.config import parse
+
+    given: list[dict[str, Any]] = [{}, {"generations": 2}, {"elite_size": 2}]
+    for settings, name in zip(given, ["auto", "auto", "elite-loser"], strict=True):
+        config = EvoMerge(EvoMergeConfig(**settings), home=tmp_path).config
+        assert config == parse(settings)
+        assert config.search.strategy == name
+    assert EvoMerge(home=tmp_path).config.search.strategy == "auto"
 
 
 def test_the_names_of_the_second_document_work() -> None:
