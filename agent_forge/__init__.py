@@ -1,8 +1,9 @@
-"""The public Python API, a thin layer.
+"""The public Python API, a thin layer over what the commands use; docs/python.md is its reference.
 
-from agent_forge import EvoMerge, EvoMergeConfig
+import agent_forge as forge
 
-result = await EvoMerge(EvoMergeConfig(generations=8)).evolve(["a", "b", "c"], base="base")
+models = {"sources": ["a", "b", "c"], "base": "base"}
+best = forge.run("evomerge", {"generations": 8}, models=models)
 
 Importing it makes threads that wait for each other sleep instead of spin, as in `forge`, unless the
 environment says otherwise (docs/benchmarks.md, "Waiting threads") or torch was imported before.
@@ -18,7 +19,22 @@ from runs.system.thread_waiting import sleep_by_default
 if TYPE_CHECKING:
     from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult
     from agent_forge.compressed import load_coded, load_coded_tokenizer
-    from agent_forge.notebook import Run, ask
+    from agent_forge.control import (
+        ask,
+        cancel,
+        carry_on,
+        fork,
+        override,
+        pause,
+        priority,
+        rename,
+        resume,
+        retry,
+    )
+    from agent_forge.homes import open as open
+    from agent_forge.homes import sessions
+    from agent_forge.models import export, load, load_tokenizer, score
+    from agent_forge.notebook import Run
     from agent_forge.pipelines import Ended, PipelineOrchestrator, run
     from agent_forge.registry import ModelRegistry
     from agent_forge.specification import (
@@ -38,7 +54,24 @@ sleep_by_default()
 _HOMES = {
     **dict.fromkeys(("EvoMerge", "EvoMergePipeline", "EvoMergeResult"), "agent_forge.api"),
     **dict.fromkeys(("load_coded", "load_coded_tokenizer"), "agent_forge.compressed"),
-    **dict.fromkeys(("Run", "ask"), "agent_forge.notebook"),
+    **dict.fromkeys(
+        (
+            "ask",
+            "cancel",
+            "carry_on",
+            "fork",
+            "override",
+            "pause",
+            "priority",
+            "rename",
+            "resume",
+            "retry",
+        ),
+        "agent_forge.control",
+    ),
+    **dict.fromkeys(("open", "sessions"), "agent_forge.homes"),
+    **dict.fromkeys(("export", "load", "load_tokenizer", "score"), "agent_forge.models"),
+    "Run": "agent_forge.notebook",
     "EvoMergeConfig": "evomerge.config",
     **dict.fromkeys(("Ended", "PipelineOrchestrator", "run"), "agent_forge.pipelines"),
     "ModelRegistry": "agent_forge.registry",
@@ -56,6 +89,7 @@ _HOMES = {
     ),
 }
 
+#: `open` is left out: a star import would hide that of Python.
 __all__ = [
     "ADASOptimizer",
     "BitNetQuantizer",
@@ -72,10 +106,24 @@ __all__ = [
     "QuietSTaR",
     "Run",
     "ask",
+    "cancel",
+    "carry_on",
     "create_cognate_models",
+    "export",
+    "fork",
+    "load",
     "load_coded",
     "load_coded_tokenizer",
+    "load_tokenizer",
+    "override",
+    "pause",
+    "priority",
+    "rename",
+    "resume",
+    "retry",
     "run",
+    "score",
+    "sessions",
 ]
 
 

@@ -35,17 +35,22 @@ CALLBACKS = {"generation": "(generation, best_fitness, diversity)"}
 
 @dataclass
 class EvoMergeResult:
-    """The result of a run, as the source documents define it (SPEC §11)."""
+    """The result of a merging run, with its champion loaded."""
 
+    #: True if the run has completed.
     success: bool
     #: The champion, loaded: a transformers model.
     model: Any
+    #: Best and first fitness, improvement, generations, the reason of the end, diversity.
     metrics: dict[str, Any]
     #: The run's name, the model folder and the home folder; and by the documents' names the report
     #: with every generation, the model folder again, and the champion's generation.
     artifacts: dict[str, Any]
+    #: Seconds of this call, by the clock.
     duration_seconds: float
+    #: "evomerge", the kind.
     phase_name: str = "evomerge"
+    #: The run's report, as `forge evo --json` prints it.
     report: dict[str, Any] = field(default_factory=dict)
 
     def handover(self, specializations: Sequence[str] = ()) -> dict[str, Any]:
@@ -65,7 +70,19 @@ class EvoMergeResult:
 
 
 class EvoMerge:
-    """A search for merges of models, with the strategy that `forge evo` would take."""
+    """A search for merges of models, awaited: the run of `forge.run("evomerge", …)`.
+
+        import asyncio
+
+        search = forge.EvoMerge(forge.EvoMergeConfig(generations=8))
+        search.register_callback("generation", lambda number, best, diversity: print(number, best))
+        sources = ["models/code", "models/math"]
+        result = asyncio.run(search.evolve(sources, base="models/base", data=["items"]))
+        print(result.model, result.metrics["best_fitness"])
+
+    Without `strategy` in its settings it takes that of `forge evo`. `key` begins a run beside an equal
+    one. A cancelled task leaves a run that can be resumed.
+    """
 
     def __init__(
         self,

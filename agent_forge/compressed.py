@@ -9,8 +9,7 @@ from typing import Any
 def load_coded(file: str | Path, dtype: Any = None) -> Any:
     """Return the causal language model of transformers in a file that `forge` wrote.
 
-        from agent_forge import load_coded
-        model = load_coded("model.forge")
+        coded = forge.load_coded("small/model.forge")
 
     `dtype`: a torch dtype for all weights; None: the model's own. Raises SourceError, TamperedError.
     """
@@ -20,7 +19,12 @@ def load_coded(file: str | Path, dtype: Any = None) -> Any:
 
 
 def load_coded_tokenizer(file: str | Path) -> Any:
-    """Return the tokenizer in such a file. Raises SourceError if it holds none, TamperedError."""
+    """Return the tokenizer in a file of coded weights.
+
+        coded_tokenizer = forge.load_coded_tokenizer("small/model.forge")
+
+    Raises SourceError if the file holds none, TamperedError.
+    """
     from weights.formats.decompression import load_tokenizer
 
     return load_tokenizer(Path(file))

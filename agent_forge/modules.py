@@ -1,8 +1,7 @@
-"""Models between a program and the log: a loaded module becomes a folder, a name a loaded module."""
+"""Models between a program and the log: a loaded module becomes a folder; hand-overs of phases."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,6 @@ from typing import Any
 from runs.errors import ConfigError, NotFoundError
 from runs.home import Home
 from weights.folders.checkpoint import SHARD_BYTES, digest, publish, write_weights
-from weights.storage.model_origin import Finder
-
-log = logging.getLogger(__name__)
 
 
 def named(home: Home, model: Any) -> str:
@@ -28,19 +24,6 @@ def named(home: Home, model: Any) -> str:
     if not folder.exists():
         publish(folder, lambda place: _save(model, weights, place))
     return str(folder)
-
-
-def load(home: Home, name: str) -> Any:
-    """Return the model that a name of the log means, loaded: a transformers model.
-
-    Raises NotFoundError, SourceError, UnavailableError.
-    """
-    from weights.architectures.auto import AutoModelForCausalLM
-
-    found = Finder(home, log.info)(name)
-    if found is None:
-        raise NotFoundError(f"the log has no model {name!r}.")
-    return AutoModelForCausalLM.from_pretrained(found.path, trust_remote_code=False)
 
 
 def handed(over: Mapping[str, Any], name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`Run`: a run of any kind in a notebook; `ask`: pause it, cancel it, call it by another name."""
+"""`Run`: a run of any kind in a script or notebook."""
 
 from __future__ import annotations
 
@@ -12,32 +12,24 @@ from runs.history import repository
 from runs.home import Home
 from runs.lists import finding
 from runs.lists.recorded_run import RecordedRun
-from worker.commands import control
-
-
-def ask(
-    run: str,
-    word: str,
-    value: Any = None,
-    reason: str | None = None,
-    home: Home | str | Path | None = None,
-) -> None:
-    """Ask something of a run: `ask("first-try", "pause", reason="the GPU is needed")`.
-
-    Words and their values are those of `forge` (`runs.kinds.controls`). Raises ConflictError,
-    NotFoundError, ConfigError.
-    """
-    place = Home.at(home)
-    with closing(place.open_store()) as store:
-        control.ask(store, place, finding.full_name(store, run), word, value, reason)
 
 
 class Run(RecordedRun):
-    """A run of any kind in the log, read-only; of a merging run, `evomerge.Run`."""
+    """A run of any kind in the log, read-only. It stays as it was read; `refresh` reads it again.
 
-    def __new__(cls, name: str, home: Home | None = None) -> Any:
+        read = forge.Run(best.run)
+        print(read.name, read.status, read.report()["champion"])
+        read.frame()  # a DataFrame: generations; also "candidates", "evaluations", "items", "events"
+        read.plot()  # a matplotlib Figure; also while the run lives
+        read.lineage()  # the family of its result
+
+    `name` is the run's name, its id or the beginning of the id. A run that is not of merging has the
+    tables of its kind, and `plot("loss")` draws one of its panels (`forge show RUN` lists them).
+    """
+
+    def __new__(cls, name: str, home: Home | str | Path | None = None) -> Any:
         """Return the run's own class, if its kind has one. Raises NotFoundError, UnavailableError."""
-        with closing((home or Home.default()).open_store()) as store:
+        with closing(Home.at(home).open_store()) as store:
             stream = repository.named_stream(store, finding.full_name(store, name))
         if stream.startswith(f"{RunState.kind}/"):
             return MergingRun(name, home)

@@ -1,17 +1,4 @@
-"""Runs of any kind and pipelines from Python: a script that is started again goes on where it was.
-
-    import agent_forge as forge
-
-    made = forge.run("cognate", {"preset": "tiny"})
-    best = forge.run(
-        "evomerge",
-        {"generations": 8},
-        models={"base": made["base"], "sources": [made["code"], made["math"]]},
-        data=[made.items],
-    )
-
-A call finds the run that the same call has started before in the same home.
-"""
+"""Runs of any kind and pipelines from Python: a script that is started again goes on where it was."""
 
 from __future__ import annotations
 
@@ -43,12 +30,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that has completed. `ended["base"]` names its model with that role, for another call."""
+    """A run that has completed, and the names of its models for further calls.
 
+        made = forge.run("cognate", {"preset": "mini"})
+        print(made["base"], made.models)  # names as every command takes them
+        print({name: figure.value for name, figure in made.figures.items()})
+
+    `made["base"]` is the model with the role base. Raises NotFoundError for a role that there is not.
+    `made.items` names the items that the run has measured on, as `data` of another call.
+    """
+
+    #: The run's id.
     run: str
+    #: Its kind, as "cognate".
     kind: str
     #: Role → name of the model, as every command takes it.
     models: Mapping[str, str]
+    #: Name → figure: `value`, `unit` and, if it was measured, the interval.
     figures: Mapping[str, Figure]
 
     def __getitem__(self, role: str) -> str:
@@ -73,10 +71,23 @@ def run(
     home: Home | str | Path | None = None,
     key: str | None = None,
 ) -> Ended:
-    """Carry a run of any kind to its end; return what it gives.
+    """Carry a run of any kind to its end; return its models and figures.
 
-    The same call means the same run: one that has ended is not begun again, one that was interrupted
-    goes on. `key` tells calls apart that are alike otherwise. Raises ForgeError.
+        best = forge.run(
+            "evomerge",
+            {"generations": 8},
+            models={"base": "models/base", "sources": ["models/code", "models/math"]},
+            data=["items"],
+        )
+        print(best["champion"], best.figures["lead_over_sources"].value)
+
+    `kind` is one of `forge kinds`, `config` has [its settings](settings.md). `models` has a model, or
+    several, for each role; `data` has files and folders, or the `items` of another run. A call that
+    asks for the same thing means the same run, as a command does: a run that was interrupted goes on,
+    and a run that has ended gives its result ([the same request](history.md#the-same-request)). `key`
+    begins a run beside an equal one. Input that cannot be used is refused before any work. Raises
+    ConfigError, DataError, SourceError, UnavailableError, ConflictError, RunFailedError,
+    RunCancelledError.
     """
     at = Home.at(home)
     given = {role: [m] if isinstance(m, str) else list(m) for role, m in (models or {}).items()}
@@ -88,13 +99,15 @@ def run(
 
 
 class PipelineOrchestrator:
-    """A pipeline, phase by phase, as the source documents call it.
+    """A pipeline, phase by phase.
 
-        with PipelineOrchestrator("examples/speedrun.toml") as pipeline:
-            results = pipeline.run_full_pipeline()
+        with forge.PipelineOrchestrator("examples/speedrun.toml") as pipeline:
+            first = pipeline.run_single_phase(1)
+            report = pipeline.run_full_pipeline()
 
-    `config` is a TOML file, or its content as a mapping. The same content in the same home means the
-    same pipeline. With `reuse`, a phase that would be equal to a completed run takes that run's result.
+    `config` is a [TOML file](pipelines.md#the-file), or its content as a mapping. The same content in
+    the same home means the same pipeline, and that of `forge pipeline run`. With `reuse`, a phase that
+    would be equal to a completed run takes that run's result.
     """
 
     def __init__(

@@ -1,10 +1,4 @@
-"""The model registry from Python, as the source documents call it: thin calls over the log.
-
-registry = ModelRegistry()
-registry.create_session("session_001", {"base": "models/base"})
-registry.register_model("out/base", kind="base", session="session_001")
-registry.update_session_progress("session_001", "phase1", 25.0)
-"""
+"""The model registry from Python: thin calls over the log."""
 
 from __future__ import annotations
 
@@ -22,7 +16,16 @@ from worker.commands import sessions as session_commands
 
 
 class ModelRegistry:
-    """Models and sessions of a home. What runs make enters the registry by itself."""
+    """Models and sessions of a home. What runs make enters the registry by itself.
+
+        registry = forge.ModelRegistry()
+        registry.create_session("session_001", {"base": "models/base"})
+        registry.register_model("models/base", kind="base", session="session_001")
+        registry.update_session_progress("session_001", "phase1", 25.0)
+        print([model["name"] for model in registry.models()])
+
+    A session groups the models of one script, and has its progress.
+    """
 
     def __init__(self, home: Home | str | Path | None = None) -> None:
         """Use a home folder; none: the one that the environment names."""

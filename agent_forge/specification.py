@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent_forge import documents, pipelines
-from agent_forge.modules import handed, load, named
+from agent_forge.models import load
+from agent_forge.modules import handed, named
 from runs.errors import ConfigError
 from runs.home import Home
 
@@ -66,7 +67,7 @@ class _Phase:
         config = {**settings, **self._settings}
         given = {"model": [named(home, model)]}
         self.ended = pipelines.run(self.kind, config, given, self._data, home=home)
-        return load(home, self.ended.run)
+        return load(self.ended.run, home=home)
 
 
 class QuietSTaR(_Phase):

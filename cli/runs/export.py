@@ -9,7 +9,9 @@ import click
 
 from cli.options import emit, json_option, name_of, warn_skipped
 from cli.runs import formats
-from cli.runs.gguf_options import Gguf, gguf_options
+from cli.runs.gguf_options import gguf_options
+from runs.errors import ConfigError
+from worker.exports.formats import Gguf, Options, check
 
 
 @click.command("export")
@@ -74,33 +76,20 @@ def export_command(
 
     to = _pushed(push, public, out)
     if format_ != "folder":
-        formats.write(
-            format_,
-            run,
-            formats.Options(out, parquet, reason, type_, gguf, as_json, to),
-        )
+        reason = parquet or reason  # no other format has either
+        formats.write(format_, run, out, Options(type_, gguf, reason), to, as_json)
         return
-    _check_folder(type_, gguf, out, parquet)
+    check("folder", Options(type_, gguf))
+    if out is None and parquet is None:
+        raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
     home = Home.default()
     tables = None if parquet is None else _tables(home, run, Path(parquet), as_json and not out)
     if out is not None:
         _model(home, run, Path(out), reason, as_json, tables, to)
 
 
-def _check_folder(type_: str | None, gguf: Gguf, out: str | None, parquet: str | None) -> None:
-    """Raise ConfigError for options that a run's folder and tables do not have."""
-    from runs.errors import ConfigError
-
-    if option := "--type" if type_ else gguf.first:
-        raise ConfigError(f"{option} is of another format: add --format gguf, for example.")
-    if out is None and parquet is None:
-        raise ConfigError("nothing to write: give --out DIR, --parquet DIR, or both.")
-
-
 def _pushed(push: str | None, public: bool, out: str | None) -> Any:
     """Return the place at a Hub that an export is sent to; None if it is not."""
-    from runs.errors import ConfigError
-
     if push is None:
         if public:
             raise ConfigError("--public is of a repository: add --push OWNER/NAME.")

@@ -4,35 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
-
-@dataclass(frozen=True)
-class Gguf:
-    """The values of these options."""
-
-    fallback: str | None
-    ollama: bool
-    #: Data for the importance matrix, where that is kept, data to measure on.
-    imatrix: tuple[str, ...]
-    imatrix_out: str | None
-    measure: tuple[str, ...]
-
-    @property
-    def first(self) -> str | None:
-        """The first option that was used; None if there is none."""
-        values = {
-            "--ollama": self.ollama,
-            "--fallback": self.fallback,
-            "--imatrix": self.imatrix,
-            "--imatrix-out": self.imatrix_out,
-            "--measure": self.measure,
-        }
-        return next((option for option, value in values.items() if value), None)
-
+from worker.exports.formats import Gguf
 
 OPTIONS: tuple[Callable[[Callable], Callable], ...] = (
     click.option(

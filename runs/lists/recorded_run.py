@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from runs import kinds
@@ -40,9 +41,9 @@ class RecordedRun:
     It stays as it was when it was read; `refresh` reads the run again.
     """
 
-    def __init__(self, name: str, home: Home | None = None) -> None:
+    def __init__(self, name: str, home: Home | str | Path | None = None) -> None:
         """Read a run by its name or the beginning of it. Raises NotFoundError, UnavailableError."""
-        self.home = home or Home.default()
+        self.home = Home.at(home)
         self.state: Any
         self._read(name)
 
