@@ -94,7 +94,7 @@ def check(format_: str, options: Options) -> None:
         raise ConfigError("--imatrix-out keeps what --imatrix DATA measures: add it.")
 
 
-def _folder(home: Home, model: str, out: Path, options: Options, _: Tell) -> dict[str, Any]:
+def _folder(home: Home, model: str, out: Path, options: Options, _tell: Tell) -> dict[str, Any]:
     from worker.exports import delivery
 
     run, _, name = model.partition(":")
@@ -118,13 +118,13 @@ def _compressed(home: Home, model: str, out: Path, options: Options, tell: Tell)
     return compressed_export.export(home, model, out, str(options.type_), tell)
 
 
-def _bitnet(home: Home, model: str, out: Path, _: Options, tell: Tell) -> dict[str, Any]:
+def _bitnet(home: Home, model: str, out: Path, _options: Options, tell: Tell) -> dict[str, Any]:
     from worker.exports import bitnet_export
 
     return bitnet_export.export(home, model, out, tell)
 
 
-def _adapter(home: Home, model: str, out: Path, _options: Options, _: Tell) -> dict[str, Any]:
+def _adapter(home: Home, model: str, out: Path, _options: Options, _tell: Tell) -> dict[str, Any]:
     from worker.exports import adapter_export
 
     return adapter_export.export(home, model, out)

@@ -126,7 +126,8 @@ def prepared(home: Home, word: str) -> str:
         toy_pipelines.submit(home, [gated], RUN)
         toy_runs.carry_until(home, lambda state: state.failed is not None, RUN)
         return ""
-    toy_runs.submit(home, RUN, **({"failing": "count/0/0"} if word == "retry" else {}))
+    failing: dict[str, Any] = {"failing": "count/0/0"} if word == "retry" else {}
+    toy_runs.submit(home, RUN, **failing)
     if word == "resume":
         forge.pause(RUN)
     if word == "retry":
