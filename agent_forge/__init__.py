@@ -18,8 +18,16 @@ from runs.system.thread_waiting import sleep_by_default
 
 if TYPE_CHECKING:
     from agent_forge.api import EvoMerge, EvoMergePipeline, EvoMergeResult
-    from agent_forge.compressed import load_coded, load_coded_tokenizer
-    from agent_forge.control import (
+    from agent_forge.modules import (
+        export,
+        load,
+        load_coded,
+        load_coded_tokenizer,
+        load_tokenizer,
+        score,
+    )
+    from agent_forge.notebook import (
+        Run,
         ask,
         cancel,
         carry_on,
@@ -31,12 +39,9 @@ if TYPE_CHECKING:
         resume,
         retry,
     )
-    from agent_forge.homes import open as open
-    from agent_forge.homes import sessions
-    from agent_forge.models import export, load, load_tokenizer, score
-    from agent_forge.notebook import Run
     from agent_forge.pipelines import Ended, PipelineOrchestrator, run
-    from agent_forge.registry import ModelRegistry
+    from agent_forge.registry import ModelRegistry, sessions
+    from agent_forge.registry import open as open
     from agent_forge.specification import (
         ADASOptimizer,
         BitNetQuantizer,
@@ -50,44 +55,18 @@ if TYPE_CHECKING:
 
 sleep_by_default()
 
-#: Public name → the module that it is in.
-_HOMES = {
-    **dict.fromkeys(("EvoMerge", "EvoMergePipeline", "EvoMergeResult"), "agent_forge.api"),
-    **dict.fromkeys(("load_coded", "load_coded_tokenizer"), "agent_forge.compressed"),
-    **dict.fromkeys(
-        (
-            "ask",
-            "cancel",
-            "carry_on",
-            "fork",
-            "override",
-            "pause",
-            "priority",
-            "rename",
-            "resume",
-            "retry",
-        ),
-        "agent_forge.control",
-    ),
-    **dict.fromkeys(("open", "sessions"), "agent_forge.homes"),
-    **dict.fromkeys(("export", "load", "load_tokenizer", "score"), "agent_forge.models"),
-    "Run": "agent_forge.notebook",
-    "EvoMergeConfig": "evomerge.config",
-    **dict.fromkeys(("Ended", "PipelineOrchestrator", "run"), "agent_forge.pipelines"),
-    "ModelRegistry": "agent_forge.registry",
-    **dict.fromkeys(
-        (
-            "ADASOptimizer",
-            "BitNetQuantizer",
-            "CapabilityBaker",
-            "FinalCompressor",
-            "ForgeTrainer",
-            "QuietSTaR",
-            "create_cognate_models",
-        ),
-        "agent_forge.specification",
-    ),
+#: Module → the public names that it has.
+_NAMES = {
+    "agent_forge.api": "EvoMerge EvoMergePipeline EvoMergeResult",
+    "agent_forge.modules": "export load load_coded load_coded_tokenizer load_tokenizer score",
+    "agent_forge.notebook": "Run ask cancel carry_on fork override pause priority rename resume retry",
+    "agent_forge.pipelines": "Ended PipelineOrchestrator run",
+    "agent_forge.registry": "ModelRegistry open sessions",
+    "agent_forge.specification": "ADASOptimizer BitNetQuantizer CapabilityBaker FinalCompressor "
+    "ForgeTrainer QuietSTaR create_cognate_models",
+    "evomerge.config": "EvoMergeConfig",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 #: `open` is left out: a star import would hide that of Python.
 __all__ = [

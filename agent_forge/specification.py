@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agent_forge import documents, pipelines
-from agent_forge.models import load
-from agent_forge.modules import handed, named
+from agent_forge.modules import handed, load, named
 from runs.errors import ConfigError
 from runs.home import Home
 

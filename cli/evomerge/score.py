@@ -74,11 +74,11 @@ def score_command(
       forge score models/code models/math --data builtin:domains
       forge score models/code --endpoint http://localhost:8000/v1 --served code
     """
-    from evomerge.tasks import named_scores
+    from evomerge.tasks import score
     from runs.home import Home
 
-    how = named_scores.Measurement(slice_=slice_, context=context, **options)
-    scores, speeds = named_scores.measure(Home.default(), models, how, _tell)
+    how = score.Measurement(slice_=slice_, context=context, **options)
+    scores, speeds = score.measure(Home.default(), models, how, _tell)
     if as_json:
         emit(_all_as_data(scores, speeds, show_items))
         return

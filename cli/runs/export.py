@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +11,51 @@ import click
 
 from cli.options import emit, json_option, name_of, warn_skipped
 from cli.runs import formats
-from cli.runs.gguf_options import gguf_options
 from runs.errors import ConfigError
 from worker.exports.formats import Gguf, Options, check
+
+#: Options that only GGUF files have.
+GGUF_OPTIONS: tuple[Callable[[Callable], Callable], ...] = (
+    click.option(
+        "--imatrix",
+        multiple=True,
+        metavar="DATA",
+        help="Of a quantised GGUF file: text that tells how much each input of a matrix matters, or a "
+        "file of llama-imatrix; again for several.",
+    ),
+    click.option(
+        "--imatrix-out",
+        type=click.Path(),
+        help="Keep the importance matrix, in llama.cpp's format.",
+    ),
+    click.option(
+        "--measure",
+        multiple=True,
+        metavar="DATA",
+        help="Of a GGUF file: text to measure its bits per byte on, in llama.cpp (default: that of "
+        "--imatrix).",
+    ),
+    click.option(
+        "--fallback",
+        type=click.Choice(["F16"]),
+        help="Of a GGUF file of type TQ1_0 or TQ2_0: for matrices whose rows are no multiple of 256.",
+    ),
+    click.option("--ollama", is_flag=True, help="Write a Modelfile beside the GGUF file."),
+)
+
+
+def gguf_options(command: Callable) -> Callable:
+    """Add the options to a command, which gets them as `gguf`."""
+
+    @functools.wraps(command)
+    def collected(**given: Any) -> Any:
+        values = {name: given.pop(name) for name in Gguf.__dataclass_fields__}
+        return command(**given, gguf=Gguf(**values))
+
+    function: Callable = collected
+    for option in reversed(GGUF_OPTIONS):
+        function = option(function)
+    return function
 
 
 @click.command("export")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def _tell(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _gguf(written: Mapping[str, Any]) -> None:
+def _gguf(written: formats.Written) -> None:
     """Print the GGUF files that were written, and what is beside them."""
     for file in written.get("files", [written]):
         _say_file(file)
@@ -61,7 +61,7 @@ def _gguf(written: Mapping[str, Any]) -> None:
         click.echo(f"note:     {note}")
 
 
-def _say_file(file: Mapping[str, Any]) -> None:
+def _say_file(file: formats.Written) -> None:
     """Print a GGUF file's size, its loss if it was measured, and which matrices have other types."""
     loss = f", {file['bits_per_byte']:.4f} bits per byte" if "bits_per_byte" in file else ""
     click.echo(f"model:    {file['file']} ({file['bytes']:,} bytes, {file['type']}{loss})")
@@ -74,7 +74,7 @@ def _say_file(file: Mapping[str, Any]) -> None:
         )
 
 
-def _compressed(written: Mapping[str, Any]) -> None:
+def _compressed(written: formats.Written) -> None:
     """Print the folder of the format compressed-tensors."""
     click.echo(
         f"model:    {written['folder']} ({written['bytes']:,} bytes, {written['matrices']} matrices "
@@ -82,7 +82,7 @@ def _compressed(written: Mapping[str, Any]) -> None:
     )
 
 
-def _bitnet(written: Mapping[str, Any]) -> None:
+def _bitnet(written: formats.Written) -> None:
     """Print the packed folder of a ternary model."""
     click.echo(
         f"model:    {written['folder']} ({written['bytes']:,} bytes, {written['ternary']} packed "
@@ -90,14 +90,14 @@ def _bitnet(written: Mapping[str, Any]) -> None:
     )
 
 
-def _adapter(written: Mapping[str, Any]) -> None:
+def _adapter(written: formats.Written) -> None:
     """Print the folder of an adapter."""
     from cli.extract import say
 
-    say(dict(written), False)
+    say(written, False)
 
 
-def send(to: Any, out: Path, *more: Path) -> dict[str, Any]:
+def send(to: Any, out: Path, *more: Path) -> formats.Written:
     """Upload an export, and files beside it; return what is said of that."""
     if to is None:
         return {}
@@ -107,14 +107,14 @@ def send(to: Any, out: Path, *more: Path) -> dict[str, Any]:
     return {"hub": hub.send(to, files, out)}
 
 
-def say_sent(data: dict[str, Any]) -> None:
+def say_sent(data: formats.Written) -> None:
     """Print where an export is at a Hub, if it is there."""
     if told := data.get("hub"):
         click.echo(f"hub:      {told['url']} ({'private' if told['private'] else 'public'})")
 
 
 #: Name → (what --out names, the function that prints what was written).
-FORMATS: dict[str, tuple[str, Callable[[Mapping[str, Any]], None]]] = {
+FORMATS: dict[str, tuple[str, Callable[[formats.Written], None]]] = {
     "gguf": ("FILE.gguf", _gguf),
     "bitnet": ("DIR", _bitnet),
     "compressed-tensors": ("DIR", _compressed),

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_jsonable_python
+from pydantic import BaseModel, JsonValue, TypeAdapter
 
 from evaluation.data import file_formats, training_texts
 from events import EventStore, canonical_json
@@ -51,7 +51,7 @@ def submit(
     """Record that a user wants a run, or find the user's run of the same request.
 
     A run that was cancelled is left: the request begins another one. With a `key` the run is the one
-    of that key, whatever has become of it. `check` is called before a new run is recorded. `queued` is
+    of that key, in any state. `check` is called before a new run is recorded. `queued` is
     what `worker.commands.submit.submit` takes. Raises ConflictError if the key began a run of another
     request.
     """
@@ -82,18 +82,23 @@ def _status(store: EventStore, run: str) -> str:
     return repository.load(store, run).status
 
 
-def _settings(config: Any) -> dict[str, Any]:
+def _settings(config: BaseModel) -> dict[str, JsonValue]:
     """Return the settings that differ from their defaults, as JSON has them."""
-    changed: dict[str, Any] = {}
+    changed: dict[str, JsonValue] = {}
     for name, value in config.model_dump(mode="json").items():
         field = type(config).model_fields[name]
         default = None if field.is_required() else field.get_default(call_default_factory=True)
-        if field.is_required() or value != to_jsonable_python(default):
+        if field.is_required() or value != _plain(default):
             changed[name] = value
     return changed
 
 
-def _inputs(value: Any) -> Iterator[Any]:
+def _plain(value: object) -> JsonValue:
+    """Return a value as JSON has it."""
+    return TypeAdapter(object).dump_python(value, mode="json")
+
+
+def _inputs(value: object) -> Iterator[JsonValue]:
     """Yield what stands for the models, data and other values in a field of a plan."""
     if isinstance(value, ModelReference):
         yield _model(value)
@@ -106,10 +111,10 @@ def _inputs(value: Any) -> Iterator[Any]:
         for each in value:
             yield list(_inputs(each))
     else:
-        yield to_jsonable_python(value)
+        yield _plain(value)
 
 
-def _model(model: ModelReference) -> Any:
+def _model(model: ModelReference) -> JsonValue:
     """Return what tells a model from others: its digest, its commit at the Hub, or its files."""
     if model.digest:
         return model.digest
@@ -122,7 +127,7 @@ def _model(model: ModelReference) -> Any:
     ]
 
 
-def _files(folder: Path) -> Iterator[Any]:
+def _files(folder: Path) -> Iterator[JsonValue]:
     """Yield name and content of the files of a model's folder; none if it is missing."""
     if folder.is_dir():
         for file in sorted(folder.iterdir()):
@@ -130,7 +135,7 @@ def _files(folder: Path) -> Iterator[Any]:
                 yield [file.name, _content(file)]
 
 
-def _data(text: str) -> Any:
+def _data(text: str) -> JsonValue:
     """Return a place of data with the content of its files; another text as it is."""
     domain, place = ("", text) if os.path.exists(text) else training_texts.parts(text)
     if not os.path.exists(place):  # of a text that no path can be, it is False
@@ -143,7 +148,7 @@ def _data(text: str) -> Any:
     return [text, [[str(file.relative_to(path)), _content(file)] for file in files]]
 
 
-def _content(file: Path) -> Any:
+def _content(file: Path) -> JsonValue:
     """Return a file's digest, or size and time of the last change of a large one."""
     stat = file.stat()
     if stat.st_size > READ_BYTES:

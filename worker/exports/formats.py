@@ -20,11 +20,13 @@ from runs.errors import ConfigError
 from runs.home import Home
 
 Tell = Callable[[str], None]
+#: A record of what was written, as JSON has it.
+Written = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Gguf:
-    """What only a GGUF file has."""
+    """Options that only a GGUF file has."""
 
     #: "F16": matrices that a ternary type cannot cut into blocks are F16.
     fallback: str | None = None
@@ -50,7 +52,7 @@ class Gguf:
 
 @dataclass(frozen=True)
 class Options:
-    """What a format may be asked for."""
+    """Options of an export."""
 
     #: Type of a GGUF file (several with commas), or int8 or int4 of compressed-tensors.
     type_: str | None = None
@@ -59,9 +61,7 @@ class Options:
     reason: str | None = None
 
 
-def write(
-    home: Home, model: str, out: Path, format_: str, options: Options, tell: Tell
-) -> dict[str, Any]:
+def write(home: Home, model: str, out: Path, format_: str, options: Options, tell: Tell) -> Written:
     """Write a model in one of FORMATS; return what was written, as JSON has it.
 
     `model` is a run or a model of a run for a folder and for an adapter, else any name of a model.
@@ -94,14 +94,14 @@ def check(format_: str, options: Options) -> None:
         raise ConfigError("--imatrix-out keeps what --imatrix DATA measures: add it.")
 
 
-def _folder(home: Home, model: str, out: Path, options: Options, _tell: Tell) -> dict[str, Any]:
+def _folder(home: Home, model: str, out: Path, options: Options, _tell: Tell) -> Written:
     from worker.exports import delivery
 
     run, _, name = model.partition(":")
     return delivery.deliver(home, run, out, options.reason, model=name)[1]
 
 
-def _gguf(home: Home, model: str, out: Path, options: Options, tell: Tell) -> dict[str, Any]:
+def _gguf(home: Home, model: str, out: Path, options: Options, tell: Tell) -> Written:
     from worker.exports import gguf_export
 
     gguf = options.gguf
@@ -112,25 +112,25 @@ def _gguf(home: Home, model: str, out: Path, options: Options, tell: Tell) -> di
     return gguf_export.export(home, model, out, type_, tell, gguf.ollama, fallback, text)
 
 
-def _compressed(home: Home, model: str, out: Path, options: Options, tell: Tell) -> dict[str, Any]:
+def _compressed(home: Home, model: str, out: Path, options: Options, tell: Tell) -> Written:
     from worker.exports import compressed_export
 
     return compressed_export.export(home, model, out, str(options.type_), tell)
 
 
-def _bitnet(home: Home, model: str, out: Path, _options: Options, tell: Tell) -> dict[str, Any]:
+def _bitnet(home: Home, model: str, out: Path, _options: Options, tell: Tell) -> Written:
     from worker.exports import bitnet_export
 
     return bitnet_export.export(home, model, out, tell)
 
 
-def _adapter(home: Home, model: str, out: Path, _options: Options, _tell: Tell) -> dict[str, Any]:
+def _adapter(home: Home, model: str, out: Path, _options: Options, _tell: Tell) -> Written:
     from worker.exports import adapter_export
 
     return adapter_export.export(home, model, out)
 
 
-FORMATS: dict[str, Callable[[Home, str, Path, Options, Tell], dict[str, Any]]] = {
+FORMATS: dict[str, Callable[[Home, str, Path, Options, Tell], Written]] = {
     "folder": _folder,
     "gguf": _gguf,
     "bitnet": _bitnet,
